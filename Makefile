@@ -1,0 +1,52 @@
+# wukongs: `make demo` and `make test` set everything up by themselves. Needs python3 (3.11 or newer), make and Java 17+.
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+
+.PHONY: help setup demo test test-nojit lint bench lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo        run the main job on data that it makes itself (under a minute after set-up)'
+	@echo 'make test        run the tests'
+	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
+	@echo 'make lint        ruff and mypy'
+	@echo 'make bench       L1-L6 latency, injection and load rate'
+	@echo 'make setup       virtual environment in .venv, with the locked packages'
+	@echo 'make lock        renew requirements.lock from pyproject.toml (needs uv)'
+	@echo 'make clean       remove .venv and caches'
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) tools/check_machine.py
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo 'installing the locked packages into $(VENV) ...' >&2
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY)
+	@$(VENV)/bin/wukongs demo
+
+test: $(READY)
+	@$(PY) -m pytest
+
+# Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
+test-nojit: $(READY)
+	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -m nojit
+
+lint: $(READY)
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+bench: $(READY)
+	@$(PY) -m bench
+
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

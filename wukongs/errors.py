@@ -1,0 +1,79 @@
+"""The named errors: everything that a user, a file or a peer can cause. Each says what, where, and what next.
+
+This module is the leaf that every package may import (docs/decisions/0002-one-error-module.md): it imports nothing.
+"""
+
+from __future__ import annotations
+
+
+class WukongsError(Exception):
+    """The root of all errors that wukongs raises on purpose."""
+
+
+class QuerySyntaxError(WukongsError):
+    """A query text that does not parse: line and column (both from 1), what was expected and what was found."""
+
+    def __init__(self, expected: str, found: str, line: int, column: int, source: str = "query") -> None:
+        super().__init__(f"{source}, line {line}, column {column}: expected {expected}, found {found}")
+        self.expected = expected
+        self.found = found
+        self.line = line
+        self.column = column
+        self.source = source
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.expected, self.found, self.line, self.column, self.source)
+
+
+class UnsupportedFeatureError(WukongsError):
+    """A part of the language that is known but not supported here: its name, its place, what to use instead."""
+
+    def __init__(self, feature: str, line: int, column: int, advice: str = "", source: str = "query") -> None:
+        tail = f"; {advice}" if advice else ""
+        super().__init__(f"{source}, line {line}, column {column}: {feature} is not supported yet{tail}")
+        self.feature = feature
+        self.line = line
+        self.column = column
+        self.advice = advice
+        self.source = source
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.feature, self.line, self.column, self.advice, self.source)
+
+
+class DataError(WukongsError):
+    """Data that cannot be read: file, line (from 1) and the text that was found there."""
+
+    def __init__(self, message: str, file: str = "", line: int = 0) -> None:
+        place = f"{file}, line {line}: " if file and line else f"{file}: " if file else f"line {line}: " if line else ""
+        super().__init__(place + message)
+        self.message = message
+        self.file = file
+        self.line = line
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.file, self.line)
+
+
+class StreamError(WukongsError):
+    """A stream used in a way that it cannot serve: unknown, closed, time running backwards, a window that misfits."""
+
+
+class QueryTimeout(WukongsError):
+    """A one-shot query that ran longer than its timeout_s."""
+
+
+class BudgetExceeded(WukongsError):
+    """A query that would hold more rows or bytes than its budget."""
+
+
+class CompactedError(WukongsError):
+    """A read at a snapshot number that merging has already forgotten."""
+
+
+class NodeUnavailable(WukongsError):
+    """A node or socket that does not answer."""
+
+
+class SettingsError(WukongsError):
+    """An option with a value that it cannot take."""
