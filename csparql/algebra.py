@@ -1,0 +1,213 @@
+"""The algebra of SPARQL 1.1 (section 18), with each triple pattern carrying the graph or window that it is matched in.
+
+A group's adjacent triple patterns are one `Bgp`, whatever graphs they name: the planner orders patterns over stored
+graphs and windows together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal as Choice
+
+from csparql.terms import Term, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultGraph:
+    """Where a pattern outside of any GRAPH block is matched."""
+
+    def __str__(self) -> str:
+        return "default"
+
+
+DEFAULT = DefaultGraph()
+GraphRef = DefaultGraph | Term | Variable
+TermOrVariable = Term | Variable
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function applied to arguments.
+
+    op is one of: = != < > <= >= + - * / && || ! (unary) NEGATE (unary minus) IN NOTIN (first argument, then the list),
+    or an upper-case function name: BOUND SAMETERM STR LANG DATATYPE ISIRI ISBLANK ISLITERAL ISNUMERIC IF COALESCE.
+    """
+
+    op: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate over the rows of a group: COUNT SUM MIN MAX AVG SAMPLE GROUP_CONCAT. argument None is COUNT(*)."""
+
+    name: str
+    argument: Expression | None
+    distinct: bool = False
+    separator: str = " "
+
+
+Expression = Term | Variable | Call | Aggregate
+"""An Aggregate stands only in a Group's aggregates: everywhere else the parser has put a variable in its place."""
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TriplePattern:
+    subject: TermOrVariable
+    predicate: TermOrVariable
+    object: TermOrVariable
+    graph: GraphRef = DEFAULT
+
+    def variables(self) -> tuple[Variable, ...]:
+        """The distinct variables, in the order subject, predicate, object, graph."""
+        parts = (self.subject, self.predicate, self.object, self.graph)
+        return tuple(dict.fromkeys(part for part in parts if isinstance(part, Variable)))
+
+
+@dataclass(frozen=True, slots=True)
+class Bgp:
+    """Triple patterns that hold together; none at all is the one empty solution."""
+
+    patterns: tuple[TriplePattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNames:
+    """`GRAPH g {}`: one solution for each named graph of the dataset (g a variable), or one if g is named in it."""
+
+    graph: TermOrVariable
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class LeftJoin:
+    """OPTIONAL: condition sees the variables of both sides; None is true."""
+
+    left: Node
+    right: Node
+    condition: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    condition: Expression
+    pattern: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Bind variable to expression's value; an error leaves it unbound."""
+
+    pattern: Node
+    variable: Variable
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """GROUP BY: keys, each a variable that the pattern already binds; aggregates, each under a variable of its own.
+
+    No keys at all is one group of all rows, also when there are none.
+    """
+
+    pattern: Node
+    keys: tuple[Variable, ...]
+    aggregates: tuple[tuple[Variable, Aggregate], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    pattern: Node
+    variables: tuple[Variable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    pattern: Node
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBy:
+    """conditions: (expression, descending)."""
+
+    pattern: Node
+    conditions: tuple[tuple[Expression, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    pattern: Node
+    offset: int
+    limit: int | None
+
+
+Node = Bgp | GraphNames | Join | LeftJoin | Union | Filter | Extend | Group | Project | Distinct | OrderBy | Slice
+
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWindow:
+    """`FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms]`; TUMBLING has step_ms = range_ms."""
+
+    stream: str
+    range_ms: int
+    step_ms: int
+    named: bool
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetClause:
+    """What FROM, FROM NAMED and FROM [NAMED] STREAM declare (IRIs without brackets); all empty: no clause at all."""
+
+    default_graphs: tuple[str, ...] = ()
+    named_graphs: tuple[str, ...] = ()
+    windows: tuple[StreamWindow, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.default_graphs or self.named_graphs or self.windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """`REGISTER QUERY name [COMPUTED EVERY n unit] AS`."""
+
+    name: str
+    computed_every_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed query.
+
+    form: select, ask or construct; pattern: the algebra with solution modifiers; variables: the names that a SELECT
+    reports, in order; template: what CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank).
+    """
+
+    form: Choice["select", "ask", "construct"]
+    pattern: Node
+    variables: tuple[str, ...]
+    template: tuple[TriplePattern, ...]
+    dataset: DatasetClause
+    registration: Registration | None = None

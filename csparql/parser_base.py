@@ -1,0 +1,194 @@
+"""What every part of the parser stands on: a walk over tokens, errors with their place, and RDF terms."""
+
+from __future__ import annotations
+
+from csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
+from csparql.iris import is_absolute, resolve
+from csparql.terms import XSD, Term, Variable, literal
+from csparql.tokens import Token, place, tokenize
+from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
+
+NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
+_SHOWN_CHARACTERS = 40
+_NUMBER_DIGITS_MAX = 15
+_TRIPLE_TERM_TOKENS = ("<<", ">>", "{|", "|}", "~")
+
+
+class TokenReader:
+    """A walk over the tokens of one query. `token` is the one not read yet."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+        self.tokens = tokenize(text, source)
+        self.index = 0
+        self.token = self.tokens[0]
+
+    def advance(self) -> Token:
+        """Read one token; the end of the query is never passed."""
+        token = self.token
+        if token.kind != "end":
+            self.index += 1
+            self.token = self.tokens[self.index]
+        return token
+
+    def accept(self, kind: str) -> bool:
+        """Read the next token if it is of this kind; say whether it was."""
+        if self.token.kind != kind:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, kind: str, expected: str) -> Token:
+        if self.token.kind != kind:
+            raise self.error(expected)
+        return self.advance()
+
+    def peek(self, ahead: int = 1) -> Token:
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+
+    def whole_number(self, expected: str, minimum: int = 0) -> int:
+        """Read an integer without a sign, of at most 15 digits."""
+        token = self.token
+        if token.kind != "integer" or len(token.text) > _NUMBER_DIGITS_MAX or int(token.text) < minimum:
+            raise self.error(expected)
+        return int(self.advance().text)
+
+    def rewind(self, index: int) -> None:
+        self.index = index
+        self.token = self.tokens[index]
+
+    def place_of(self, token: Token) -> tuple[int, int]:
+        """Return the line and column of a token, both from 1."""
+        return place(self.text, token.start)
+
+    def error(self, expected: str, token: Token | None = None, found: str = "") -> QuerySyntaxError:
+        """Make the error for a token (the next one if none is given) that is not what had to stand there."""
+        token = token or self.token
+        if not found:
+            shown = token.text if len(token.text) <= _SHOWN_CHARACTERS else token.text[:_SHOWN_CHARACTERS] + "..."
+            found = "the end of the query" if token.kind == "end" else f"'{shown}'"
+        line, column = self.place_of(token)
+        return QuerySyntaxError(expected, found, line, column, self.source)
+
+    def unexpected(self, expected: str) -> QuerySyntaxError | UnsupportedFeatureError:
+        """Make the error for the next token where a term or pattern had to stand; it may begin a thing unsupported."""
+        if self.token.kind in _TRIPLE_TERM_TOKENS:
+            return self.unsupported("the triple terms and annotations of SPARQL 1.2")
+        return self.error(expected)
+
+    def unsupported(self, feature: str, token: Token | None = None, advice: str = "") -> UnsupportedFeatureError:
+        line, column = self.place_of(token or self.token)
+        return UnsupportedFeatureError(feature, line, column, advice, self.source)
+
+
+class TermReader(TokenReader):
+    """Reads IRIs, prefixed names and literals; knows BASE and the prefixes."""
+
+    def __init__(self, text: str, base: str | None, source: str) -> None:
+        super().__init__(text, source)
+        self.base = base
+        self.prefixes: dict[str, str] = {}
+
+    def prologue(self) -> None:
+        """Read any number of BASE and PREFIX."""
+        while True:
+            if self.accept("BASE"):
+                self._base()
+            elif self.accept("PREFIX"):
+                self._prefix()
+            elif self.token.kind == "VERSION":
+                raise self.unsupported("the VERSION declaration of SPARQL 1.2")
+            else:
+                return
+
+    def _base(self) -> None:
+        token = self.token
+        if token.kind != "iri":
+            raise self.error("an IRI in angle brackets after BASE")
+        base = self.iri_value("an IRI in angle brackets after BASE")
+        if not is_absolute(base):
+            raise self.error("an absolute IRI such as <http://example.org/> after BASE", token)
+        self.base = base
+
+    def _prefix(self) -> None:
+        token = self.token
+        if token.kind != "pname" or token.text.find(":") != len(token.text) - 1:
+            raise self.error("a prefix that ends in a colon, such as ex:, after PREFIX")
+        self.advance()
+        if self.token.kind != "iri":
+            raise self.error(f"an IRI in angle brackets after PREFIX {token.text}")
+        self.prefixes[token.text[:-1]] = self.iri_value("an IRI")
+
+    def at_iri(self) -> bool:
+        return self.token.kind in ("iri", "pname")
+
+    def iri(self, expected: str) -> Term:
+        return Term(f"<{self.iri_value(expected)}>")
+
+    def iri_value(self, expected: str) -> str:
+        """Read `<iri>` or `prefix:local` and return the IRI, resolved, without brackets."""
+        token = self.token
+        if token.kind == "iri":
+            self.advance()
+            return resolve(self.base, self._unescape_iri(token))
+        if token.kind == "pname":
+            self.advance()
+            prefix, _, local = token.text.partition(":")
+            if prefix not in self.prefixes:
+                raise self.error(f"a declared prefix (is PREFIX {prefix}: <...> missing?)", token)
+            return self.prefixes[prefix] + unescape_local(local)
+        raise self.unexpected(expected)
+
+    def _unescape_iri(self, token: Token) -> str:
+        try:
+            return unescape_iri(token.text[1:-1])
+        except EscapeError as problem:
+            at = Token("iri", problem.escape, token.start + 1 + problem.offset)
+            raise self.error("an escape for a character that an IRI may hold", at) from None
+
+    def variable(self, expected: str) -> Variable:
+        return Variable(self.expect("var", expected).text[1:])
+
+    def at_literal(self) -> bool:
+        kind = self.token.kind
+        return kind == "string" or kind in NUMBERS or kind in ("TRUE", "FALSE") or self.at_signed_number()
+
+    def at_signed_number(self) -> bool:
+        """Whether a sign stands next, with a number right behind it (no blank between)."""
+        if self.token.kind not in ("+", "-"):
+            return False
+        following = self.peek()
+        return following.kind in NUMBERS and following.start == self.token.end
+
+    def literal(self) -> Term:
+        """Read a string with its tag or datatype, a number (its digits kept to the letter) or a boolean."""
+        if self.token.kind == "string":
+            return self._string_literal()
+        sign = self.advance().text if self.token.kind in ("+", "-") else ""
+        token = self.advance()
+        if token.kind in NUMBERS:
+            return literal(sign + token.text, NUMBERS[token.kind])
+        return literal(token.kind.lower(), XSD + "boolean")
+
+    def _string_literal(self) -> Term:
+        lexical = self.string("a string")
+        if self.token.kind == "lang":
+            tag = self.token.text[1:]
+            if "--" in tag:
+                raise self.unsupported("the base direction of a language tag (SPARQL 1.2)")
+            self.advance()
+            return literal(lexical, language=tag)
+        if self.accept("^^"):
+            return literal(lexical, self.iri_value("a datatype IRI after ^^"))
+        return literal(lexical)
+
+    def string(self, expected: str) -> str:
+        """Read a string in any of its four forms and return its text."""
+        token = self.expect("string", expected)
+        quotes = 3 if token.text.startswith(('"""', "'''")) else 1
+        try:
+            return unescape_string(token.text[quotes:-quotes])
+        except EscapeError as problem:
+            at = Token("string", problem.escape, token.start + quotes + problem.offset)
+            raise self.error(r"an escape such as \n, \" or \u00E9 in the string", at) from None

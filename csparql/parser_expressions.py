@@ -1,0 +1,229 @@
+"""Expressions: operators by precedence, functions, aggregates."""
+
+from __future__ import annotations
+
+from csparql.algebra import Aggregate, Call, Expression
+from csparql.parser_base import NUMBERS, TermReader
+from csparql.terms import Term, Variable
+from csparql.tokens import Token
+
+FUNCTIONS = {  # name: number of arguments
+    "STR": 1,
+    "LANG": 1,
+    "DATATYPE": 1,
+    "ISIRI": 1,
+    "ISURI": 1,
+    "ISBLANK": 1,
+    "ISLITERAL": 1,
+    "ISNUMERIC": 1,
+    "SAMETERM": 2,
+    "IF": 3,
+}
+AGGREGATES = frozenset(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
+UNSUPPORTED_FUNCTIONS = frozenset(
+    """ABS BNODE CEIL CONCAT CONTAINS DAY ENCODE_FOR_URI FLOOR HOURS IRI LANGMATCHES LCASE MD5 MINUTES MONTH NOW RAND
+    REGEX REPLACE ROUND SECONDS SHA1 SHA224 SHA256 SHA384 SHA512 STRAFTER STRBEFORE STRDT STRENDS STRLANG STRLEN
+    STRSTARTS STRUUID SUBSTR TIMEZONE TZ UCASE URI UUID YEAR
+    TRIPLE SUBJECT PREDICATE OBJECT ISTRIPLE HASLANG HASLANGDIR LANGDIR STRLANGDIR""".split()  # noqa: SIM905
+)
+COMPARISONS = frozenset(("=", "!=", "<", ">", "<=", ">="))
+AN_EXPRESSION = "an expression"
+
+
+class ExpressionParser(TermReader):
+    """Reads expressions. Each aggregate goes to `aggregates` and leaves a variable in its place."""
+
+    def __init__(self, text: str, base: str | None, source: str) -> None:
+        super().__init__(text, base, source)
+        self.aggregates: dict[Aggregate, Variable] = {}
+        self.aggregates_allowed = False
+        self.mentions: list[Token] = []
+        """The variables read in expressions so far, apart from those inside of aggregates."""
+
+    def expression(self) -> Expression:
+        operands = [self._conjunction()]
+        while self.accept("||"):
+            operands.append(self._conjunction())
+        return balanced("||", operands)
+
+    def constraint(self, clause: str) -> Expression:
+        """Read what may follow FILTER or HAVING: an expression in parentheses, or a function call."""
+        if self.token.kind == "(":
+            return self._parenthesised()
+        if self.at_iri():
+            self._iri_or_call()
+            raise self.error("'(' after the name of a function")
+        if self.at_constraint():
+            return self._primary()
+        raise self.unexpected(f"an expression in parentheses or a function after {clause}")
+
+    def at_constraint(self) -> bool:
+        kind = self.token.kind
+        return (
+            kind in FUNCTIONS
+            or kind in ("(", "BOUND", "COALESCE", "EXISTS", "NOT", "iri", "pname")
+            or kind in AGGREGATES
+            or kind in UNSUPPORTED_FUNCTIONS
+        )
+
+    def expression_as(self) -> tuple[Expression, Token]:
+        """Read `(expression AS ?variable)` from after the opening parenthesis; return expression and variable."""
+        expression = self.expression()
+        self.expect("AS", "AS and a variable after the expression")
+        token = self.expect("var", "a variable after AS")
+        self.expect(")", "')' after the variable")
+        return expression, token
+
+    def _conjunction(self) -> Expression:
+        operands = [self._relation()]
+        while self.accept("&&"):
+            operands.append(self._relation())
+        return balanced("&&", operands)
+
+    def _relation(self) -> Expression:
+        left = self._sum()
+        kind = self.token.kind
+        if kind in COMPARISONS:
+            self.advance()
+            return Call(kind, (left, self._sum()))
+        if kind == "IN":
+            self.advance()
+            return Call("IN", (left, *self._arguments()))
+        if kind == "NOT" and self.peek().kind == "IN":
+            self.advance()
+            self.advance()
+            return Call("NOTIN", (left, *self._arguments()))
+        return left
+
+    def _sum(self) -> Expression:
+        left = self._product()
+        while self.token.kind in ("+", "-"):
+            left = Call(self.advance().kind, (left, self._product()))
+        return left
+
+    def _product(self) -> Expression:
+        left = self._unary()
+        while self.token.kind in ("*", "/"):
+            left = Call(self.advance().kind, (left, self._unary()))
+        return left
+
+    def _unary(self) -> Expression:
+        if self.at_signed_number():
+            return self.literal()
+        if self.accept("!"):
+            return Call("!", (self._unary(),))
+        if self.accept("-"):
+            return Call("NEGATE", (self._unary(),))
+        if self.accept("+"):  # the same number, and an error for what is none: as negating twice
+            return Call("NEGATE", (Call("NEGATE", (self._unary(),)),))
+        return self._primary()
+
+    def _primary(self) -> Expression:
+        token = self.token
+        kind = token.kind
+        if kind == "var":
+            self.advance()
+            self.mentions.append(token)
+            return Variable(token.text[1:])
+        if kind == "(":
+            return self._parenthesised()
+        if kind in NUMBERS or kind in ("string", "TRUE", "FALSE"):
+            return self.literal()
+        if kind in ("iri", "pname"):
+            return self._iri_or_call()
+        if kind in AGGREGATES:
+            return self._aggregate()
+        return self._function()
+
+    def _parenthesised(self) -> Expression:
+        self.advance()
+        expression = self.expression()
+        self.expect(")", "')' or an operator")
+        return expression
+
+    def _iri_or_call(self) -> Term:
+        token = self.token
+        term = self.iri(AN_EXPRESSION)
+        if self.token.kind == "(":
+            raise self.unsupported(f"the function {term}", token)
+        return term
+
+    def _function(self) -> Expression:
+        token = self.token
+        name = token.kind
+        if name == "EXISTS" or (name == "NOT" and self.peek().kind == "EXISTS"):
+            raise self.unsupported("EXISTS" if name == "EXISTS" else "NOT EXISTS")
+        if name in UNSUPPORTED_FUNCTIONS and self.peek().kind == "(":
+            raise self.unsupported(f"the function {name}")
+        if name == "BOUND":
+            return self._bound()
+        if name == "COALESCE":
+            self.advance()
+            return Call("COALESCE", self._arguments())
+        if name in FUNCTIONS:
+            self.advance()
+            return self._call(token)
+        raise self.unexpected(AN_EXPRESSION)
+
+    def _bound(self) -> Call:
+        self.advance()
+        self.expect("(", "'(' after BOUND")
+        self.mentions.append(self.token)
+        variable = self.variable("a variable in BOUND(...)")
+        self.expect(")", "')' after the variable")
+        return Call("BOUND", (variable,))
+
+    def _call(self, name: Token) -> Call:
+        count = FUNCTIONS[name.kind]
+        arguments = self._arguments()
+        if len(arguments) != count:
+            wanted = "1 argument" if count == 1 else f"{count} arguments"
+            raise self.error(f"{wanted} for {name.kind}", name, f"{len(arguments)}")
+        return Call("ISIRI" if name.kind == "ISURI" else name.kind, arguments)
+
+    def _arguments(self) -> tuple[Expression, ...]:
+        """Read `(expression, ...)`, possibly empty."""
+        self.expect("(", "'(' and a list of expressions")
+        if self.accept(")"):
+            return ()
+        arguments = [self.expression()]
+        while self.accept(","):
+            arguments.append(self.expression())
+        self.expect(")", "',' or ')' after the expression")
+        return tuple(arguments)
+
+    def _aggregate(self) -> Variable:
+        name = self.advance()
+        if not self.aggregates_allowed:
+            raise self.error("no aggregate here (only in SELECT, HAVING and ORDER BY, and not inside of another)", name)
+        mention_count = len(self.mentions)
+        self.aggregates_allowed = False
+        aggregate = self._aggregate_arguments(name.kind)
+        self.aggregates_allowed = True
+        del self.mentions[mention_count:]
+        return self.aggregates.setdefault(aggregate, Variable(f".agg{len(self.aggregates) + 1}"))
+
+    def _aggregate_arguments(self, name: str) -> Aggregate:
+        self.expect("(", f"'(' after {name}")
+        distinct = self.accept("DISTINCT")
+        argument = None
+        if name != "COUNT" or not self.accept("*"):
+            argument = self.expression()
+        separator = self._separator() if name == "GROUP_CONCAT" else " "
+        self.expect(")", f"')' after the argument of {name}")
+        return Aggregate(name, argument, distinct, separator)
+
+    def _separator(self) -> str:
+        if not self.accept(";"):
+            return " "
+        self.expect("SEPARATOR", "SEPARATOR after ';'")
+        self.expect("=", "'=' after SEPARATOR")
+        return self.string("the separator as a string")
+
+
+def balanced(op: str, operands: list[Expression]) -> Expression:
+    """Chain an associative operator as a tree of logarithmic depth, so that long chains need no deep recursion."""
+    if len(operands) == 1:
+        return operands[0]
+    half = (len(operands) + 1) // 2
+    return Call(op, (balanced(op, operands[:half]), balanced(op, operands[half:])))

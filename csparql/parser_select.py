@@ -1,0 +1,222 @@
+"""SELECT clause and solution modifiers: what is projected, grouped, ordered and cut (SPARQL 1.1, section 18.2.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from csparql.algebra import Aggregate, Expression, Extend, Filter, Group, Node, OrderBy, Slice
+from csparql.parser_streams import StreamClauseParser
+from csparql.scope import expression_variables, substitute
+from csparql.terms import Variable
+from csparql.tokens import Token
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """`?variable`, or `(expression AS ?variable)`; mentions are the variables outside of aggregates."""
+
+    token: Token
+    variable: Variable
+    expression: Expression | None
+    mentions: tuple[Token, ...]
+
+
+@dataclass(slots=True)
+class SelectClause:
+    distinct: bool = False
+    star: Token | None = None
+    items: list[SelectItem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Modifiers:
+    """keys: (variable, the expression that it stands for or None); group_by: whether the clause is there at all."""
+
+    group_by: bool = False
+    keys: list[tuple[Variable, Expression | None]] = field(default_factory=list)
+    having: list[Expression] = field(default_factory=list)
+    having_mentions: tuple[Token, ...] = ()
+    order: list[tuple[Expression, bool]] = field(default_factory=list)
+    limit: int | None = None
+    offset: int = 0
+
+
+class SelectParser(StreamClauseParser):
+    """Reads SELECT clauses and solution modifiers and puts them around a pattern."""
+
+    def select_clause(self) -> SelectClause:
+        """Read from after SELECT to the last projected variable."""
+        clause = SelectClause(distinct=self.accept("DISTINCT"))
+        if not clause.distinct:
+            self.accept("REDUCED")  # which allows repeated rows to stay, so they stay
+        if self.token.kind == "*":
+            clause.star = self.advance()
+            return clause
+        while self.token.kind in ("var", "("):
+            clause.items.append(self._select_item())
+        if not clause.items:
+            raise self.error("'*', a variable or (expression AS ?variable) after SELECT")
+        return clause
+
+    def _select_item(self) -> SelectItem:
+        token = self.advance()
+        if token.kind == "var":
+            return SelectItem(token, Variable(token.text[1:]), None, (token,))
+        start = len(self.mentions)
+        self.aggregates_allowed = True
+        expression, token = self.expression_as()
+        self.aggregates_allowed = False
+        return SelectItem(token, Variable(token.text[1:]), expression, tuple(self.mentions[start:]))
+
+    def modifiers(self) -> Modifiers:
+        """Read GROUP BY, HAVING, ORDER BY, LIMIT and OFFSET."""
+        found = Modifiers()
+        if self.accept("GROUP"):
+            self._group_by(found)
+        self.aggregates_allowed = True
+        if self.accept("HAVING"):
+            start = len(self.mentions)
+            found.having.append(self.constraint("HAVING"))
+            while self.at_constraint():
+                found.having.append(self.constraint("HAVING"))
+            found.having_mentions = tuple(self.mentions[start:])
+        if self.accept("ORDER"):
+            self._order_by(found)
+        self.aggregates_allowed = False
+        self._limits(found)
+        return found
+
+    def _group_by(self, found: Modifiers) -> None:
+        self.expect("BY", "BY after GROUP")
+        found.group_by = True
+        while True:
+            if self.token.kind == "var":
+                found.keys.append((Variable(self.advance().text[1:]), None))
+            elif self.accept("("):
+                found.keys.append(self._group_key(found))
+            elif self.at_constraint():
+                found.keys.append((_unnamed_key(found), self.constraint("GROUP BY")))
+            elif found.keys:
+                return
+            else:
+                raise self.error("a variable, a function or (expression AS ?variable) after GROUP BY")
+
+    def _group_key(self, found: Modifiers) -> tuple[Variable, Expression]:
+        expression = self.expression()
+        if self.accept(")"):
+            return _unnamed_key(found), expression
+        self.expect("AS", "')', or AS and a variable")
+        token = self.token
+        variable = self.variable("a variable after AS")
+        if variable in self.in_scope:
+            raise self.error("a variable after AS that the query has not used before", token)
+        self.expect(")", "')' after the variable")
+        return variable, expression
+
+    def _order_by(self, found: Modifiers) -> None:
+        self.expect("BY", "BY after ORDER")
+        while True:
+            kind = self.token.kind
+            if kind in ("ASC", "DESC"):
+                self.advance()
+                self.expect("(", f"'(' after {kind}")
+                found.order.append((self.expression(), kind == "DESC"))
+                self.expect(")", "')' or an operator")
+            elif kind == "var":
+                found.order.append((Variable(self.advance().text[1:]), False))
+            elif self.at_constraint():
+                found.order.append((self.constraint("ORDER BY"), False))
+            elif found.order:
+                return
+            else:
+                raise self.error("a variable, ASC(...), DESC(...) or an expression in parentheses after ORDER BY")
+
+    def _limits(self, found: Modifiers) -> None:
+        """Read LIMIT and OFFSET, in either order, each at most once."""
+        seen: set[str] = set()
+        while self.token.kind in ("LIMIT", "OFFSET"):
+            clause = self.advance()
+            if clause.kind in seen:
+                raise self.error(f"only one {clause.kind}", clause)
+            seen.add(clause.kind)
+            number = self.whole_number(f"a whole number of rows, 0 or more, after {clause.kind}")
+            if clause.kind == "LIMIT":
+                found.limit = number
+            else:
+                found.offset = number
+
+    # --- putting it together ------------------------------------------------------------------------------------------
+
+    def grouped(self, pattern: Node, select: SelectClause, found: Modifiers) -> Node:
+        """Put Group and HAVING around the pattern, if the query groups; check what SELECT may project then."""
+        if not (found.group_by or self.aggregates or found.having):
+            return pattern
+        if select.star is not None:
+            raise self.error("variables and aggregates in a query that groups, since '*' names no groups", select.star)
+        visible = {variable for variable, _ in found.keys}
+        for item in select.items:
+            self._check_projection(item, visible)
+            visible.add(item.variable)
+        aliases = {item.variable.name for item in select.items if item.expression is not None}
+        for token in found.having_mentions:
+            if token.text[1:] in aliases:
+                raise self.unsupported(
+                    f"{token.text}, an alias of SELECT, in HAVING", token, "repeat the expression there"
+                )
+        self._sample_ungrouped(found, visible)
+        for variable, expression in found.keys:
+            if expression is not None:
+                pattern = Extend(pattern, variable, expression)
+        keys = tuple(dict.fromkeys(variable for variable, _ in found.keys))
+        node: Node = Group(
+            pattern, keys, tuple((variable, aggregate) for aggregate, variable in self.aggregates.items())
+        )
+        for condition in found.having:
+            node = Filter(condition, node)
+        return node
+
+    def _check_projection(self, item: SelectItem, visible: set[Variable]) -> None:
+        for token in item.mentions:
+            if Variable(token.text[1:]) not in visible:
+                raise self.error(
+                    "a variable of GROUP BY, or one inside of an aggregate", token, f"the ungrouped '{token.text}'"
+                )
+
+    def _sample_ungrouped(self, found: Modifiers, visible: set[Variable]) -> None:
+        """HAVING and ORDER BY may name other variables, which then stand for any one value of the group."""
+
+        def sampled(expression: Expression) -> Expression:
+            replacements = {}
+            for variable in sorted(expression_variables(expression) - visible, key=str):
+                if not variable.is_blank:
+                    aggregate = Aggregate("SAMPLE", variable)
+                    fresh = Variable(f".agg{len(self.aggregates) + 1}")
+                    replacements[variable] = self.aggregates.setdefault(aggregate, fresh)
+            return substitute(expression, replacements) if replacements else expression
+
+        found.having = [sampled(condition) for condition in found.having]
+        found.order = [(sampled(condition), descending) for condition, descending in found.order]
+
+    def extended(self, node: Node, select: SelectClause, grouped_keys: set[Variable] | None) -> Node:
+        """Bind the expressions of SELECT; each alias must be new."""
+        taken = set(self.in_scope) if grouped_keys is None else set(grouped_keys)
+        for item in select.items:
+            if item.expression is None:
+                continue
+            if item.variable in taken:
+                raise self.error("a variable after AS that is not in use yet", item.token)
+            taken.add(item.variable)
+            node = Extend(node, item.variable, item.expression)
+        return node
+
+    def sliced(self, node: Node, found: Modifiers) -> Node:
+        if found.limit is None and not found.offset:
+            return node
+        return Slice(node, found.offset, found.limit)
+
+    def ordered(self, node: Node, found: Modifiers) -> Node:
+        return OrderBy(node, tuple(found.order)) if found.order else node
+
+
+def _unnamed_key(found: Modifiers) -> Variable:
+    return Variable(f".key{len(found.keys) + 1}")

@@ -1,0 +1,168 @@
+"""Triples blocks: predicate and object lists, blank nodes, collections. For patterns and for templates."""
+
+from __future__ import annotations
+
+from csparql.algebra import DEFAULT, GraphRef, TermOrVariable, TriplePattern
+from csparql.parser_base import NUMBERS
+from csparql.parser_expressions import ExpressionParser
+from csparql.terms import RDF, Variable, iri
+from csparql.tokens import Token
+
+RDF_TYPE = iri(RDF + "type")
+RDF_FIRST = iri(RDF + "first")
+RDF_REST = iri(RDF + "rest")
+RDF_NIL = iri(RDF + "nil")
+
+_A_SUBJECT = "a subject: an IRI, a literal, a variable or a blank node"
+_A_PREDICATE = "a predicate: an IRI, a variable or 'a'"
+_AN_OBJECT = "an object: an IRI, a literal, a variable or a blank node"
+_TERM_KINDS = frozenset(("var", "iri", "pname", "blank", "string", "TRUE", "FALSE", "[", "(", *NUMBERS))
+_PATH_KINDS = frozenset("/|*+?^")
+
+
+class TriplesParser(ExpressionParser):
+    """Reads triples into `patterns`, in the graph `graph`."""
+
+    def __init__(self, text: str, base: str | None, source: str) -> None:
+        super().__init__(text, base, source)
+        self.graph: GraphRef = DEFAULT
+        self.patterns: list[TriplePattern] = []
+        self.in_scope: dict[Variable, None] = {}
+        """The variables of patterns, in the order in which the text names them."""
+        self.scope_number = 0
+        """Counts basic graph patterns, which is as far as a blank node label reaches."""
+        self.labels: dict[str, tuple[int, Variable]] = {}
+        self.blank_count = 0
+
+    def at_triples(self) -> bool:
+        return self.token.kind in _TERM_KINDS or self.at_signed_number()
+
+    def triples_block(self) -> None:
+        """Read triples separated by full stops, with or without a last one."""
+        while True:
+            self._triples_same_subject()
+            if not self.accept("."):
+                if self.at_triples():
+                    raise self.error("'.', ';' or ',' before what follows the triple")
+                return
+            if not self.at_triples():
+                return
+
+    def _triples_same_subject(self) -> None:
+        if self.token.kind == "[" and self.peek().kind != "]":
+            subject = self._property_list_node()
+            if self._at_verb():
+                self._property_list(subject)
+        elif self.token.kind == "(" and self.peek().kind != ")":
+            subject = self._collection()
+            if self._at_verb():
+                self._property_list(subject)
+        else:
+            self._property_list(self._term(_A_SUBJECT))
+
+    def _at_verb(self) -> bool:
+        token = self.token
+        return token.kind in ("var", "iri", "pname", "^", "!", "(") or token.text == "a"
+
+    def _property_list(self, subject: TermOrVariable) -> None:
+        """Read `predicate object, object; predicate object ...` for a subject; at least one."""
+        while True:
+            predicate = self._verb()
+            while True:
+                object_ = self._object()
+                self.patterns.append(TriplePattern(subject, predicate, object_, self.graph))
+                if self.token.kind in ("~", "{|"):
+                    raise self.unexpected("")
+                if not self.accept(","):
+                    break
+            if self.token.kind != ";":
+                return
+            while self.accept(";"):
+                pass
+            if not self._at_verb():
+                return
+
+    def _verb(self) -> TermOrVariable:
+        token = self.token
+        if token.kind == "var":
+            return self._variable()
+        if token.kind in ("^", "!", "("):
+            raise self.unsupported("a property path")
+        if token.text == "a":
+            self.advance()
+            verb = RDF_TYPE
+        elif self.at_iri():
+            verb = self.iri(_A_PREDICATE)
+        else:
+            raise self.unexpected(_A_PREDICATE)
+        if self.token.kind in _PATH_KINDS and not self.at_signed_number():
+            raise self.unsupported("a property path", token)
+        return verb
+
+    def _object(self) -> TermOrVariable:
+        if self.token.kind == "[" and self.peek().kind != "]":
+            return self._property_list_node()
+        if self.token.kind == "(" and self.peek().kind != ")":
+            return self._collection()
+        return self._term(_AN_OBJECT)
+
+    def _term(self, expected: str) -> TermOrVariable:
+        """Read a variable, IRI, literal, blank node, `[]` or `()`."""
+        kind = self.token.kind
+        if kind == "var":
+            return self._variable()
+        if kind in ("iri", "pname"):
+            return self.iri(expected)
+        if kind == "blank":
+            return self._labelled(self.advance())
+        if kind == "[":
+            self.advance()
+            self.expect("]", "']'")
+            return self._fresh_blank()
+        if kind == "(":
+            self.advance()
+            self.expect(")", "')'")
+            return RDF_NIL
+        if self.at_literal():
+            return self.literal()
+        raise self.unexpected(expected)
+
+    def _variable(self) -> Variable:
+        variable = Variable(self.advance().text[1:])
+        self.in_scope[variable] = None
+        return variable
+
+    def _labelled(self, token: Token) -> Variable:
+        scope_number, variable = self.labels.get(token.text, (self.scope_number, None))
+        if variable is None:
+            variable = self._fresh_blank()
+            self.labels[token.text] = scope_number, variable
+        elif scope_number != self.scope_number:
+            expected = "a blank node label that is new to this basic graph pattern"
+            raise self.error(expected, token, f"'{token.text}', which is used in another one; a variable can be shared")
+        return variable
+
+    def _fresh_blank(self) -> Variable:
+        self.blank_count += 1
+        return Variable(f".blank{self.blank_count}")
+
+    def _property_list_node(self) -> Variable:
+        """Read `[ predicate object; ... ]`."""
+        self.expect("[", "'['")
+        node = self._fresh_blank()
+        self._property_list(node)
+        self.expect("]", "';', ',' or ']'")
+        return node
+
+    def _collection(self) -> Variable:
+        """Read `( object ... )` with at least one object, into rdf:first and rdf:rest."""
+        self.expect("(", "'('")
+        head = cell = self._fresh_blank()
+        while True:
+            self.patterns.append(TriplePattern(cell, RDF_FIRST, self._object(), self.graph))
+            if self.accept(")"):
+                self.patterns.append(TriplePattern(cell, RDF_REST, RDF_NIL, self.graph))
+                return head
+            following = self._fresh_blank()
+            self.patterns.append(TriplePattern(cell, RDF_REST, following, self.graph))
+            cell = following

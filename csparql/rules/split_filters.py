@@ -1,0 +1,24 @@
+"""Filter(a && b, P) = Filter(a, Filter(b, P)): a row stays only if both are true, whatever errors there are."""
+
+from __future__ import annotations
+
+from csparql.algebra import Call, Expression, Filter, Node
+from csparql.rules.walk import map_children
+
+
+def split_filters(node: Node) -> Node:
+    """Give every conjunct of a filter a filter of its own; the first conjunct becomes the innermost."""
+    node = map_children(node, split_filters)
+    if not isinstance(node, Filter):
+        return node
+    pattern = node.pattern
+    for condition in conjuncts(node.condition):
+        pattern = Filter(condition, pattern)
+    return pattern
+
+
+def conjuncts(condition: Expression) -> list[Expression]:
+    """Return the operands of a tree of &&, from left to right."""
+    if isinstance(condition, Call) and condition.op == "&&":
+        return [part for argument in condition.arguments for part in conjuncts(argument)]
+    return [condition]

@@ -1,0 +1,58 @@
+"""The terms of a query: variables, and RDF terms in canonical form.
+
+Canonical form is N-Triples with escapes decoded, xsd:string dropped, the language tag in lower case, IRIs untouched and
+lexical forms kept to the letter: `<http://x>`, `"a"`, `"a"@en`, `"1"^^<...#integer>`. It is unambiguous read from its
+right end, even though quotes inside a lexical form are not escaped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A query variable; the blank nodes of a pattern are variables whose names start with a dot."""
+
+    name: str
+
+    @property
+    def is_blank(self) -> bool:
+        return self.name.startswith(".")
+
+    def __str__(self) -> str:
+        return f"?{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An RDF term in canonical form."""
+
+    text: str
+
+    @property
+    def is_iri(self) -> bool:
+        return self.text.startswith("<")
+
+    @property
+    def is_literal(self) -> bool:
+        return self.text.startswith('"')
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def iri(value: str) -> Term:
+    return Term(f"<{value}>")
+
+
+def literal(lexical: str, datatype: str | None = None, language: str | None = None) -> Term:
+    """Make a literal term. datatype is an IRI without brackets; xsd:string is dropped, language goes to lower case."""
+    if language is not None:
+        return Term(f'"{lexical}"@{language.lower()}')
+    if datatype is None or datatype == XSD + "string":
+        return Term(f'"{lexical}"')
+    return Term(f'"{lexical}"^^<{datatype}>')

@@ -1,0 +1,40 @@
+"""Cardinalities counted from an explicit list of triples: what the planner asks, answered exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from csparql.algebra import DEFAULT, GraphRef
+from csparql.cardinality import Direction
+from csparql.terms import Term, Variable
+
+Triple = tuple[str, str, str]
+
+
+class CountedTriples:
+    """Graphs as lists of triples whose parts are canonical forms."""
+
+    def __init__(self, graphs: Mapping[GraphRef, Sequence[Triple]]) -> None:
+        self.graphs = {graph: sorted(set(triples)) for graph, triples in graphs.items()}
+
+    @staticmethod
+    def of_default(triples: Sequence[Triple]) -> CountedTriples:
+        return CountedTriples({DEFAULT: triples})
+
+    def triples(self, graph: GraphRef, predicate: Term | None) -> Iterator[Triple]:
+        names = [name for name in self.graphs if name != DEFAULT] if isinstance(graph, Variable) else [graph]
+        for name in names:
+            for triple in self.graphs.get(name, ()):
+                if predicate is None or triple[1] == predicate.text:
+                    yield triple
+
+    def edges(self, graph: GraphRef, predicate: Term | None) -> float:
+        return float(sum(1 for _ in self.triples(graph, predicate)))
+
+    def keys(self, graph: GraphRef, predicate: Term | None, direction: Direction) -> float:
+        end = 0 if direction == "out" else 2
+        return float(len({triple[end] for triple in self.triples(graph, predicate)}))
+
+    def degree(self, graph: GraphRef, predicate: Term | None, direction: Direction, vertex: Term) -> float:
+        end = 0 if direction == "out" else 2
+        return float(sum(1 for triple in self.triples(graph, predicate) if triple[end] == vertex.text))

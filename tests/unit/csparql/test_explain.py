@@ -1,0 +1,70 @@
+"""EXPLAIN's pieces; whole texts are in tests/golden/plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.algebra import Aggregate, Bgp
+from csparql.explain import explain, format_duration, format_expression, step_kind
+from csparql.parser import parse_query
+from csparql.plan import PlanStep
+from csparql.terms import Variable
+
+
+@pytest.mark.parametrize(
+    ("length_ms", "text"),
+    [
+        (1, "1ms"),
+        (1_500, "1500ms"),
+        (10_000, "10s"),
+        (60_000, "1m"),
+        (90_000, "90s"),
+        (7_200_000, "2h"),
+        (86_400_000, "1d"),
+    ],
+)
+def test_durations(length_ms: int, text: str) -> None:
+    assert format_duration(length_ms) == text
+
+
+def test_aggregates() -> None:
+    assert format_expression(Aggregate("COUNT", None)) == "COUNT(*)"
+    assert format_expression(Aggregate("SUM", Variable("x"), True)) == "SUM(DISTINCT ?x)"
+    assert (
+        format_expression(Aggregate("GROUP_CONCAT", Variable("x"), False, ", ")) == "GROUP_CONCAT(?x; SEPARATOR=', ')"
+    )
+
+
+def test_kinds_of_steps() -> None:
+    bgp = parse_query("ASK { ?x <p> ?y . ?x <p> <o> . <s> <p> <o> }").pattern
+    assert isinstance(bgp, Bgp)
+    scan, expand, check = bgp.patterns
+    x, y = Variable("x"), Variable("y")
+    assert [step_kind(scan, frozenset(known)) for known in ((), (x,), (x, y))] == ["scan", "expand", "check"]
+    assert [step_kind(expand, frozenset(known)) for known in ((), (x,))] == ["expand", "check"]
+    assert step_kind(check, frozenset()) == "check"
+
+
+def test_a_query_without_patterns() -> None:
+    assert explain(parse_query("ASK {}"), lambda bgp: ()) == "ASK\nUnit\n"
+
+
+def test_where_a_step_reads() -> None:
+    def plans(bgp: Bgp) -> tuple[PlanStep, ...]:
+        return tuple(PlanStep(pattern, "out", 12.4) for pattern in bgp.patterns)
+
+    query = parse_query(
+        "REGISTER QUERY q COMPUTED EVERY 2s AS ASK FROM NAMED <g> FROM STREAM <s> [RANGE 3s TUMBLING] "
+        "{ ?x a ?y GRAPH <s> { ?x ?p 1 } GRAPH <g> { ?y ?p 2.5 } GRAPH ?h { ?y ?p 3 } }"
+    )
+    assert explain(query, plans).splitlines()[:4] == [
+        "ASK registered as q computed every 2s",
+        "from named <g>",
+        "from stream <s> [3s tumbling]",
+        "Bgp of 4",
+    ]
+    text = explain(query, plans)
+    for words in ("in the default graph", "in window <s> [3s tumbling]", "in stored graph <g>", "in each graph ?h"):
+        assert f"  {words} " in text
+    assert text.count("~12 rows") == 4
+    assert "in the stored default graph" in explain(parse_query("ASK { ?x a ?y }"), plans)

@@ -1,0 +1,165 @@
+"""Group graph patterns in the algebra: which patterns merge, where filters stand, how GRAPH blocks are anchored."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.algebra import (
+    DEFAULT,
+    Bgp,
+    Expression,
+    Extend,
+    Filter,
+    GraphNames,
+    Join,
+    LeftJoin,
+    Node,
+    TriplePattern,
+    Union,
+)
+from csparql.explain import explain, format_expression
+from csparql.parser import parse_query
+from csparql.plan import PlanStep
+from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
+
+
+def shape(text: str) -> str:
+    return shape_of(parse_query(f"ASK {text}").pattern)
+
+
+def shape_of(node: Node) -> str:
+    """Return an algebra on one line: A, B, ... for patterns by predicate, with their graphs after @."""
+    match node:
+        case Bgp():
+            return f"[{' '.join(map(_pattern_shape, node.patterns))}]"
+        case GraphNames():
+            return f"names({_short(node.graph)})"
+        case Join():
+            return f"({shape_of(node.left)} * {shape_of(node.right)})"
+        case LeftJoin():
+            condition = "" if node.condition is None else f" if {_condition_shape(node.condition)}"
+            return f"({shape_of(node.left)} ? {shape_of(node.right)}{condition})"
+        case Union():
+            return f"({shape_of(node.left)} | {shape_of(node.right)})"
+        case Filter():
+            return f"filter({_condition_shape(node.condition)}, {shape_of(node.pattern)})"
+        case Extend():
+            return f"extend({node.variable}={_condition_shape(node.expression)}, {shape_of(node.pattern)})"
+    raise AssertionError(node)
+
+
+def _pattern_shape(pattern: TriplePattern) -> str:
+    return str(pattern.predicate).strip("<>") + ("" if pattern.graph == DEFAULT else f"@{_short(pattern.graph)}")
+
+
+def _condition_shape(expression: Expression) -> str:
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    return _short(format_expression(expression).replace(f'"1"{integer}', "1"))
+
+
+def _short(text: object) -> str:
+    return str(text).replace("?.blank", "hidden")
+
+
+A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", "[]"),
+        (f"{{ {A} . {B} }}", "[A B]"),
+        (f"{{ {A} {{ {B} }} }}", "[A B]"),
+        (f"{{ {{}} {A} {{}} }}", "[A]"),
+        (f"{{ {A} FILTER(?a) {B} }}", "filter(?a, [A B])"),
+        (f"{{ FILTER(?a) {A} . FILTER(?b) }}", "filter((?a && ?b), [A])"),
+        (f"{{ {A} {{ {B} FILTER(?c) }} }}", "([A] * filter(?c, [B]))"),
+        (f"{{ {A} OPTIONAL {{ {B} }} }}", "([A] ? [B])"),
+        (f"{{ OPTIONAL {{ {B} }} {A} }}", "(([] ? [B]) * [A])"),
+        (f"{{ {A} OPTIONAL {{ {B} FILTER(?a) FILTER(?c) }} }}", "([A] ? [B] if (?a && ?c))"),
+        (f"{{ {A} OPTIONAL {{ {{ {B} FILTER(?a) }} }} }}", "([A] ? filter(?a, [B]))"),
+        (f"{{ {A} OPTIONAL {{ {B} }} FILTER(?c) OPTIONAL {{ {C} }} }}", "filter(?c, (([A] ? [B]) ? [C]))"),
+        (f"{{ {A} OPTIONAL {{ {B} }} {C} . ?d <D> ?e }}", "(([A] ? [B]) * [C D])"),
+        (f"{{ {{ {A} }} UNION {{ {B} }} }}", "([A] | [B])"),
+        (f"{{ {{ {A} }} UNION {{ {B} }} UNION {{}} {C} }}", "((([A] | [B]) | []) * [C])"),
+        (f"{{ {A} BIND(?a AS ?z) {C} }}", "(extend(?z=?a, [A]) * [C])"),
+    ],
+)
+def test_translation(text: str, expected: str) -> None:
+    assert shape(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{{ {A} GRAPH <g> {{ {B} }} {C} }}", "[A B@<g> C]"),
+        (f"{{ GRAPH ?g {{ {A} . {B} }} GRAPH <h> {{ {C} }} }}", "[A@?g B@?g C@<h>]"),
+        ("{ GRAPH ?g {} }", "names(?g)"),
+        ("{ GRAPH <g> {} }", "names(<g>)"),
+        (f"{{ GRAPH ?g {{ {A} FILTER(?a) }} {B} }}", "(filter(?a, [A@?g]) * [B])"),
+        (f"{{ GRAPH ?g {{ {A} OPTIONAL {{ {B} }} }} }}", "([A@?g] ? [B@?g])"),
+        (f"{{ GRAPH ?g {{ OPTIONAL {{ {B} }} }} }}", "(names(?g) ? [B@?g])"),
+        (f"{{ GRAPH <g> {{ OPTIONAL {{ {B} }} {A} }} }}", "((names(<g>) ? [B@<g>]) * [A@<g>])"),
+        (f"{{ GRAPH ?g {{ {{ {A} }} UNION {{}} }} }}", "([A@?g] | names(?g))"),
+        (f"{{ GRAPH ?g {{ {{ OPTIONAL {{ {A} }} }} {B} }} }}", "((names(?g) ? [A@?g]) * [B@?g])"),
+        (f"{{ GRAPH ?g {{ GRAPH <h> {{ {A} }} }} }}", "(names(?g) * [A@<h>])"),
+        (f"{{ GRAPH ?g {{ {A} GRAPH ?h {{ {B} }} {C} }} }}", "[A@?g B@?h C@?g]"),
+        (f"{{ GRAPH ?g {{ BIND(1 AS ?z) {A} }} }}", "(extend(?z=1, names(?g)) * [A@?g])"),
+        (f"{{ GRAPH ?g {{ {A} FILTER(?g) }} }}", "extend(?g=hidden1, filter(?g, [A@hidden1]))"),
+        ("{ GRAPH ?g { FILTER(BOUND(?g)) } }", "extend(?g=hidden1, filter(BOUND(?g), names(hidden1)))"),
+        ("{ GRAPH ?g { ?g <A> ?b FILTER(?g) } }", "filter(SAMETERM(?g, hidden1), filter(?g, [A@hidden1]))"),
+        (f"{{ GRAPH ?g {{ {A} }} FILTER(?g) }}", "filter(?g, [A@?g])"),
+    ],
+)
+def test_graph_blocks(text: str, expected: str) -> None:
+    assert shape(text) == expected
+
+
+def test_labels_survive_a_block_that_is_read_twice() -> None:
+    parse_query("ASK { GRAPH ?g { _:a <p> ?x . _:a <q> ?y FILTER(?g = ?x) } }")
+
+
+def test_star_names_variables_in_the_order_of_the_text() -> None:
+    query = parse_query("SELECT * { ?c <p> ?a OPTIONAL { GRAPH ?g { ?b <p> ?c } } BIND(?q AS ?z) FILTER(?f) }")
+    assert query.variables == ("c", "a", "g", "b", "z")
+
+
+def test_long_unions_are_not_deep() -> None:
+    query = parse_query("ASK { " + " UNION ".join("{ ?a <A> ?b }" for _ in range(3000)) + " }")
+    assert explain(query, lambda bgp: (PlanStep(bgp.patterns[0], "out", 1.0),)).count("scan") == 3000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{ ?s ?p ?o", "column 15: expected '}' to close the group, found the end of the query"),
+        ("{ GRAPH { } }", "column 13: expected an IRI or a variable after GRAPH, found '{'"),
+        ("{ GRAPH 'g' { } }", "column 13: expected an IRI or a variable after GRAPH, found ''g''"),
+        ("{ OPTIONAL ?s }", "column 16: expected '{', found '?s'"),
+        ("{ {} UNION ?s }", "column 16: expected '{', found '?s'"),
+        (
+            "{ . }",
+            "column 7: expected a triple pattern, FILTER, OPTIONAL, UNION, GRAPH, BIND, a group or '}', found '.'",
+        ),
+        (
+            "{ ?s ?p ?o BIND(1 AS ?o) }",
+            "column 26: expected a variable after AS that the group has not used before, found",
+        ),
+        ("{ BIND ?x }", "column 12: expected '(' after BIND, found '?x'"),
+        ("{ } }", "column 9: expected the end of the query, found '}'"),
+        ("?s ?p ?o", "column 5: expected FROM, WHERE or '{', found '?s'"),
+    ],
+)
+def test_refused(text: str, message: str) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse_query(f"ASK {text}")
+    assert message in str(caught.value)
+
+
+def test_graph_variable_both_tested_and_perhaps_bound() -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        parse_query("ASK { GRAPH ?g { ?a <p> ?b OPTIONAL { ?a <q> ?g } FILTER(?g) } }")
+    assert str(caught.value) == (
+        "query, line 1, column 13: a GRAPH ?g block that has both an expression with ?g and an optional pattern with "
+        "it is not supported yet; use another variable inside of the block"
+    )

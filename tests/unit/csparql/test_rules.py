@@ -1,0 +1,126 @@
+"""Each rewrite: where it applies, and where it must not. That answers stay the same is in test_translation.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from csparql.algebra import Node
+from csparql.explain import explain
+from csparql.parser import parse_query
+from csparql.plan import PlanStep
+from csparql.rules import RULES, rewrite
+from csparql.rules.lift_filters import lift_filters
+from csparql.rules.merge_bgps import merge_bgps
+from csparql.rules.push_filters import push_filters
+from csparql.rules.sink_joins import sink_joins
+from csparql.rules.split_filters import split_filters
+from tests.unit.csparql.test_groups import shape_of
+
+A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
+
+
+def after(rule: Callable[[Node], Node], group: str) -> str:
+    return shape_of(rule(parse_query(f"ASK {group}").pattern))
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (f"{{ {A} {{ {{ {B} }} UNION {{ {C} }} }} {C} }}", "([A C] * ([B] | [C]))"),
+        (f"{{ {{ {{ {A} }} UNION {{ {B} }} }} {B} . {C} }}", "(([A] | [B]) * [B C])"),
+        (f"{{ OPTIONAL {{ {A} {{ {B} {{ {{}} UNION {{}} }} }} {C} }} }}", "([] ? ([A B C] * ([] | [])))"),
+    ],
+)
+def test_merge_bgps(group: str, expected: str) -> None:
+    assert after(merge_bgps, group) == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (f"{{ {A} {{ {B} FILTER(?c) }} }}", "filter(?c, ([A] * [B]))"),
+        (f"{{ {A} {{ {B} FILTER(?a) }} }}", "([A] * filter(?a, [B]))"),
+        (f"{{ {A} {{ {B} FILTER(?c && ?z) }} }}", "([A] * filter((?c && ?z), [B]))"),
+        (
+            f"{{ GRAPH <g> {{ {A} FILTER(?a) }} GRAPH <h> {{ {B} FILTER(?b) }} }}",
+            "filter(?a, filter(?b, ([A@<g>] * [B@<h>])))",
+        ),
+        (f"{{ {{ {{ {A} }} UNION {{ {B} }} }} {{ {C} FILTER(?c) }} }}", "(([A] | [B]) * filter(?c, [C]))"),
+        (f"{{ {A} OPTIONAL {{ {B} {{ {C} FILTER(?d) }} }} }}", "([A] ? filter(?d, ([B] * [C])))"),
+    ],
+)
+def test_lift_filters(group: str, expected: str) -> None:
+    assert after(lift_filters, group) == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (f"{{ {A} FILTER(?a && ?b && ?c) }}", "filter(?c, filter(?b, filter(?a, [A])))"),
+        (f"{{ {A} FILTER(?a || ?b && ?c) }}", "filter((?a || (?b && ?c)), [A])"),
+        (f"{{ {A} OPTIONAL {{ {B} FILTER(?a && ?b) }} }}", "([A] ? [B] if (?a && ?b))"),
+    ],
+)
+def test_split_filters(group: str, expected: str) -> None:
+    assert after(split_filters, group) == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (f"{{ {A} OPTIONAL {{ {B} }} FILTER(?b) }}", "(filter(?b, [A]) ? [B])"),
+        (f"{{ {A} OPTIONAL {{ {B} }} FILTER(?c) }}", "filter(?c, ([A] ? [B]))"),
+        (f"{{ {A} OPTIONAL {{ {B} }} FILTER(!BOUND(?c)) }}", "filter(!BOUND(?c), ([A] ? [B]))"),
+        (f"{{ {{ {A} }} UNION {{ {B} }} FILTER(?c) }}", "(filter(?c, [A]) | filter(?c, [B]))"),
+        (f"{{ {A} {{ {{ {B} }} UNION {{ {C} }} }} FILTER(?a) }}", "(filter(?a, [A]) * ([B] | [C]))"),
+        (f"{{ {A} {{ {{ {B} }} UNION {{ {C} }} }} FILTER(?c) }}", "([A] * (filter(?c, [B]) | filter(?c, [C])))"),
+        (f"{{ {A} {{ {{ {B} }} UNION {{ {C} }} }} FILTER(?d) }}", "filter(?d, ([A] * ([B] | [C])))"),
+        (f"{{ {A} BIND(1 AS ?z) FILTER(?a) }}", "extend(?z=1, filter(?a, [A]))"),
+        (f"{{ {A} BIND(1 AS ?z) FILTER(?z) }}", "filter(?z, extend(?z=1, [A]))"),
+        (f"{{ {A} OPTIONAL {{ {B} }} FILTER(1 = 1) }}", "filter((1 = 1), ([A] ? [B]))"),
+    ],
+)
+def test_push_filters(group: str, expected: str) -> None:
+    assert after(push_filters, group) == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (f"{{ {A} OPTIONAL {{ {B} }} ?a <D> ?e }}", "(([A] * [D]) ? [B])"),
+        (f"{{ {A} OPTIONAL {{ {B} }} {C} }}", "(([A] ? [B]) * [C])"),
+        (f"{{ {A} OPTIONAL {{ {B} FILTER(?e) }} ?a <D> ?e }}", "(([A] ? [B] if ?e) * [D])"),
+        (f"{{ {A} OPTIONAL {{ {B} }} OPTIONAL {{ ?a <D> ?e }} ?a <E> ?f }}", "((([A] * [E]) ? [B]) ? [D])"),
+        (f"{{ OPTIONAL {{ {B} }} {A} }}", "(([] ? [B]) * [A])"),
+    ],
+)
+def test_sink_joins(group: str, expected: str) -> None:
+    assert after(sink_joins, group) == expected
+
+
+def test_all_rules_together() -> None:
+    query = parse_query(
+        f"SELECT ?a {{ {A} OPTIONAL {{ ?b <D> ?e }} GRAPH <g> {{ {B} FILTER(?b && ?c) }} GRAPH ?g {{ {C} }} "
+        "FILTER(?e) } LIMIT 1"
+    )
+    text = explain(rewrite(query), lambda bgp: tuple(PlanStep(pattern, "out", 1.0) for pattern in bgp.patterns))
+    assert [line.strip() for line in text.splitlines() if "  out  " not in line] == [
+        "SELECT",
+        "Slice offset 0 limit 1",
+        "Project ?a",
+        "Filter ?e",
+        "LeftJoin",
+        "Filter ?c",
+        "Filter ?b",
+        "Bgp of 3",
+        "Bgp of 1",
+    ]
+
+
+def test_rules_leave_nothing_to_do() -> None:
+    """Applying all rules a second time changes nothing."""
+    query = rewrite(parse_query(f"SELECT * {{ {A} OPTIONAL {{ {B} }} {{ {C} FILTER(?c) }} FILTER(?a && ?b) }}"))
+    assert rewrite(query) == query
+    assert len(RULES) == 5

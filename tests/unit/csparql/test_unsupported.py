@@ -1,0 +1,64 @@
+"""What SPARQL knows and we do not support is refused by name and place."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.parser import parse_query
+from csparql.parser_expressions import UNSUPPORTED_FUNCTIONS
+from wukongs.errors import UnsupportedFeatureError
+
+
+@pytest.mark.parametrize(
+    ("text", "feature", "column"),
+    [
+        ("ASK { ?s ?p ?o MINUS { ?s ?p 1 } }", "MINUS", 16),
+        ("ASK { ?s ?p ?o FILTER EXISTS { ?s ?p 1 } }", "EXISTS", 23),
+        ("ASK { ?s ?p ?o FILTER NOT EXISTS { ?s ?p 1 } }", "NOT EXISTS", 23),
+        ("ASK { FILTER(1 = 1 && NOT EXISTS {}) }", "NOT EXISTS", 23),
+        ("ASK { VALUES ?x { 1 } }", "VALUES", 7),
+        ("ASK {} VALUES ?x { 1 }", "VALUES", 8),
+        ("ASK { { SELECT * { ?s ?p ?o } } }", "a subquery", 9),
+        ("ASK { OPTIONAL { SELECT * { ?s ?p ?o } } }", "a subquery", 18),
+        ("ASK { SERVICE <s> { ?s ?p ?o } }", "SERVICE", 7),
+        ("ASK { ?s <p>/<q> ?o }", "a property path", 10),
+        ("ASK { ?s <p>|<q> ?o }", "a property path", 10),
+        ("ASK { ?s <p>* ?o }", "a property path", 10),
+        ("ASK { ?s <p>+ ?o }", "a property path", 10),
+        ("ASK { ?s <p>? ?o }", "a property path", 10),
+        ("ASK { ?s a/<p> ?o }", "a property path", 10),
+        ("ASK { ?s ^<p> ?o }", "a property path", 10),
+        ("ASK { ?s !<p> ?o }", "a property path", 10),
+        ("ASK { ?s (<p>/<q>) ?o }", "a property path", 10),
+        ("ASK { ?s <p> ?o ; ^<q> ?x }", "a property path", 19),
+        ("DESCRIBE <x>", "DESCRIBE", 1),
+        ("ASK { FILTER regex(?x, 'a') }", "the function REGEX", 14),
+        ("ASK { FILTER (strlen(?x) > 1) }", "the function STRLEN", 15),
+        ("SELECT (CONCAT(?x, ?y) AS ?z) {}", "the function CONCAT", 9),
+        (
+            "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> ASK { FILTER (xsd:integer(?x) > 1) }",
+            "the function <http://www.w3.org/2001/XMLSchema#integer>",
+            63,
+        ),
+        ("ASK { FILTER <f>(?x) }", "the function <f>", 14),
+        ("SELECT * {} ORDER BY <f>(?x)", "the function <f>", 22),
+        ("INSERT DATA { <s> <p> <o> }", "the update INSERT", 1),
+        ("PREFIX : <x> DELETE WHERE { ?s ?p ?o }", "the update DELETE", 14),
+        ("CLEAR ALL", "the update CLEAR", 1),
+        ("ASK { << ?s ?p ?o >> ?q ?r }", "the triple terms and annotations of SPARQL 1.2", 7),
+        ("ASK { ?s ?p ?o {| ?q ?r |} }", "the triple terms and annotations of SPARQL 1.2", 16),
+        ("VERSION '1.2' ASK {}", "the VERSION declaration of SPARQL 1.2", 1),
+        ("ASK { ?s ?p 'a'@ar--rtl }", "the base direction of a language tag (SPARQL 1.2)", 16),
+    ],
+)
+def test_refused_by_name_and_place(text: str, feature: str, column: int) -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        parse_query(text)
+    assert (caught.value.feature, caught.value.line, caught.value.column) == (feature, 1, column)
+    assert str(caught.value).startswith(f"query, line 1, column {column}: {feature} is not supported yet")
+
+
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_FUNCTIONS))
+def test_every_other_builtin(name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=f"the function {name} is not supported yet"):
+        parse_query(f"ASK {{ FILTER ({name.lower()}(?x)) }}")
