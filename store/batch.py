@@ -1,0 +1,185 @@
+"""Batch: an immutable, sorted, indexed set of triples in columns.
+
+Invariants:
+
+* the directory is sorted by (predicate, graph) and has no row without a triple;
+* within a directory row, keys are strictly increasing on each side, and values are strictly increasing per key: a
+  batch is a set;
+* both sides hold the same triples, so a change is never seen from one end only;
+* a vertex lists its codes (2 * directory row + direction) in increasing order; inlined literals are not listed, since
+  hardly any query starts from one with its predicate unknown (the directory is walked then).
+
+Cost: 8 bytes a triple and side, 12 a key, 2 a vertex and directory row, a fence entry of 4 for every four keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from store import layout
+from store.batch_kernels import (
+    assign_directory,
+    build_fences,
+    compress_pairs,
+    group_rows,
+    list_vertices,
+    swap_sides,
+)
+from store.dtypes import Int32Array, Int64Array
+from store.sort_kernels import sort_ranges
+
+_NOTHING = np.empty(0, np.int64)
+VALUES_MAX = 2**31 - 1
+WIDE_CODES_FROM = 2**15
+"""Directory rows from which on codes take 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One direction of a batch: per directory row, sorted keys and, per key, sorted values."""
+
+    key_starts: Int64Array
+    keys: Int64Array
+    offsets: Int32Array
+    values: Int64Array
+    fence_starts: Int64Array
+    fence_shifts: Int64Array
+    fences: Int32Array
+
+    def arrays(self) -> tuple[npt.NDArray[np.signedinteger], ...]:
+        """Return the arrays in the order of the descriptor."""
+        return (
+            self.key_starts,
+            self.keys,
+            self.offsets,
+            self.values,
+            self.fence_starts,
+            self.fence_shifts,
+            self.fences,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VertexIndex:
+    """vertex -> its codes: through it `<s> ?p ?o` and `?s ?p <o>` find their predicates and graphs."""
+
+    vertices: Int64Array
+    starts: Int32Array
+    codes: npt.NDArray[np.uint16] | Int32Array
+    fence_shift: int
+    fence: Int32Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """graphs, predicates : int64[n_directory]; out, in_ : the two sides; times : int64[n], the newest event time (ms)
+    of each triple in the order of out.values, or empty for stored triples; descriptor : int64[DESCRIPTOR_WIDTH].
+    """
+
+    graphs: Int64Array
+    predicates: Int64Array
+    out: Side
+    in_: Side
+    vertex_index: VertexIndex
+    times: Int64Array
+    descriptor: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.out.values)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all columns and indexes."""
+        index = self.vertex_index
+        arrays = (*self.out.arrays(), *self.in_.arrays(), index.vertices, index.starts, index.codes, index.fence)
+        return sum(a.nbytes for a in arrays) + self.graphs.nbytes + self.predicates.nbytes + self.times.nbytes
+
+    def triples(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Return (graphs, subjects, predicates, objects) of all triples, in the order of out.values."""
+        rows = np.repeat(np.arange(len(self.graphs)), np.diff(self.out.key_starts))
+        per_key = np.diff(self.out.offsets)
+        rows = np.repeat(rows, per_key)
+        return self.graphs[rows], np.repeat(self.out.keys, per_key), self.predicates[rows], self.out.values
+
+
+def make_side(key_starts: Int64Array, keys: Int64Array, offsets: Int32Array, values: Int64Array) -> Side:
+    """Add the fences to the columns of a side."""
+    return Side(key_starts, keys, offsets, values, *build_fences(keys, key_starts))
+
+
+def make_vertex_index(out: Side, in_: Side) -> VertexIndex:
+    """List the directory rows of every vertex of both sides."""
+    vertices, codes = list_vertices(out.key_starts, out.keys, in_.key_starts, in_.keys)
+    one_range = np.array([0, len(vertices)], np.int64)
+    sort_ranges(vertices, codes, _NOTHING, one_range)
+    _, keys, starts, values, _, _ = compress_pairs(vertices, codes, _NOTHING, one_range)
+    _, shifts, fence = build_fences(keys, np.array([0, len(keys)], np.int64))
+    wide = len(out.key_starts) - 1 >= WIDE_CODES_FROM
+    narrow_codes = cast("npt.NDArray[np.uint16] | Int32Array", values.astype(np.int32 if wide else np.uint16))
+    return VertexIndex(keys, starts, narrow_codes, int(shifts[0]), fence)
+
+
+def assemble(
+    graphs: Int64Array,
+    predicates: Int64Array,
+    out: Side,
+    in_: Side,
+    vertex_index: VertexIndex,
+    times: Int64Array,
+) -> Batch:
+    """Put a batch together from its columns and note their addresses in its descriptor."""
+    descriptor = np.zeros(layout.DESCRIPTOR_WIDTH, np.int64)
+    descriptor[layout.DIRECTORY_SIZE] = len(graphs)
+    descriptor[layout.GRAPHS] = graphs.ctypes.data
+    descriptor[layout.PREDICATES] = predicates.ctypes.data
+    for direction, side in enumerate((out, in_)):
+        first = layout.SIDES + direction * layout.SIDE_WIDTH
+        for column, array in enumerate(side.arrays()):
+            descriptor[first + column] = array.ctypes.data
+    descriptor[layout.VERTEX_COUNT] = len(vertex_index.vertices)
+    descriptor[layout.VERTICES] = vertex_index.vertices.ctypes.data
+    descriptor[layout.CODE_STARTS] = vertex_index.starts.ctypes.data
+    descriptor[layout.CODES] = vertex_index.codes.ctypes.data
+    descriptor[layout.CODE_BYTES] = vertex_index.codes.itemsize
+    descriptor[layout.VERTEX_FENCE_SHIFT] = vertex_index.fence_shift
+    descriptor[layout.VERTEX_FENCE] = vertex_index.fence.ctypes.data
+    descriptor[layout.TRIPLE_COUNT] = len(out.values)
+    descriptor[layout.TIMES] = times.ctypes.data if len(times) else 0
+    return Batch(graphs, predicates, out, in_, vertex_index, times, descriptor)
+
+
+def build_batch(
+    graphs: Int64Array,
+    subjects: Int64Array,
+    predicates: Int64Array,
+    objects: Int64Array,
+    times: Int64Array = _NOTHING,
+) -> Batch:
+    """Sort and index tuples in any order, repeats allowed, into a batch (DESIGN, section 4).
+
+    graphs, subjects, predicates, objects : int64[n] ids; times : int64[n] in ms, or empty. Of repeats the newest time
+    stays. Raises ValueError for more than 2**31 - 1 tuples.
+    """
+    if len(subjects) > VALUES_MAX:
+        raise ValueError(f"{len(subjects)} tuples for one batch: at most {VALUES_MAX} fit, split them")
+    rows, directory_graphs, directory_predicates, counts = assign_directory(graphs, predicates)
+    keys, values, payload, starts = group_rows(rows, counts, subjects, objects, times)
+    sort_ranges(keys, values, payload, starts)
+    key_starts, out_keys, offsets, out_values, newest, value_starts = compress_pairs(keys, values, payload, starts)
+    out = make_side(key_starts, out_keys, offsets, out_values)
+    keys, values = swap_sides(key_starts, out_keys, offsets, out_values)
+    sort_ranges(keys, values, _NOTHING, value_starts)
+    key_starts, in_keys, offsets, in_values, _, _ = compress_pairs(keys, values, _NOTHING, value_starts)
+    in_ = make_side(key_starts, in_keys, offsets, in_values)
+    return assemble(directory_graphs, directory_predicates, out, in_, make_vertex_index(out, in_), newest)
+
+
+def stack_descriptors(batches: tuple[Batch, ...]) -> Int64Array:
+    """Return the descriptors of batches as int64[n, DESCRIPTOR_WIDTH]; the batches must outlive its use."""
+    if not batches:
+        return np.empty((0, layout.DESCRIPTOR_WIDTH), np.int64)
+    return np.stack([batch.descriptor for batch in batches])

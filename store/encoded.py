@@ -1,0 +1,86 @@
+"""Encoded tuples with the strings of their terms: what the encoder makes, and what travels to the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from store.dtypes import Int64Array, UInt8Array
+
+
+@dataclass(frozen=True, slots=True)
+class TermTable:
+    """Terms with their canonical forms: term i is ids[i], its UTF-8 text is text[offsets[i]:offsets[i + 1]].
+
+    ids : int64[n], distinct, no inlined literals; offsets : int64[n + 1]; text : uint8[n_bytes].
+    """
+
+    ids: Int64Array
+    offsets: Int64Array
+    text: UInt8Array
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Int64Array) -> TermTable:
+        """Return the terms with these numbers, in this order."""
+        starts, sizes = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        places = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return TermTable(self.ids[rows], offsets, self.text[places])
+
+    def texts(self) -> list[str]:
+        """Return the canonical forms as strings."""
+        bounds = self.offsets.tolist()
+        data = self.text.tobytes()
+        return [data[start:stop].decode() for start, stop in pairwise(bounds)]
+
+    @staticmethod
+    def empty() -> TermTable:
+        return TermTable(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Tuples as columns of term ids, in the order in which they came, and the table of their distinct terms.
+
+    subjects, predicates, objects : int64[n]; graphs : int64[n], UNBOUND where the tuple has no graph term of its own;
+    timestamps : int64[n] in milliseconds, or empty for data without time;
+    terms : the distinct terms but for inlined literals;
+    clashes : terms whose id another text in `terms` had first. The columns hold CLASH_FIRST - k for clashes term k,
+    until TermRegistry.confirm has given it an id of its own. Whoever cuts or sends tuples keeps `clashes` with them.
+    """
+
+    subjects: Int64Array
+    predicates: Int64Array
+    objects: Int64Array
+    graphs: Int64Array
+    timestamps: Int64Array
+    terms: TermTable
+    clashes: TermTable = field(default_factory=TermTable.empty)
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+
+def replace_ids(column: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
+    """Return a column in which new[i] stands wherever old[i] stood; `old` are distinct."""
+    if not len(old):
+        return column
+    order = np.argsort(old)
+    places = np.minimum(np.searchsorted(old, column, sorter=order), len(old) - 1)
+    found = order[places]
+    return np.where(old[found] == column, new[found], column)
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedLine:
+    """A line that was set aside: its number (from 1), the column (from 1) where reading failed, why, and its text."""
+
+    line: int
+    column: int
+    reason: str
+    text: str

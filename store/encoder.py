@@ -1,0 +1,390 @@
+"""RDF in N-Triples or N-Quads, as lines or as columns of terms -> Encoded: columns of term ids and their strings.
+
+The same code serves load, push and the pipeline; any process encodes without asking another. The hot loops are in
+store/encode_kernels.py; this module owns the growing tables behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from store import encode_kernels as kernels
+from store import ntriples_kernels as grammar
+from store.dtypes import CLASH_FIRST, HASH_SEED, BoolArray, Int64Array, UInt8Array
+from store.encoded import Encoded, MalformedLine, TermTable, replace_ids
+from store.slot_kernels import fill_slots
+from store.term_ids import DATATYPE_NAMES, DATATYPES, HASH_BITS, hash_mask, is_inlined, readonly_bytes, term_id, unpack
+from store.terms import blank_node, blank_node_prefix, split_literal, to_ntriples
+from wukongs.errors import DataError
+
+if TYPE_CHECKING:
+    import mmap
+
+    import pyarrow as pa
+
+__all__ = [
+    "REASONS",
+    "blank_node",
+    "canonical_term",
+    "encode_columns",
+    "encode_ntriples",
+    "split_literal",
+    "term_id",
+    "to_ntriples",
+]
+
+TermColumn: TypeAlias = "Sequence[str | None] | pa.Array | pa.ChunkedArray"
+Timestamps = Literal["none", "suffix", "prefix"]
+_TIMES = {"none": grammar.NO_TIMES, "suffix": grammar.TIME_SUFFIX, "prefix": grammar.TIME_PREFIX}
+
+REASONS: dict[int, str] = {
+    grammar.E_SUBJECT: "expected a subject: an IRI in <> or a blank node",
+    grammar.E_SUBJECT_LITERAL: "a literal cannot be a subject",
+    grammar.E_PREDICATE: "expected a predicate: an IRI in <>",
+    grammar.E_OBJECT: "expected an object: an IRI in <>, a blank node or a literal in double quotes",
+    grammar.E_GRAPH: "expected a graph name: an IRI in <> or a blank node",
+    grammar.E_DOT: "expected '.' at the end of the statement",
+    grammar.E_AFTER_DOT: "expected the end of the line after the statement",
+    grammar.E_IRI_OPEN: "this IRI has no closing '>' on its line",
+    grammar.E_IRI_CHARACTER: "this character cannot stand in an IRI",
+    grammar.E_IRI_RELATIVE: "this IRI is relative: it has to begin with a scheme such as http:",
+    grammar.E_LITERAL_OPEN: "this literal has no closing quote on its line",
+    grammar.E_ESCAPE: "this is not a valid escape",
+    grammar.E_UTF8: "this is not valid UTF-8",
+    grammar.E_LANGUAGE: "this is not a valid language tag",
+    grammar.E_DATATYPE: "expected a datatype IRI in <> after '^^'",
+    grammar.E_LABEL: "this is not a valid blank node label",
+    grammar.E_TIME: "expected a timestamp, an integer in milliseconds",
+    grammar.E_TIME_AFTER: "expected a tab between timestamp and subject",
+    grammar.E_AFTER_TERM: "expected the end of the term",
+    grammar.E_NULL: "a value is missing (null)",
+}
+
+_ROLES = {
+    "subject": grammar.ROLE_SUBJECT,
+    "predicate": grammar.ROLE_PREDICATE,
+    "object": grammar.ROLE_OBJECT,
+    "graph": grammar.ROLE_GRAPH,
+}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_BYTES = 100
+_NO_TIMES = np.empty(0, np.int64)
+
+
+def _character_classes() -> UInt8Array:
+    classes = np.zeros(256, np.uint8)
+    for byte in range(128):
+        character = chr(byte)
+        if byte > 32 and byte != 127 and character not in '<>"{}|^`\\':
+            classes[byte] |= grammar.IN_IRI
+        if character not in '"\\\n\r':
+            classes[byte] |= grammar.IN_LITERAL
+        if character.isalnum() or character in "_:":
+            classes[byte] |= grammar.STARTS_LABEL
+        if character.isalnum() or character in "_:-":
+            classes[byte] |= grammar.IN_LABEL
+        if character.isalpha():
+            classes[byte] |= grammar.LETTER
+        if character.isalnum():
+            classes[byte] |= grammar.LETTER_OR_DIGIT
+        if character.isalnum() or character in "+-.":
+            classes[byte] |= grammar.IN_SCHEME
+        if character.isupper():
+            classes[byte] |= grammar.UPPER
+    # 127 is a control character, but the grammar lets it stand in an IRI.
+    classes[127] |= grammar.IN_IRI
+    return classes
+
+
+CHARACTER_CLASSES = _character_classes()
+_CLASSES = CHARACTER_CLASSES
+
+
+class _TermTableBuilder:
+    """The growing table of distinct terms that one call of the encoder fills."""
+
+    def __init__(self, scope: bytes, hash_bits: int, text_size: int, term_count: int) -> None:
+        slot_bits = max(4, (2 * term_count).bit_length())
+        self.state = np.zeros(kernels.STATE_SIZE, np.int64)
+        self.fixed: tuple[Any, ...] = (
+            _CLASSES,
+            DATATYPE_NAMES,
+            DATATYPES,
+            blank_node_prefix(scope),
+            np.uint64(HASH_SEED),
+            hash_mask(hash_bits),
+        )
+        self.text: UInt8Array = np.empty(text_size, np.uint8)
+        self._make_room(slot_bits)
+        self.offsets[0] = 0
+
+    def _make_room(self, slot_bits: int) -> None:
+        capacity = 1 << (slot_bits - 1)
+        self.offsets: Int64Array = np.empty(capacity + 1, np.int64)
+        self.ids: Int64Array = np.empty(capacity, np.int64)
+        self.values: Int64Array = np.empty(capacity, np.int64)
+        self.slots = np.zeros(1 << slot_bits, np.int32)
+
+    def arrays(self) -> tuple[Any, ...]:
+        """Return the arguments of the kernels from `text` on."""
+        return self.text, self.offsets, self.ids, self.values, self.slots, self.state
+
+    def grow(self, full: int) -> None:
+        """Make room for what the kernel found full."""
+        count = int(self.state[kernels.S_TERMS])
+        if full == kernels.FULL_TEXT:
+            used = int(self.offsets[count])
+            text = np.empty(max(2 * len(self.text), int(self.state[kernels.S_TEXT_NEEDED])), np.uint8)
+            text[:used] = self.text[:used]
+            self.text = text
+            return
+        offsets, ids, values = self.offsets, self.ids, self.values
+        self._make_room(len(self.slots).bit_length())
+        self.offsets[: count + 1] = offsets[: count + 1]
+        self.ids[:count] = ids[:count]
+        self.values[:count] = values[:count]
+        fill_slots(self.ids, count, self.slots)
+
+    def tables(self) -> tuple[TermTable, TermTable]:
+        """Return the distinct terms, and apart those that clash with one of them."""
+        count = int(self.state[kernels.S_TERMS])
+        ids, offsets = self.ids[:count].copy(), self.offsets[: count + 1].copy()
+        whole = TermTable(ids, offsets, self.text[: offsets[-1]].copy())
+        if self.state[kernels.S_CLASHES] == 0:
+            return whole, TermTable.empty()
+        clashing = self.values[:count] <= CLASH_FIRST
+        return whole.take(np.flatnonzero(~clashing)), whole.take(np.flatnonzero(clashing))
+
+
+def encode_ntriples(
+    data: bytes | memoryview | mmap.mmap,
+    scope: bytes,
+    *,
+    timestamps: Timestamps = "none",
+    hash_bits: int = HASH_BITS,
+    first_line: int = 1,
+) -> tuple[Encoded, list[MalformedLine]]:
+    """Encode N-Triples and N-Quads lines (both may be mixed), malformed ones set aside.
+
+    scope says where blank node labels are valid. timestamps: "suffix" for `s p o [g] . 1234567`, "prefix" for
+    `1234567<TAB>s p o [g] .`, in ms. A byte order mark, blank lines, comments, LF, CRLF and CR line ends are all right.
+    Lines are numbered from first_line on."""
+    encoded, malformed, _ = encode_lines(memoryview(data), scope, timestamps, hash_bits, first_line)
+    return encoded, malformed
+
+
+def encode_lines(
+    data: bytes | memoryview, scope: bytes, timestamps: Timestamps, hash_bits: int, first_line: int
+) -> tuple[Encoded, list[MalformedLine], int]:
+    """As encode_ntriples, for one piece of a longer text; the third result is the number of the line behind it."""
+    array = readonly_bytes(data)
+    builder = _TermTableBuilder(scope, hash_bits, len(array) // 4 + 4096, min(len(array) // 200, 1 << 20) + 64)
+    state = builder.state
+    state[kernels.S_LINE] = first_line
+    if array[:3].tobytes() == _BYTE_ORDER_MARK:
+        state[kernels.S_POSITION] = 3
+    columns = np.empty((5, len(array) // _LINE_BYTES + kernels.BLOCK_ROWS), np.int64)
+    malformed = np.empty((16, 5), np.int64)
+    with np.errstate(over="ignore"):
+        while True:
+            arguments = (array, _TIMES[timestamps], *builder.fixed, columns, malformed, *builder.arrays())
+            full = kernels.encode_lines(*arguments)
+            if full == kernels.DONE:
+                break
+            if full == kernels.FULL_ROWS:
+                columns = np.concatenate((columns, np.empty_like(columns)), axis=1)
+            elif full == kernels.FULL_MALFORMED:
+                malformed = np.concatenate((malformed, np.empty_like(malformed)))
+            else:
+                builder.grow(full)
+    rows = int(state[kernels.S_ROWS])
+    # A view keeps the whole table alive: good enough if that is not mostly empty.
+    trimmed = [column[:rows] if 2 * rows > columns.shape[1] else column[:rows].copy() for column in columns]
+    terms, clashes = builder.tables()
+    times = _NO_TIMES if timestamps == "none" else trimmed[4]
+    encoded = Encoded(trimmed[0], trimmed[1], trimmed[2], trimmed[3], times, terms, clashes)
+    bad_lines = [_describe(array, row) for row in malformed[: state[kernels.S_MALFORMED]].tolist()]
+    return encoded, bad_lines, int(state[kernels.S_LINE])
+
+
+def _describe(array: UInt8Array, row: Sequence[int]) -> MalformedLine:
+    line, start, stop, at, error = row
+    before = array[start:at].tobytes().decode(errors="replace")
+    return MalformedLine(line, len(before) + 1, REASONS[error], array[start:stop].tobytes().decode(errors="replace"))
+
+
+def encode_columns(
+    subjects: TermColumn,
+    predicates: TermColumn,
+    objects: TermColumn,
+    timestamps: Sequence[int] | Int64Array | pa.Array | None = None,
+    graphs: TermColumn | None = None,
+    *,
+    scope: bytes,
+    hash_bits: int = HASH_BITS,
+) -> Encoded:
+    """Encode columns of N-Triples terms: lists of str, or pyarrow string columns (their buffers are read in place).
+
+    timestamps in ms. A missing value (None, null) is allowed among the graphs only: no graph term.
+
+    Raises DataError, naming row (from 0) and column, for a malformed or missing term, for columns of unequal length
+    and for timestamps that are no integers."""
+    rows = len(subjects)
+    sources = {"subject": subjects, "predicate": predicates, "object": objects}
+    if graphs is not None:
+        sources["graph"] = graphs
+    for name, source in sources.items():
+        if len(source) != rows:
+            raise DataError(f"column {name!r} has {len(source)} rows, column 'subject' has {rows}")
+    builder = _TermTableBuilder(scope, hash_bits, 64 * rows + 256, 2 * rows + 8)
+    columns = {name: _encode_column(builder, name, source, rows) for name, source in sources.items()}
+    if graphs is None:
+        columns["graph"] = np.full(rows, -1, np.int64)
+    terms, clashes = builder.tables()
+    return Encoded(
+        columns["subject"],
+        columns["predicate"],
+        columns["object"],
+        columns["graph"],
+        _NO_TIMES if timestamps is None else _times(timestamps, rows),
+        terms,
+        clashes,
+    )
+
+
+def _times(timestamps: Any, rows: int) -> Int64Array:
+    if getattr(timestamps, "null_count", 0):
+        raise DataError("column 'timestamp_ms': a value is missing (null)")
+    array = np.asarray(timestamps)
+    if len(array) == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DataError(f"column 'timestamp_ms': expected integers in milliseconds, found {array.dtype}")
+    if len(array) != rows:
+        raise DataError(f"column 'timestamp_ms' has {len(array)} rows, column 'subject' has {rows}")
+    return array.astype(np.int64, copy=False)
+
+
+def _encode_column(builder: _TermTableBuilder, name: str, source: TermColumn, rows: int) -> Int64Array:
+    column = np.empty(rows, np.int64)
+    state = builder.state
+    state[kernels.S_ROWS] = 0
+    for data, starts, valid in _pieces(name, source):
+        state[kernels.S_POSITION] = 0
+        with np.errstate(over="ignore"):
+            while True:
+                arguments = (data, starts, valid, _ROLES[name], *builder.fixed, column, *builder.arrays())
+                full = kernels.encode_terms(*arguments)
+                if full == kernels.DONE:
+                    break
+                at = int(state[kernels.S_POSITION])
+                if full == kernels.FAILED:
+                    text = data[starts[at] : starts[at + 1]].tobytes()
+                    _refuse(name, int(state[kernels.S_ROWS]) + at, state, text)
+                builder.grow(full)
+        state[kernels.S_ROWS] += len(starts) - 1
+    return column
+
+
+def _refuse(name: str, row: int, state: Int64Array, text: bytes) -> None:
+    reason = REASONS[int(state[kernels.S_ERROR])]
+    if state[kernels.S_ERROR] == grammar.E_NULL:
+        raise DataError(f"row {row}, column {name!r}: {reason}")
+    character = len(text[: int(state[kernels.S_ERROR_AT])].decode(errors="replace")) + 1
+    shown = text.decode(errors="replace")
+    shown = shown if len(shown) <= 200 else shown[:200] + "..."
+    raise DataError(f"row {row}, column {name!r}, character {character}: {reason}, found {shown!r}")
+
+
+_ALL_VALID: BoolArray = np.empty(0, np.bool_)
+_Piece = tuple[UInt8Array, Int64Array, BoolArray]
+
+
+def _pieces(name: str, source: TermColumn) -> list[_Piece]:
+    """Return a column as pieces (bytes, starts, valid) that the kernel can read."""
+    if hasattr(source, "chunks"):
+        return [_arrow_piece(name, chunk) for chunk in source.chunks]
+    if hasattr(source, "buffers"):
+        return [_arrow_piece(name, source)]
+    missing = None in source
+    try:
+        parts = [b"" if text is None else text.encode() for text in source]
+    except (AttributeError, UnicodeEncodeError):
+        row, found = next((row, text) for row, text in enumerate(source) if not _is_text(text))
+        raise DataError(f"row {row}, column {name!r}: expected an N-Triples term as str, found {found!r}") from None
+    starts = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=starts[1:])
+    valid = np.array([text is not None for text in source], np.bool_) if missing else _ALL_VALID
+    return [(readonly_bytes(b"".join(parts)), starts, valid)]
+
+
+def _is_text(value: object) -> bool:
+    if value is None:
+        return True
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _arrow_piece(name: str, array: Any) -> _Piece:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_string(array.type):
+        width: type[np.signedinteger[Any]] = np.int32
+    elif pa.types.is_large_string(array.type):
+        width = np.int64
+    elif pa.types.is_null(array.type):
+        return readonly_bytes(b""), np.zeros(len(array) + 1, np.int64), np.zeros(len(array), np.bool_)
+    else:
+        raise DataError(f"column {name!r}: expected strings, found {array.type}")
+    _, offsets, text = array.buffers()
+    if len(array) == 0:
+        return readonly_bytes(b""), np.zeros(1, np.int64), _ALL_VALID
+    starts = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    valid = _ALL_VALID if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
+    return readonly_bytes(memoryview(text) if text is not None else b""), starts, valid
+
+
+def rename_terms(encoded: Encoded, rows: Int64Array, texts: Sequence[str], hash_bits: int = HASH_BITS) -> Encoded:
+    """Give the terms with these numbers (those of `terms`, then those of `clashes`) other canonical forms.
+
+    No text may be that of an inlined literal."""
+    old = (encoded.terms, encoded.clashes)
+    parts = [text.encode() for text in texts]
+    data = np.concatenate((old[0].text, old[1].text, np.frombuffer(b"".join(parts), np.uint8)))
+    starts = np.concatenate((old[0].offsets[:-1], old[0].offsets[-1] + old[1].offsets[:-1]))
+    stops = np.concatenate((old[0].offsets[1:], old[0].offsets[-1] + old[1].offsets[1:]))
+    ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts))) + len(data) - sum(map(len, parts))
+    starts[rows], stops[rows] = ends - np.fromiter(map(len, parts), np.int64, len(parts)), ends
+    builder = _TermTableBuilder(b"", hash_bits, len(data) + 64, len(starts) + 8)
+    fields = np.zeros((len(starts), grammar.FIELDS), np.int64)
+    # The kernel takes the bytes of a term of this kind as they are.
+    fields[:, grammar.F_KIND] = grammar.IRI
+    fields[:, grammar.F_START], fields[:, grammar.F_STOP] = starts, stops
+    new = np.empty(len(starts), np.int64)
+    data.flags.writeable = False
+    with np.errstate(over="ignore"):
+        arguments = (data, fields, len(starts), new, *builder.fixed[1:], *builder.arrays())
+        kernels.intern_terms(*arguments)
+    codes = np.concatenate((old[0].ids, CLASH_FIRST - np.arange(len(old[1]))))
+    terms, clashes = builder.tables()
+    subjects, predicates, objects, graphs = (
+        replace_ids(column, codes, new)
+        for column in (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs)
+    )
+    return Encoded(subjects, predicates, objects, graphs, encoded.timestamps, terms, clashes)
+
+
+def canonical_term(ntriples: str, scope: bytes) -> str:
+    """Return the canonical form of one term in N-Triples syntax. Raises DataError if it is malformed."""
+    builder = _TermTableBuilder(scope, HASH_BITS, 2 * len(ntriples) + 256, 8)
+    term = _encode_column(builder, "object", [ntriples], 1)
+    if is_inlined(term)[0]:
+        return unpack(term)[0].tobytes().decode()
+    return builder.text[: builder.offsets[1]].tobytes().decode()

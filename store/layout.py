@@ -1,0 +1,36 @@
+"""The descriptor of a batch: one row of int64 through which kernels reach its arrays by address.
+
+A side (out or in) holds, for each directory row r, the sorted keys of that (graph, predicate), and per key its sorted
+values: keys[key_starts[r]:key_starts[r + 1]], values[offsets[i]:offsets[i + 1]] for key i. A range of at least
+FENCE_KEYS_MIN keys has a radix fence over the top bits of the uniform ids (DESIGN: key look-up).
+"""
+
+from __future__ import annotations
+
+DIRECTORY_SIZE = 0
+GRAPHS = 1
+PREDICATES = 2
+SIDES = 3
+"""Where the out side starts; the in side follows SIDE_WIDTH later."""
+SIDE_WIDTH = 7
+KEY_STARTS = 0
+KEYS = 1
+OFFSETS = 2
+VALUES = 3
+FENCE_STARTS = 4
+FENCE_SHIFTS = 5
+FENCES = 6
+VERTEX_COUNT = 17
+VERTICES = 18
+CODE_STARTS = 19
+CODES = 20
+CODE_BYTES = 21
+VERTEX_FENCE_SHIFT = 22
+VERTEX_FENCE = 23
+TRIPLE_COUNT = 24
+TIMES = 25
+DESCRIPTOR_WIDTH = 26
+
+FENCE_KEYS_MIN = 32
+FENCE_KEYS_PER_BUCKET = 4
+NO_FENCE = -1

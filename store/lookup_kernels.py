@@ -1,0 +1,200 @@
+# mypy: disallow-untyped-defs=false
+"""Kernels that look things up in a batch through its descriptor."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.addresses import int32_array, int64_array, uint16_array
+from store.jit import njit
+from store.layout import (
+    CODE_BYTES,
+    CODE_STARTS,
+    CODES,
+    DIRECTORY_SIZE,
+    FENCE_SHIFTS,
+    FENCE_STARTS,
+    FENCES,
+    GRAPHS,
+    KEY_STARTS,
+    KEYS,
+    NO_FENCE,
+    OFFSETS,
+    PREDICATES,
+    SIDE_WIDTH,
+    SIDES,
+    VALUES,
+    VERTEX_COUNT,
+    VERTEX_FENCE,
+    VERTEX_FENCE_SHIFT,
+    VERTICES,
+)
+
+
+@njit
+def lower_bound(values, lo, hi, wanted):
+    """Return the first position in sorted values[lo:hi] that is >= wanted."""
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if values[middle] < wanted:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@njit
+def directory_row(descriptor, predicate, graph):
+    """Return the directory row of (graph, predicate), -1 if the batch has none. Cost: log2(directory) comparisons."""
+    n = descriptor[DIRECTORY_SIZE]
+    predicates = int64_array(descriptor[PREDICATES], n)
+    graphs = int64_array(descriptor[GRAPHS], n)
+    lo = 0
+    hi = n
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if predicates[middle] < predicate or (predicates[middle] == predicate and graphs[middle] < graph):
+            lo = middle + 1
+        else:
+            hi = middle
+    if lo < n and predicates[lo] == predicate and graphs[lo] == graph:
+        return lo
+    return -1
+
+
+@njit
+def key_range(descriptor, direction, row):
+    """Return the positions [lo, hi) of a directory row's keys on one side."""
+    starts = int64_array(descriptor[SIDES + direction * SIDE_WIDTH + KEY_STARTS], descriptor[DIRECTORY_SIZE] + 1)
+    return starts[row], starts[row + 1]
+
+
+@njit
+def side_keys(descriptor, direction):
+    """Return all keys of one side. int64[n_keys]"""
+    side = SIDES + direction * SIDE_WIDTH
+    n = descriptor[DIRECTORY_SIZE]
+    return int64_array(descriptor[side + KEYS], int64_array(descriptor[side + KEY_STARTS], n + 1)[n])
+
+
+@njit
+def side_values(descriptor, direction, size):
+    """Return the first `size` values of one side. int64[size]"""
+    return int64_array(descriptor[SIDES + direction * SIDE_WIDTH + VALUES], size)
+
+
+@njit
+def find_key(descriptor, direction, row, key):
+    """Return the position of a key among the keys of one side, within one directory row; -1 if it is not there.
+
+    Cost: one fence look-up and about log2(FENCE_KEYS_PER_BUCKET) comparisons (ids are uniform).
+    """
+    side = SIDES + direction * SIDE_WIDTH
+    n = descriptor[DIRECTORY_SIZE]
+    starts = int64_array(descriptor[side + KEY_STARTS], n + 1)
+    lo = starts[row]
+    hi = starts[row + 1]
+    shift = int64_array(descriptor[side + FENCE_SHIFTS], n)[row]
+    if shift != NO_FENCE:
+        fence_starts = int64_array(descriptor[side + FENCE_STARTS], n + 1)
+        fences = int32_array(descriptor[side + FENCES], fence_starts[n])
+        bucket = fence_starts[row] + (key >> shift)
+        hi = lo + fences[bucket + 1]
+        lo += fences[bucket]
+    keys = int64_array(descriptor[side + KEYS], starts[n])
+    at = lower_bound(keys, lo, hi, key)
+    if at < hi and keys[at] == key:
+        return at
+    return -1
+
+
+@njit
+def value_range(descriptor, direction, position):
+    """Return the positions [lo, hi) of the values of the key at a position."""
+    offsets = int32_array(descriptor[SIDES + direction * SIDE_WIDTH + OFFSETS], position + 2)
+    return np.int64(offsets[position]), np.int64(offsets[position + 1])
+
+
+@njit
+def code_range(descriptor, vertex):
+    """Return the positions [lo, hi) of a vertex's codes (2 * directory row + direction); empty if it is not there."""
+    n = descriptor[VERTEX_COUNT]
+    vertices = int64_array(descriptor[VERTICES], n)
+    lo = np.int64(0)
+    hi = n
+    shift = descriptor[VERTEX_FENCE_SHIFT]
+    if shift != NO_FENCE:
+        fence = int32_array(descriptor[VERTEX_FENCE], (1 << (63 - shift)) + 1)
+        lo = np.int64(fence[vertex >> shift])
+        hi = np.int64(fence[(vertex >> shift) + 1])
+    at = lower_bound(vertices, lo, hi, vertex)
+    if at < hi and vertices[at] == vertex:
+        starts = int32_array(descriptor[CODE_STARTS], n + 1)
+        return np.int64(starts[at]), np.int64(starts[at + 1])
+    return np.int64(0), np.int64(0)
+
+
+@njit
+def code_at(descriptor, position):
+    """Return the code at a position: 16 bits wide, 32 where the directory is large."""
+    if descriptor[CODE_BYTES] == 2:
+        return np.int64(uint16_array(descriptor[CODES], position + 1)[position])
+    return np.int64(int32_array(descriptor[CODES], position + 1)[position])
+
+
+@njit
+def has_edge(descriptor, graph, predicate, subject, object_):
+    """Tell whether a batch holds a triple in a graph. Cost: directory, key and value look-ups, each logarithmic."""
+    row = directory_row(descriptor, predicate, graph)
+    if row < 0:
+        return False
+    position = find_key(descriptor, 0, row, subject)
+    if position < 0:
+        return False
+    lo, hi = value_range(descriptor, 0, position)
+    values = side_values(descriptor, 0, hi)
+    at = lower_bound(values, lo, hi, object_)
+    return at < hi and values[at] == object_
+
+
+@njit
+def count_edges(descriptors, graph, predicate):
+    """Return (triples, out keys, in keys) of a (graph, predicate) over batches: sums, so keys are an upper bound."""
+    totals = np.zeros(3, np.int64)
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        row = directory_row(descriptor, predicate, graph)
+        if row >= 0:
+            for direction in range(2):
+                lo, hi = key_range(descriptor, direction, row)
+                totals[1 + direction] += hi - lo
+                if direction == 0 and hi > lo:
+                    totals[0] += value_range(descriptor, 0, hi - 1)[1] - value_range(descriptor, 0, lo)[0]
+    return totals
+
+
+@njit
+def count_degree(descriptors, graph, predicate, direction, vertex):
+    """Return how many values a vertex has under a (graph, predicate), summed over batches."""
+    total = 0
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        row = directory_row(descriptor, predicate, graph)
+        if row >= 0:
+            position = find_key(descriptor, direction, row, vertex)
+            if position >= 0:
+                lo, hi = value_range(descriptor, direction, position)
+                total += hi - lo
+    return total
+
+
+@njit
+def mark_new(descriptors, graphs, predicates, subjects, objects):
+    """Mark the tuples that no batch holds yet. bool[n]; cost: n look-ups in each batch."""
+    new = np.ones(subjects.size, np.bool_)
+    for i in range(subjects.size):
+        for b in range(descriptors.shape[0]):
+            if has_edge(descriptors[b], graphs[i], predicates[i], subjects[i], objects[i]):
+                new[i] = False
+                break
+    return new

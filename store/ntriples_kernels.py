@@ -1,0 +1,340 @@
+# mypy: disallow-untyped-defs=false
+"""N-Triples and N-Quads by the byte: one statement's terms as spans of the buffer, checked against the grammar.
+
+A term is described by a row of int64 fields (the F constants). Nothing is copied or decoded here. A reader returns the
+position behind what it read, or minus an error code (the E constants) with the offending position beside it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.jit import njit, njit_inline
+from store.unicode_kernels import is_in_label, read_escape, read_utf8
+
+IN_IRI = 1
+"""Character class bits: what may stand unescaped in an IRI, in a literal, in a blank node label, ..."""
+IN_LITERAL = 2
+IN_LABEL = 4
+STARTS_LABEL = 8
+LETTER = 16
+LETTER_OR_DIGIT = 32
+IN_SCHEME = 64
+UPPER = 128
+
+IRI = 1
+BLANK = 2
+LITERAL = 3
+
+F_KIND = 0
+F_START = 1
+F_STOP = 2
+F_LEX_STOP = 3
+"""A literal's lexical form is [F_START + 1, F_LEX_STOP); its language or datatype IRI [F_TAIL_START, F_TAIL_STOP)."""
+F_TAIL_START = 4
+F_TAIL_STOP = 5
+F_TAIL = 6
+F_ESCAPED = 7
+"""1 if the term is not in canonical form as it stands: escapes, or a language tag with capitals."""
+FIELDS = 8
+
+TAIL_NONE = 0
+TAIL_LANGUAGE = 1
+TAIL_DATATYPE = 2
+
+E_SUBJECT = 1
+E_SUBJECT_LITERAL = 2
+E_PREDICATE = 3
+E_OBJECT = 4
+E_GRAPH = 5
+E_DOT = 6
+E_AFTER_DOT = 7
+E_IRI_OPEN = 8
+E_IRI_CHARACTER = 9
+E_IRI_RELATIVE = 10
+E_LITERAL_OPEN = 11
+E_ESCAPE = 12
+E_UTF8 = 13
+E_LANGUAGE = 14
+E_DATATYPE = 15
+E_LABEL = 16
+E_TIME = 17
+E_TIME_AFTER = 18
+E_AFTER_TERM = 19
+E_NULL = 20
+
+NO_TIMES = 0
+TIME_SUFFIX = 1
+TIME_PREFIX = 2
+
+ROLE_SUBJECT = 0
+ROLE_PREDICATE = 1
+ROLE_OBJECT = 2
+ROLE_GRAPH = 3
+
+
+@njit_inline
+def _skip_class(data, p, end, classes, wanted):
+    """Return the first position from p on whose byte is not of this character class.
+
+    The index is unsigned, so that numba leaves out its test for negative ones; eight bytes take one branch."""
+    i = np.uint64(p)
+    stop = np.uint64(end)
+    eight = np.uint64(8)
+    while i + eight <= stop:
+        shared = classes[data[i]] & classes[data[i + np.uint64(1)]]
+        shared &= classes[data[i + np.uint64(2)]] & classes[data[i + np.uint64(3)]]
+        shared &= classes[data[i + np.uint64(4)]] & classes[data[i + np.uint64(5)]]
+        shared &= classes[data[i + np.uint64(6)]] & classes[data[i + np.uint64(7)]]
+        if shared & wanted == 0:
+            break
+        i += eight
+    while i < stop and classes[data[i]] & wanted != 0:
+        i += np.uint64(1)
+    return np.int64(i)
+
+
+@njit_inline
+def _read_iri(data, p, end, classes):
+    """Read the IRI whose `<` is data[p]. Returns (position behind `>` or -error, error position, 1 if escaped)."""
+    i = p + 1
+    if i < end and classes[data[i]] & LETTER != 0:
+        while i < end and classes[data[i]] & IN_SCHEME != 0:
+            i += 1
+    absolute = i > p + 1 and i < end and data[i] == 58
+    escaped = 0
+    while True:
+        i = _skip_class(data, i, end, classes, IN_IRI)
+        if i >= end or data[i] == 10 or data[i] == 13:
+            return -E_IRI_OPEN, p, 0
+        byte = data[i]
+        if byte == 62:
+            break
+        if byte == 92:
+            point, after = read_escape(data, i, end)
+            if point < 0:
+                return -E_ESCAPE, i, 0
+            if point < 128 and classes[point] & IN_IRI == 0:
+                return -E_IRI_CHARACTER, i, 0
+            escaped = 1
+            i = after
+        elif byte >= 128:
+            point, after = read_utf8(data, i, end)
+            if point < 0:
+                return -E_UTF8, i, 0
+            i = after
+        else:
+            return -E_IRI_CHARACTER, i, 0
+    if not absolute:
+        return -E_IRI_RELATIVE, p, 0
+    return i + 1, i, escaped
+
+
+@njit_inline
+def _read_label(data, p, end, classes):
+    """Read the blank node whose `_` is data[p]. Returns (position behind it or -error, error position)."""
+    if p + 2 >= end or data[p + 1] != 58:
+        return -E_LABEL, p
+    i = p + 2
+    stop = i
+    # `stop` stays behind the last character that may end a label: dots may stand within one, not at its end.
+    while i < end:
+        byte = data[i]
+        if byte < 128:
+            if classes[byte] & (STARTS_LABEL if i == p + 2 else IN_LABEL) != 0:
+                i += 1
+                stop = i
+            elif byte == 46 and i > p + 2:
+                i += 1
+            else:
+                break
+        else:
+            point, after = read_utf8(data, i, end)
+            if point < 0:
+                return -E_UTF8, i
+            if not is_in_label(point, i == p + 2):
+                break
+            i = after
+            stop = i
+    if stop == p + 2:
+        return -E_LABEL, stop
+    return stop, stop
+
+
+@njit_inline
+def _read_literal(data, p, end, classes, fields, row):
+    """Read the literal whose first quote is data[p] into fields[row].
+
+    Returns (position behind it or -error, error position)."""
+    i = p + 1
+    escaped = 0
+    while True:
+        i = _skip_class(data, i, end, classes, IN_LITERAL)
+        if i >= end or data[i] == 10 or data[i] == 13:
+            return -E_LITERAL_OPEN, p
+        byte = data[i]
+        if byte == 34:
+            break
+        if byte == 92:
+            escaped = 1
+            following = data[i + 1] if i + 1 < end else 0
+            # t b n r f " ' and \
+            if (
+                following == 116
+                or following == 98
+                or following == 110
+                or following == 114
+                or following == 102
+                or following == 34
+                or following == 39
+                or following == 92
+            ):
+                i += 2
+            else:
+                point, after = read_escape(data, i, end)
+                if point < 0:
+                    return -E_ESCAPE, i
+                i = after
+        else:
+            point, after = read_utf8(data, i, end)
+            if point < 0:
+                return -E_UTF8, i
+            i = after
+    fields[row, F_LEX_STOP] = i
+    i += 1
+    fields[row, F_TAIL] = TAIL_NONE
+    if i < end and data[i] == 64:
+        start = i + 1
+        i = start
+        part = start
+        while i < end and classes[data[i]] & (LETTER if part == start else LETTER_OR_DIGIT) != 0:
+            if classes[data[i]] & UPPER != 0:
+                escaped = 1
+            i += 1
+            if i < end and data[i] == 45 and i > part:
+                i += 1
+                part = i
+        if i == part:
+            return -E_LANGUAGE, i
+        fields[row, F_TAIL] = TAIL_LANGUAGE
+        fields[row, F_TAIL_START] = start
+        fields[row, F_TAIL_STOP] = i
+    elif i + 1 < end and data[i] == 94 and data[i + 1] == 94:
+        if i + 2 >= end or data[i + 2] != 60:
+            return -E_DATATYPE, i + 2
+        after, at, escaped_iri = _read_iri(data, i + 2, end, classes)
+        if after < 0:
+            return after, at
+        fields[row, F_TAIL] = TAIL_DATATYPE
+        fields[row, F_TAIL_START] = i + 3
+        fields[row, F_TAIL_STOP] = after - 1
+        escaped |= escaped_iri
+        i = after
+    fields[row, F_ESCAPED] = escaped
+    return i, i
+
+
+@njit_inline
+def read_term(data, p, end, role, classes, fields, row):
+    """Read one term of a role at data[p:end] into fields[row], fields : int64[n, FIELDS].
+
+    Returns (position behind it or -error, error position)."""
+    byte = data[p] if p < end else 0
+    fields[row, F_START] = p
+    fields[row, F_ESCAPED] = 0
+    if byte == 60:
+        after, at, escaped = _read_iri(data, p, end, classes)
+        fields[row, F_KIND] = IRI
+        fields[row, F_ESCAPED] = escaped
+    elif byte == 95 and role != ROLE_PREDICATE:
+        after, at = _read_label(data, p, end, classes)
+        fields[row, F_KIND] = BLANK
+    elif byte == 34 and role == ROLE_OBJECT:
+        after, at = _read_literal(data, p, end, classes, fields, row)
+        fields[row, F_KIND] = LITERAL
+    elif role == ROLE_SUBJECT:
+        after, at = -E_SUBJECT_LITERAL if byte == 34 else -E_SUBJECT, p
+    elif role == ROLE_PREDICATE:
+        after, at = -E_PREDICATE, p
+    elif role == ROLE_OBJECT:
+        after, at = -E_OBJECT, p
+    else:
+        after, at = -E_GRAPH, p
+    fields[row, F_STOP] = after
+    return after, at
+
+
+@njit_inline
+def _skip_space(data, p, end):
+    while p < end and (data[p] == 32 or data[p] == 9):
+        p += 1
+    return p
+
+
+@njit_inline
+def _read_time(data, p, end):
+    """Read an integer of at most 18 digits. Returns (position behind it or -error, value)."""
+    negative = p < end and data[p] == 45
+    i = p + 1 if negative else p
+    first = i
+    value = np.int64(0)
+    while i < end and i < first + 18 and 48 <= data[i] <= 57:
+        value = value * 10 + np.int64(data[i]) - 48
+        i += 1
+    if i == first or (i < end and 48 <= data[i] <= 57):
+        return -E_TIME, value
+    return i, (-value if negative else value)
+
+
+@njit_inline
+def find_line_end(data, p, end):
+    """Return the position of the next line feed or carriage return, `end` if there is none."""
+    while p < end and data[p] != 10 and data[p] != 13:
+        p += 1
+    return p
+
+
+@njit
+def read_statement(data, p, end, times, classes, fields, row):
+    """Read one line's statement, blank line or comment at data[p].
+
+    data : uint8[n]; fields : int64[..., FIELDS], filled from `row` on in the order subject, predicate, object, graph.
+
+    Returns (position of the line's end or -error, error position, number of terms: 0, 3 or 4, time in ms)."""
+    time = np.int64(0)
+    p = _skip_space(data, p, end)
+    if p >= end or data[p] == 10 or data[p] == 13:
+        return p, p, 0, time
+    if data[p] == 35:
+        return find_line_end(data, p, end), p, 0, time
+    if times == TIME_PREFIX:
+        after, time = _read_time(data, p, end)
+        if after < 0:
+            return after, p, 0, time
+        p = _skip_space(data, after, end)
+        if p == after:
+            return -E_TIME_AFTER, p, 0, time
+    count = 0
+    while count < 4:
+        if count == 3 and p < end and data[p] == 46:
+            break
+        if count == 3 and (p >= end or (data[p] != 60 and data[p] != 95)):
+            return -E_DOT, p, 0, time
+        after, at = read_term(data, p, end, count, classes, fields, row + count)
+        if after < 0:
+            return after, at, 0, time
+        count += 1
+        p = _skip_space(data, after, end)
+    if p >= end or data[p] != 46:
+        return -E_DOT, p, 0, time
+    p = _skip_space(data, p + 1, end)
+    if times == TIME_SUFFIX:
+        after, time = _read_time(data, p, end)
+        if after < 0:
+            return after, p, 0, time
+        p = _skip_space(data, after, end)
+    if p < end and data[p] == 35:
+        p = find_line_end(data, p, end)
+    if p < end and data[p] != 10 and data[p] != 13:
+        return -E_AFTER_DOT, p, 0, time
+    return p, p, count, time

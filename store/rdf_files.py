@@ -1,0 +1,259 @@
+"""RDF files -> Encoded, a piece at a time, so that memory stays bounded whatever the size of the file.
+
+N-Triples and N-Quads go through our own kernel. Turtle, TriG, N3, RDF/XML and JSON-LD go through pyoxigraph, which
+keeps lexical forms, and its N-Quads through the same kernel (docs/decisions/0001-rdf-syntax-parser.md).
+
+* The same file read twice under one scope gives the same ids. pyoxigraph labels anonymous blank nodes at random, so
+  they are labelled anew: .0, .1, ... in the order of their first occurrence. No label in a file begins with a dot.
+* Nothing is fetched: a JSON-LD file with a remote context is refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from store.dtypes import CLASH_FIRST
+from store.encoded import Encoded, MalformedLine
+from store.encoder import encode_lines, rename_terms
+from store.term_ids import HASH_BITS
+from store.terms import blank_node
+from wukongs.errors import DataError
+
+if TYPE_CHECKING:
+    OnMalformed = Callable[[str, MalformedLine], None]
+
+CHUNK_BYTES = 32 << 20
+CHUNK_QUADS = 1 << 17
+FORMATS: dict[str, tuple[str, ...]] = {
+    "nt": ("ntriples", "n-triples"),
+    "nq": ("nquads", "n-quads"),
+    "ttl": ("turtle",),
+    "trig": (),
+    "n3": (),
+    "rdf": ("xml", "rdfxml", "rdf/xml", "owl"),
+    "jsonld": ("json-ld",),
+}
+"""Format -> other names that are understood, in any case; a file's extension may be any of them."""
+
+_OXIGRAPH_FORMATS = {"ttl": "TURTLE", "trig": "TRIG", "n3": "N3", "rdf": "RDF_XML", "jsonld": "JSON_LD"}
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_COMPRESSED = (".gz", ".zst")
+_GENERATED_LABEL = re.compile(r"[a-f][0-9a-f]{15,31}")
+"""What pyoxigraph calls an anonymous blank node: a random 128-bit number. A label in a file may look so too: it then
+gets a new one as well, which does no harm."""
+
+
+def find_format(name: str, format: str | None = None) -> str:
+    """Return the format of a file: the one that is given, or that of the extension, .gz and .zst left aside.
+
+    Raises DataError, listing the known ones, for an unknown format."""
+    if format is None:
+        stem = Path(name.lower())
+        wanted = (stem.with_suffix("") if stem.suffix in _COMPRESSED else stem).suffix.removeprefix(".")
+    else:
+        wanted = format.lower().removeprefix(".")
+    for known, aliases in FORMATS.items():
+        if wanted == known or wanted in aliases:
+            return known
+    found = f"unknown RDF format {wanted!r}" if wanted else "no RDF format given, and the name has no extension"
+    raise DataError(f"{found}: expected one of {', '.join(FORMATS)}", name)
+
+
+class _ReadAdapter(io.RawIOBase):
+    """Anything with read(n), as a raw file that io.BufferedReader accepts."""
+
+    def __init__(self, source: Any, name: str) -> None:
+        self._source = source
+        self._file_name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._source.read(len(buffer))
+        if isinstance(data, str):
+            raise DataError("expected a file opened in binary mode ('rb'), found one opened as text", self._file_name)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _open(source: str | os.PathLike[str] | IO[bytes], name: str, owned: ExitStack) -> IO[bytes]:
+    """Open a path or take a file object, and decompress it if it begins like a gzip or zstd file.
+
+    What was opened here is put on `owned`."""
+    file: Any
+    if isinstance(source, str | os.PathLike):
+        file = owned.enter_context(io.FileIO(source))
+        file = io.BufferedReader(file, 1 << 20)
+    else:
+        file = source if hasattr(source, "peek") else io.BufferedReader(_ReadAdapter(source, name))
+    head = file.peek(4)[:4]
+    if head.startswith(_GZIP_MAGIC):
+        return io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 20)
+    if head == _ZSTD_MAGIC:
+        import pyarrow as pa
+
+        return io.BufferedReader(
+            _ReadAdapter(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), name), 1 << 20
+        )
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError("the file is in UTF-16: expected UTF-8", name, 1)
+    return file  # type: ignore[no-any-return]
+
+
+def read_rdf(
+    source: str | os.PathLike[str] | IO[bytes],
+    format: str | None = None,
+    base: str | None = None,
+    scope: bytes = b"",
+    *,
+    on_malformed: OnMalformed | None,
+    strict: bool = False,
+    hash_bits: int = HASH_BITS,
+    chunk_bytes: int = CHUNK_BYTES,
+    chunk_quads: int = CHUNK_QUADS,
+) -> Iterator[Encoded]:
+    """Read a file, or a binary file object, in one of FORMATS, gzip and zstd undone; yield its tuples in pieces.
+
+    base resolves relative IRIs (default: the file's own URI). scope says where its blank node labels are valid.
+    Malformed lines of nt and nq are given to on_malformed(file, line) and left out; with strict, or without
+    on_malformed, the first one is raised. The other formats cannot be read on behind an error.
+
+    An error may come after pieces: nothing of a file may be made visible before its end.
+
+    Raises DataError, naming file and line where there is one, for a file that is missing, unreadable, of unknown
+    format, cut short, in another encoding, or malformed."""
+    name = str(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", "<stream>"))
+    known = find_format(name, format)
+    owned = ExitStack()
+    try:
+        file = _open(source, name, owned)
+    except OSError as error:
+        raise DataError(f"cannot read the file: {error.strerror or error}", name) from error
+    except DataError:
+        owned.close()
+        raise
+    if known in ("nt", "nq"):
+        pieces = _read_lines(file, name, scope, on_malformed, strict, hash_bits, chunk_bytes)
+    else:
+        if base is None and isinstance(source, str | os.PathLike):
+            base = Path(source).absolute().as_uri()
+        pieces = _read_oxigraph(file, name, known, base, scope, hash_bits, chunk_quads)
+    return _named_errors(pieces, name, owned)
+
+
+def _named_errors(pieces: Iterator[Encoded], name: str, owned: ExitStack) -> Iterator[Encoded]:
+    """Pass the pieces on; turn the errors of reading and decompressing into DataError; close what was opened."""
+    try:
+        with owned:
+            yield from pieces
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"the compressed file is damaged or cut short: {error}", name) from error
+    except OSError as error:
+        raise DataError(f"cannot read the file: {error.strerror or error}", name) from error
+
+
+def _read_lines(
+    file: IO[bytes],
+    name: str,
+    scope: bytes,
+    on_malformed: OnMalformed | None,
+    strict: bool,
+    hash_bits: int,
+    chunk_bytes: int,
+) -> Iterator[Encoded]:
+    line = 1
+    rest = b""
+    while True:
+        piece = file.read(chunk_bytes)
+        data = rest + piece
+        if piece:
+            # A CR at the very end may be the first half of CRLF: leave it for the next piece.
+            cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+            if cut == 0:
+                rest = data
+                continue
+        else:
+            cut = len(data)
+        rest = data[cut:]
+        if cut:
+            encoded, malformed, line = encode_lines(memoryview(data)[:cut], scope, "none", hash_bits, line)
+            for bad in malformed:
+                if strict or on_malformed is None:
+                    raise DataError(f"column {bad.column}: {bad.reason}, found {_shorten(bad.text)!r}", name, bad.line)
+                on_malformed(name, bad)
+            if len(encoded):
+                yield encoded
+        if not piece:
+            return
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def _read_oxigraph(
+    file: IO[bytes], name: str, known: str, base: str | None, scope: bytes, hash_bits: int, chunk_quads: int
+) -> Iterator[Encoded]:
+    import pyoxigraph
+
+    numbers: dict[str, int] = {}
+    try:
+        quads = pyoxigraph.parse(file, format=getattr(pyoxigraph.RdfFormat, _OXIGRAPH_FORMATS[known]), base_iri=base)
+    except ValueError as error:
+        raise DataError(f"base IRI {base!r}: {error}", name) from error
+    while True:
+        try:
+            data = pyoxigraph.serialize(islice(quads, chunk_quads), format=pyoxigraph.RdfFormat.N_QUADS)
+        except SyntaxError as error:
+            raise DataError(_describe(error, base), name, error.lineno or 0) from error
+        except ValueError as error:
+            raise DataError(f"this is not RDF 1.1: {error}", name) from error
+        if not data:
+            return
+        encoded, malformed, _ = encode_lines(data, scope, "none", hash_bits, 1)
+        if malformed:
+            raise DataError(f"this is not RDF 1.1: {malformed[0].reason}, found {_shorten(malformed[0].text)!r}", name)
+        yield _relabel(encoded, scope, hash_bits, numbers)
+
+
+def _describe(error: SyntaxError, base: str | None) -> str:
+    # The parser's text ends in the line number that DataError puts in front.
+    text = re.sub(r"^Parser error at line \d+ ", "", error.msg or str(error))
+    if "No scheme found" in text and base is None:
+        text += "; give a base IRI to resolve relative ones"
+    return text
+
+
+def _relabel(encoded: Encoded, scope: bytes, hash_bits: int, numbers: dict[str, int]) -> Encoded:
+    """Give the anonymous blank nodes of a piece the labels .0, .1, ...; `numbers` remembers them for the file."""
+    rows: dict[int, int] = {}
+    labels: dict[int, str] = {}
+    for table, first_row in ((encoded.terms, 0), (encoded.clashes, len(encoded.terms))):
+        blank = np.flatnonzero(table.text[table.offsets[:-1]] == ord("_"))
+        for row, text in zip(blank.tolist(), table.take(blank).texts(), strict=True):
+            # The canonical form is _:s<hash of scope>x<label>, the scope's part being of fixed length.
+            label = text[len(blank_node(scope, "")) :]
+            if _GENERATED_LABEL.fullmatch(label):
+                code = int(table.ids[row]) if first_row == 0 else CLASH_FIRST - row
+                rows[code], labels[code] = first_row + row, label
+    if not rows:
+        return encoded
+    # Which terms are among the clashes depends on the random labels; where a term first stands does not.
+    cells = np.stack((encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs), axis=1).ravel()
+    codes, first_cells = np.unique(cells[np.isin(cells, list(rows))], return_index=True)
+    ordered = codes[np.argsort(first_cells)].tolist()
+    texts = [blank_node(scope, f".{numbers.setdefault(labels[code], len(numbers))}") for code in ordered]
+    return rename_terms(encoded, np.array([rows[code] for code in ordered], np.int64), texts, hash_bits)

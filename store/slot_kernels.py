@@ -1,0 +1,47 @@
+# mypy: disallow-untyped-defs=false
+"""Open addressing for term ids: ids are uniform, so their top bits number the slots; slots hold entry numbers + 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.hash_kernels import read_word
+from store.jit import njit, njit_inline
+
+
+@njit
+def slot_shift(slots):
+    """Return by how much to shift an id so that its top bits number the slots, a power of two."""
+    shift = np.int64(63)
+    size = len(slots)
+    while size > 1:
+        size >>= 1
+        shift -= 1
+    return shift
+
+
+@njit
+def fill_slots(ids, count, slots):
+    """Enter ids[:count] into an empty slot table, in order: entry numbers + 1."""
+    slot_mask = len(slots) - 1
+    shift = slot_shift(slots)
+    for entry in range(count):
+        slot = ids[entry] >> shift
+        while slots[slot] != 0:
+            slot = (slot + 1) & slot_mask
+        slots[slot] = entry + 1
+
+
+@njit_inline
+def same_bytes(data, start, size, text, at):
+    """Tell whether data[start:start + size] and text[at:at + size] are equal."""
+    i = np.int64(0)
+    while i + 8 <= size:
+        if read_word(data, start + i) != read_word(text, at + i):
+            return False
+        i += 8
+    while i < size:
+        if data[start + i] != text[at + i]:
+            return False
+        i += 1
+    return True

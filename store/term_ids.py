@@ -1,0 +1,132 @@
+"""Canonical form <-> term id: the tables behind inlined literals, and hash ids of single terms.
+
+The face of this module is store/terms.py; it stands apart so that the dictionaries can use it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
+from store.hash_kernels import hash_id as _hash_id
+from store.hash_kernels import xxh64 as _xxh64
+from store.inline_kernels import pack_literal as _pack_literal
+from store.unpack_kernels import decimal_parts as _decimal_parts
+from store.unpack_kernels import numeric_values as _numeric_values
+from store.unpack_kernels import unpack as _unpack
+
+XSD_NAMESPACE = "http://www.w3.org/2001/XMLSchema#"
+HASH_BITS = 62
+"""Bits of the hash that an id has room for; tests use fewer, to meet collisions."""
+
+_ANY = (0, -1)
+# Row number = type code. Derived integer types (from row 8 on) with their least and greatest value; those of xsd:long
+# and xsd:unsignedLong are what 55 bits can hold.
+_DATATYPES: tuple[tuple[str, tuple[int, int]], ...] = (
+    ("string", _ANY),
+    ("double", _ANY),
+    ("decimal", _ANY),
+    ("integer", _ANY),
+    ("float", _ANY),
+    ("boolean", _ANY),
+    ("dateTime", _ANY),
+    ("date", _ANY),
+    ("int", (-(2**31), 2**31 - 1)),
+    ("long", (-(2**54), 2**54 - 1)),
+    ("short", (-(2**15), 2**15 - 1)),
+    ("byte", (-128, 127)),
+    ("nonNegativeInteger", (0, 2**54 - 1)),
+    ("positiveInteger", (1, 2**54 - 1)),
+    ("nonPositiveInteger", (-(2**54), 0)),
+    ("negativeInteger", (-(2**54), -1)),
+    ("unsignedLong", (0, 2**54 - 1)),
+    ("unsignedInt", (0, 2**32 - 1)),
+    ("unsignedShort", (0, 2**16 - 1)),
+    ("unsignedByte", (0, 255)),
+)
+
+
+def _datatype_tables() -> tuple[UInt8Array, Int64Array]:
+    text = XSD_NAMESPACE
+    rows = []
+    for name, (least, greatest) in _DATATYPES:
+        rows.append((len(text), len(text) + len(name), least, greatest))
+        text += name
+    return np.frombuffer(text.encode(), np.uint8).copy(), np.array(rows, np.int64)
+
+
+DATATYPE_NAMES, DATATYPES = _datatype_tables()
+
+
+def readonly_bytes(data: bytes | memoryview) -> UInt8Array:
+    """View bytes as uint8[n] that is not writeable, the one kind that the kernels are compiled for."""
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+@lru_cache(maxsize=8)
+def hash_mask(hash_bits: int) -> np.uint64:
+    """Return the mask of the top hash_bits bits of a 64-bit hash."""
+    if not 1 <= hash_bits <= HASH_BITS:
+        raise ValueError(f"hash_bits = {hash_bits}: expected 1 to {HASH_BITS}")
+    return np.uint64(((1 << hash_bits) - 1) << (64 - hash_bits))
+
+
+def xxh64(data: bytes, seed: int = HASH_SEED) -> int:
+    """Return the XXH64 of some bytes."""
+    with np.errstate(over="ignore"):
+        return int(_xxh64(readonly_bytes(data), 0, len(data), np.uint64(seed)))
+
+
+def hash_id(canonical: bytes, hash_bits: int = HASH_BITS, seed: int = HASH_SEED) -> int:
+    """Return the hash id of a canonical form; a term that can be inlined has another id, see term_id."""
+    with np.errstate(over="ignore"):
+        return int(_hash_id(readonly_bytes(canonical), 0, len(canonical), np.uint64(seed), hash_mask(hash_bits)))
+
+
+def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
+    """Return the id of a term in canonical form: inlined if it can be, its hash otherwise.
+
+    The store may know a term under another id, if two terms have the same hash: TermRegistry.resolve tells."""
+    data = canonical.encode()
+    if data.endswith(b">") and data.startswith(b'"'):
+        quote = data.rindex(b'"')
+        with np.errstate(over="ignore"):
+            packed = _pack_literal(readonly_bytes(data), 1, quote, quote + 4, len(data) - 1, DATATYPE_NAMES, DATATYPES)
+        if packed >= 0:
+            return int(packed)
+    return hash_id(data, hash_bits)
+
+
+def is_inlined(ids: Int64Array) -> BoolArray:
+    """Tell which ids are inlined literals; UNBOUND and other negative values are not."""
+    inlined: BoolArray = (ids >= 0) & (ids & INLINE_MARK == INLINE_MARK)
+    return inlined
+
+
+def unpack(ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+    """Return the canonical forms of inlined ids: text i is the UTF-8 text[offsets[i]:offsets[i + 1]]."""
+    with np.errstate(over="ignore"):
+        text, offsets = _unpack(ids, DATATYPE_NAMES, DATATYPES)
+    return text, offsets
+
+
+def numeric_values(ids: Int64Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float64]]:
+    """Return the kind (a KIND constant) and the value of each id that is an inlined literal.
+
+    Numbers are the nearest float64 (xsd:float: the nearest float32 of that), booleans 0 and 1, times ms since 1970 in
+    UTC. KIND_NONE and NaN where the dictionary has to be asked."""
+    with np.errstate(over="ignore"):
+        kinds, values = _numeric_values(ids)
+    return kinds, values
+
+
+def decimal_parts(ids: Int64Array) -> tuple[Int64Array, npt.NDArray[np.int8]]:
+    """Return inlined numbers exactly, as (numerator, scale): numerator / 10 ** scale; scale -1 for all other ids."""
+    with np.errstate(over="ignore"):
+        numerators, scales = _decimal_parts(ids)
+    return numerators, scales

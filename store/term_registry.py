@@ -1,0 +1,225 @@
+"""TermRegistry: which id each term really has.
+
+Ids are hashes, so two texts may want the same one (about 1e-3 of a chance at 100 M terms). The first to be confirmed
+keeps it; the other gets an exception: the first free hash with another seed, in all 62 bits.
+
+* An exception is for ever: it names its text even after all tuples with it have gone, so that ids never change meaning.
+* A text with an exception is never stored under its hash again, even if that id has become free.
+* Persistent and transient dictionary never hold different texts under one id.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from store.dictionary import Dictionary, DictionaryView, TransientDictionary
+from store.dictionary_kernels import ADDED, EQUAL, REFUSED, flag_used
+from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
+from store.encoded import Encoded, TermTable, replace_ids
+from store.slot_kernels import fill_slots
+from store.term_ids import HASH_BITS, hash_id, term_id
+
+_COLUMNS = ("subjects", "predicates", "objects", "graphs")
+
+
+@dataclass(frozen=True, slots=True)
+class TermReader:
+    """The strings as they were when it was taken; a result holds one."""
+
+    persistent: DictionaryView
+    transient: DictionaryView
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        """Return the canonical forms of ids. Raises KeyError, naming the id, for one that was unknown."""
+        return self.persistent.texts(ids, self.transient)
+
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        return self.persistent.gather(ids, self.transient)
+
+
+def _one_term(term: int, text: str) -> TermTable:
+    data = np.frombuffer(text.encode(), np.uint8)
+    return TermTable(np.array([term], np.int64), np.array([0, len(data)], np.int64), data)
+
+
+class TermRegistry:
+    """The dictionaries of one store, and the exceptions to the rule that an id is a hash. Thread-safe."""
+
+    def __init__(self, hash_bits: int = HASH_BITS) -> None:
+        self.hash_bits = hash_bits
+        self.persistent = Dictionary()
+        self.transient = TransientDictionary()
+        self.exceptions: dict[str, int] = {}
+        """canonical form -> id; append-only."""
+        self._exception_ids: set[int] = set()
+        self._exception_hashes = np.empty(0, np.int64)
+        self._lock = threading.Lock()
+
+    def confirm(self, encoded: Encoded, timing: BoolArray | None = None) -> tuple[Encoded, Int64Array]:
+        """Make the terms of encoded tuples known, and give each the id that is its own.
+
+        timing : bool[n], which tuples only live in windows (None: none does). Terms that stand in no other tuple enter
+        the transient dictionary. Returns the tuples with their final ids, and the ids on which a reference was taken:
+        release them when the slice goes."""
+        with self._lock:
+            terms = encoded.terms
+            stays, clash_stays = self._find_timeless(encoded, timing)
+            special = np.isin(terms.ids, self._exception_hashes) if self.exceptions else np.zeros(len(terms), np.bool_)
+            rest = np.flatnonzero(~special)
+            refused, taken = self._add(terms, rest, stays)
+            odd = np.concatenate((np.flatnonzero(special), refused))
+            if not len(odd) and not len(encoded.clashes):
+                return encoded, taken
+            return self._confirm_odd(encoded, odd, stays, clash_stays, taken)
+
+    def _find_timeless(self, encoded: Encoded, timing: BoolArray | None) -> tuple[BoolArray, BoolArray]:
+        """Tell which terms, and which clashes, stand in a timeless tuple."""
+        stays = np.zeros(len(encoded.terms), np.bool_)
+        clash_stays = np.zeros(len(encoded.clashes), np.bool_)
+        if timing is None or not timing.any():
+            return ~stays, ~clash_stays
+        if timing.all():
+            return stays, clash_stays
+        slots = np.zeros(1 << (2 * len(stays)).bit_length(), np.int32)
+        fill_slots(encoded.terms.ids, len(stays), slots)
+        timeless = ~timing
+        for name in _COLUMNS:
+            column = getattr(encoded, name)
+            flag_used(encoded.terms.ids, slots, column, timeless, stays)
+            if len(clash_stays):
+                codes = column[timeless & (column <= CLASH_FIRST)]
+                clash_stays[CLASH_FIRST - codes] = True
+        return stays, clash_stays
+
+    def _add(self, terms: TermTable, rows: Int64Array, stays: BoolArray) -> tuple[Int64Array, Int64Array]:
+        """Add these rows of the terms where they belong. Returns (the rows that were refused, transient ids taken)."""
+        refused = []
+        lasting = rows[stays[rows]]
+        if len(lasting):
+            if len(self.transient):
+                clear = self.transient.compare(_part(terms, lasting)) != REFUSED
+                refused.append(lasting[~clear])
+                lasting = lasting[clear]
+            refused.append(lasting[self.persistent.add(_part(terms, lasting))])
+        passing = rows[~stays[rows]]
+        taken = np.empty(0, np.int64)
+        if len(passing):
+            status = self.persistent.compare(_part(terms, passing))
+            refused.append(passing[status == REFUSED])
+            passing = passing[status == ADDED]
+            turned_away = self.transient.add(_part(terms, passing))
+            refused.append(passing[turned_away])
+            taken = terms.ids[np.delete(passing, turned_away)]
+        return np.concatenate(refused) if refused else np.empty(0, np.int64), taken
+
+    def _confirm_odd(
+        self, encoded: Encoded, odd: Int64Array, stays: BoolArray, clash_stays: BoolArray, taken: Int64Array
+    ) -> tuple[Encoded, Int64Array]:
+        """Place the terms that met another text at their id one by one, and put their final ids into the columns."""
+        terms, clashes = encoded.terms, encoded.clashes
+        also_taken: list[int] = []
+        ids = terms.ids.copy()
+        renamed: dict[int, int] = {}
+        for row, text in zip(odd.tolist(), terms.take(odd).texts(), strict=True):
+            ids[row] = self._place(int(ids[row]), text, bool(stays[row]), also_taken)
+            renamed[int(terms.ids[row])] = int(ids[row])
+        clash_ids = clashes.ids.copy()
+        for k, text in enumerate(clashes.texts()):
+            clash_ids[k] = self._place(int(clash_ids[k]), text, bool(clash_stays[k]), also_taken)
+            renamed[CLASH_FIRST - k] = int(clash_ids[k])
+        table = TermTable(
+            np.concatenate((ids, clash_ids)),
+            np.concatenate((terms.offsets, terms.offsets[-1] + clashes.offsets[1:])),
+            np.concatenate((terms.text, clashes.text)),
+        )
+        old, new = np.array(list(renamed), np.int64), np.array(list(renamed.values()), np.int64)
+        columns = {name: replace_ids(getattr(encoded, name), old, new) for name in _COLUMNS}
+        confirmed = replace(encoded, **columns, terms=table, clashes=TermTable.empty())
+        return confirmed, np.concatenate((taken, np.array(also_taken, np.int64)))
+
+    def _place(self, hashed: int, text: str, stays: bool, taken: list[int]) -> int:
+        """Return the id that is this text's own, its exception made if need be, and add it where it belongs."""
+        term = self._known_id(hashed, text)
+        if term == NO_MATCH:
+            term = self._make_exception(hashed, text)
+        one = _one_term(term, text)
+        if stays:
+            refused = self.persistent.add(one)
+        elif self.persistent.compare(one)[0] == EQUAL:
+            return term
+        else:
+            refused = self.transient.add(one)
+            taken.append(term)
+        assert not len(refused), f"id {term} of {text!r} was said to be free"
+        return term
+
+    def _known_id(self, hashed: int, text: str) -> int:
+        """Return the id of a text: its exception; its hash if that is free or its own; NO_MATCH if another has it."""
+        if text in self.exceptions:
+            return self.exceptions[text]
+        for dictionary in (self.persistent, self.transient):
+            same = dictionary.text_equals(hashed, text)
+            if same is not None:
+                return hashed if same else NO_MATCH
+        return hashed
+
+    def _make_exception(self, hashed: int, text: str) -> int:
+        seed = HASH_SEED + 1
+        term = hash_id(text.encode(), HASH_BITS, seed)
+        while term in self._exception_ids or self._is_held(term):
+            seed += 1
+            term = hash_id(text.encode(), HASH_BITS, seed)
+        self.exceptions[text] = term
+        self._exception_ids.add(term)
+        self._exception_hashes = np.append(self._exception_hashes, hashed)
+        return term
+
+    def _is_held(self, term: int) -> bool:
+        alone = np.array([term], np.int64)
+        return bool(self.persistent.contains(alone)[0] or self.transient.contains(alone)[0])
+
+    def release(self, ids: Int64Array) -> None:
+        """Give back the references that confirm or reserve took."""
+        with self._lock:
+            self.transient.release(ids)
+
+    def reserve(self, texts: Sequence[str]) -> tuple[Int64Array, Int64Array]:
+        """Make terms known that no tuple may hold yet, such as the constants of a registered query, so that their ids
+        stay theirs. Returns (ids, those on which a reference was taken)."""
+        ids = []
+        taken: list[int] = []
+        with self._lock:
+            for text in texts:
+                term = term_id(text, self.hash_bits)
+                ids.append(term if term & INLINE_MARK else self._place(term, text, False, taken))
+        return np.array(ids, np.int64), np.array(taken, np.int64)
+
+    def resolve(self, canonical: str) -> int:
+        """Return the id under which the data know a term, or would know it; NO_MATCH if another text has its hash and
+        no tuple with this one was ever confirmed."""
+        term = term_id(canonical, self.hash_bits)
+        return term if term & INLINE_MARK else self._known_id(term, canonical)
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        """Return the canonical forms of ids; one that was released may still be there.
+
+        Raises KeyError, naming the id, for an unknown one."""
+        return self.snapshot_reader().texts(ids)
+
+    def snapshot_reader(self) -> TermReader:
+        """Return the strings as they are now; what is released later stays readable through it."""
+        return TermReader(self.persistent.view(), self.transient.view())
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the arrays of both dictionaries."""
+        return self.persistent.size_bytes + self.transient.size_bytes
+
+
+def _part(terms: TermTable, rows: Int64Array) -> TermTable:
+    return terms if len(rows) == len(terms) else terms.take(rows)

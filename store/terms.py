@@ -1,0 +1,103 @@
+"""RDF term <-> term id, term by term, and the ways into and out of the canonical form.
+
+Canonical form is N-Triples with escapes decoded to UTF-8, xsd:string dropped, the language tag in lower case, IRIs
+untouched, lexical forms to the letter, and blank nodes labelled by their scope. Quotes inside a lexical form are not
+escaped: the form is read from its right end.
+
+* An id is even (a hash) or odd (an inlined literal), never negative, never 0.
+* Two terms have the same canonical form if and only if they are the same RDF term.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from store.dtypes import UInt8Array
+from store.term_ids import (
+    HASH_BITS,
+    decimal_parts,
+    hash_id,
+    is_inlined,
+    numeric_values,
+    term_id,
+    unpack,
+    xxh64,
+)
+from store.unpack_kernels import (
+    KIND_BOOLEAN,
+    KIND_DATE,
+    KIND_DATE_LOCAL,
+    KIND_DATE_TIME,
+    KIND_DATE_TIME_LOCAL,
+    KIND_DECIMAL,
+    KIND_DOUBLE,
+    KIND_FLOAT,
+    KIND_INTEGER,
+    KIND_NONE,
+)
+
+__all__ = [
+    "HASH_BITS",
+    "KIND_BOOLEAN",
+    "KIND_DATE",
+    "KIND_DATE_LOCAL",
+    "KIND_DATE_TIME",
+    "KIND_DATE_TIME_LOCAL",
+    "KIND_DECIMAL",
+    "KIND_DOUBLE",
+    "KIND_FLOAT",
+    "KIND_INTEGER",
+    "KIND_NONE",
+    "blank_node",
+    "blank_node_prefix",
+    "decimal_parts",
+    "hash_id",
+    "is_inlined",
+    "numeric_values",
+    "split_literal",
+    "term_id",
+    "to_ntriples",
+    "unpack",
+    "xxh64",
+]
+
+
+@lru_cache(maxsize=1024)
+def _scope_text(scope: bytes) -> str:
+    return f"_:s{xxh64(scope):016x}x"
+
+
+def blank_node(scope: bytes, label: str) -> str:
+    """Return the canonical form of the blank node that `label` (without `_:`) names in a scope."""
+    return _scope_text(scope) + label
+
+
+def blank_node_prefix(scope: bytes) -> UInt8Array:
+    """Return what the canonical form puts in place of `_:`, as uint8[20]."""
+    return np.frombuffer(_scope_text(scope).encode(), np.uint8)
+
+
+def split_literal(canonical: str) -> tuple[str, str | None, str | None]:
+    """Return (lexical form, language, datatype IRI) of a literal in canonical form; a plain one has neither."""
+    if not canonical.startswith('"'):
+        raise ValueError(f"not a literal in canonical form: {canonical!r}")
+    quote = canonical.rindex('"')
+    tail = canonical[quote + 1 :]
+    if tail.startswith("@"):
+        return canonical[1:quote], tail[1:], None
+    if tail.startswith("^^"):
+        return canonical[1:quote], None, tail[3:-1]
+    return canonical[1:quote], None, None
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+
+
+def to_ntriples(canonical: str) -> str:
+    """Write a term in canonical form as N-Triples."""
+    if not canonical.startswith('"'):
+        return canonical
+    quote = canonical.rindex('"')
+    return f'"{canonical[1:quote].translate(_ESCAPES)}{canonical[quote:]}'

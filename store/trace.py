@@ -1,0 +1,208 @@
+"""Trace: the stored graph as a list of immutable batches over contiguous snapshot numbers (shared arrangements, 4.1).
+
+Invariants:
+
+* entries are in SN order and do not overlap; between them, and up to `upper`, nothing was stored;
+* no triple stands in two entries: newness is decided before a batch is sealed;
+* an entry that was merged over a boundary can no longer be read inside: a read at SN s needs every entry to lie wholly
+  at or before s, or wholly after it. No merge takes a boundary away that an open handle stands on.
+
+Merges are geometric: neighbours merge when the older is at most twice as large as the newer, so there are O(log n)
+entries; and fuelled: each sealed row pays for FUEL_PER_ROW rows of every merge under way, so no insert waits for a
+large one. Merging two batches of n rows writes 2n values on each side and at most as many vertex codes: it ends before
+n more rows have come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from store.batch import Batch
+from store.batch_set import BatchSet
+from store.merge import UNLIMITED_FUEL, Merge
+from wukongs.errors import CompactedError
+
+FUEL_PER_ROW = 16
+FUEL_MIN = 4096
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A batch with the SNs of its oldest and newest triples: [lower, upper)."""
+
+    batch: Batch
+    lower: int
+    upper: int
+    merging: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class MergeUnderWay:
+    older: Entry
+    newer: Entry
+    merge: Merge
+
+
+class Handle:
+    """A reader's lease on a trace at one SN, with an owner and an age; a context manager."""
+
+    def __init__(self, trace: Trace, sn: int, owner: str) -> None:
+        self._trace = trace
+        self.sn = sn
+        self.owner = owner
+        self.opened_at_s = time.monotonic()
+        self.is_open = True
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.opened_at_s
+
+    def read(self) -> BatchSet:
+        """Return the batches of this handle's SN. Raises CompactedError once the handle is closed or revoked."""
+        if not self.is_open:
+            raise CompactedError(
+                f"the handle of {self.owner} at SN {self.sn} is no longer open (closed, or past its maximum age): "
+                "open a new one"
+            )
+        return self._trace.read(self.sn)
+
+    def close(self) -> None:
+        """Give the lease back; closing twice is allowed."""
+        if self.is_open:
+            self.is_open = False
+            self._trace.release(self)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Trace:
+    """One writer seals and merges; readers open handles. The owner serialises all calls, also of handles (one lock)."""
+
+    def __init__(self, name: str, fuel_per_row: int = FUEL_PER_ROW) -> None:
+        self.name = name
+        self.upper = 0
+        self._fuel_per_row = fuel_per_row
+        self._entries: list[Entry] = []
+        self._merges: list[MergeUnderWay] = []
+        self._handles: set[Handle] = set()
+        self._newest: BatchSet | None = None
+
+    def __len__(self) -> int:
+        return sum(len(entry.batch) for entry in self._entries)
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(entry.batch.size_bytes for entry in self._entries)
+
+    @property
+    def since(self) -> int:
+        """From this SN on every read is exact."""
+        return max((entry.upper - 1 for entry in self._entries if entry.upper - 1 > entry.lower), default=0)
+
+    def handles(self) -> Iterator[Handle]:
+        """The open handles, oldest first."""
+        yield from sorted(self._handles, key=lambda handle: handle.opened_at_s)
+
+    def seal(self, sn: int, batch: Batch) -> None:
+        """Make a batch of new triples the content of SN sn, which must be at or after `upper`; then pay for merges."""
+        assert sn >= self.upper, (sn, self.upper)
+        self.upper = sn + 1
+        if len(batch):
+            self._entries.append(Entry(batch, sn, sn + 1))
+            self._newest = None
+            self._start_merges()
+            self.work(max(FUEL_MIN, self._fuel_per_row * len(batch)))
+
+    def advance(self, upper: int) -> None:
+        """Note that nothing more will be stored before SN `upper`."""
+        self.upper = max(self.upper, upper)
+
+    def open(self, sn: int, owner: str) -> Handle:
+        """Open a handle at an SN below `upper`. Raises CompactedError if merging has forgotten it."""
+        self.read(sn)
+        handle = Handle(self, sn, owner)
+        self._handles.add(handle)
+        return handle
+
+    def release(self, handle: Handle) -> None:
+        """Forget a handle; merges that waited for it go on with the next seal."""
+        self._handles.discard(handle)
+
+    def revoke(self, age_max_s: float) -> int:
+        """Close the handles older than age_max_s; their next read raises CompactedError. Return how many."""
+        old = [handle for handle in self._handles if handle.age_s > age_max_s]
+        for handle in old:
+            handle.close()
+        return len(old)
+
+    def read(self, sn: int) -> BatchSet:
+        """Return the batches that hold the graph as of an SN. Raises CompactedError if merging has forgotten it."""
+        if sn + 1 >= self.upper and self._newest is not None:
+            return self._newest
+        batches = []
+        for entry in self._entries:
+            if entry.upper <= sn + 1:
+                batches.append(entry.batch)
+            elif entry.lower <= sn:
+                raise CompactedError(
+                    f"cannot read '{self.name}' at SN {sn}: compacted up to SN {entry.upper - 1}. "
+                    f"Read at SN >= {self.since}, or open the handle earlier to hold it."
+                )
+        found = BatchSet.of(tuple(batches), disjoint=True)
+        if sn + 1 >= self.upper:
+            self._newest = found
+        return found
+
+    def work(self, fuel: int) -> None:
+        """Move every merge under way on by `fuel` rows, and put the finished ones in place."""
+        for under_way in list(self._merges):
+            under_way.merge.work(fuel)
+            if under_way.merge.result is not None and not self._is_held_open(under_way.older, under_way.newer):
+                self._replace(under_way, under_way.merge.result)
+
+    def merge_all(self) -> None:
+        """Merge as far as open handles allow: to one batch if there are none. Takes as long as it takes."""
+        while True:
+            count = self.batch_count
+            self.work(UNLIMITED_FUEL)
+            pair = next((pair for pair in self._pairs() if self._may_merge(*pair)), None)
+            if pair is not None:
+                self._start(*pair)
+            elif self.batch_count == count:
+                return  # else a merge that has ended may have started another
+
+    def _pairs(self) -> list[tuple[Entry, Entry]]:
+        return list(zip(self._entries, self._entries[1:], strict=False))[::-1]
+
+    def _may_merge(self, older: Entry, newer: Entry) -> bool:
+        return not (older.merging or newer.merging or self._is_held_open(older, newer))
+
+    def _is_held_open(self, older: Entry, newer: Entry) -> bool:
+        """Tell whether an open handle reads the older entry without the newer."""
+        return any(older.upper - 1 <= handle.sn < newer.upper - 1 for handle in self._handles)
+
+    def _start_merges(self) -> None:
+        for older, newer in self._pairs():
+            if len(older.batch) <= 2 * len(newer.batch) and self._may_merge(older, newer):
+                self._start(older, newer)
+
+    def _start(self, older: Entry, newer: Entry) -> None:
+        older.merging = newer.merging = True
+        self._merges.append(MergeUnderWay(older, newer, Merge(older.batch, newer.batch)))
+
+    def _replace(self, under_way: MergeUnderWay, merged: Batch) -> None:
+        at = self._entries.index(under_way.older)
+        self._entries[at : at + 2] = [Entry(merged, under_way.older.lower, under_way.newer.upper)]
+        self._merges.remove(under_way)
+        self._newest = None
+        self._start_merges()

@@ -1,0 +1,21 @@
+"""How much a property test tries: the same examples in each run, and more, fresh ones with WUKONGS_FUZZ=factor."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+FACTOR = float(os.environ.get("WUKONGS_FUZZ", "1"))
+
+
+def fuzzed(max_examples: int, steps: int = 50) -> settings:
+    """Settings of a property test; numba compiles within the first example, so there is no deadline."""
+    return settings(
+        max_examples=max(1, int(max_examples * FACTOR)),
+        stateful_step_count=steps,
+        derandomize=FACTOR == 1,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )

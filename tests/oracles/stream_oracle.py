@@ -1,0 +1,225 @@
+"""A naive stream engine: lists of tuples, every window and every snapshot found by reading them all again.
+
+It says, from DESIGN.md section 6, which windows a registered query reports and what the exact dataset of each is:
+
+* stream batch k of a stream holds ((k-1) * batch_ms, k * batch_ms]; it is closed once a later timestamp or an advance
+  to its end has come. The stable time is the least closed time of all streams that have had a tuple or an advance.
+* a query fires at the multiples of its smallest STEP that the stable time covers, once all of its streams have started;
+  each window is (t' - range, t'] at its own latest closing t' <= t; the stored graphs are those of the snapshot of t:
+  the timeless tuples of stream batches that end at or before t, and the loads committed while the stable time was
+  below t.
+
+Where the specification leaves the first firing open (streams of one query that stand at different times, or that start
+one after the other), `first` is a range: windows from its end on must come, those inside may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.oracles.rdf import Term, Triple
+from tests.oracles.sparql_oracle import Dataset
+
+NOWHERE = -(10**15)
+DEFAULT_GRAPH_IRI = "urn:x-wukongs:default"
+Tuple = tuple[Triple, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms]."""
+
+    stream: str
+    range_ms: int
+    step_ms: int
+    named: bool = False
+
+    def text(self) -> str:
+        size = "TUMBLING" if self.range_ms == self.step_ms and not self.named else f"STEP {self.step_ms}ms"
+        return f"FROM {'NAMED ' if self.named else ''}STREAM <{self.stream}> [RANGE {self.range_ms}ms {size}]"
+
+
+@dataclass(frozen=True)
+class DatasetClause:
+    """What a query reads. A graph of None is the stored default graph. No entry at all: no dataset clause."""
+
+    graphs: tuple[Term | None, ...] = ()
+    named_graphs: tuple[Term, ...] = ()
+    windows: tuple[Window, ...] = ()
+
+    def text(self) -> str:
+        lines = [f"FROM <{graph.value if graph else DEFAULT_GRAPH_IRI}>" for graph in self.graphs]
+        lines += [f"FROM NAMED <{graph.value}>" for graph in self.named_graphs]
+        return "\n".join(lines + [window.text() for window in self.windows])
+
+
+@dataclass
+class OracleStream:
+    """timing: None for no predicate, True for all, or a set of predicates."""
+
+    iri: str
+    batch_ms: int
+    timing: frozenset[str] | bool = frozenset()
+    into: Term | None = None
+    tuples: list[Tuple] = field(default_factory=list)
+    first_ms: int | None = None
+    last_ms: int = NOWHERE
+    closed_ms: int = NOWHERE
+
+    def accept(self, tuples: list[Tuple]) -> None:
+        """Add tuples whose timestamps do not decrease. Raises ValueError, with nothing added, where they do."""
+        times = [self.last_ms, *(t for _, t in tuples)]
+        if any(later < earlier for earlier, later in pairwise(times)):
+            raise ValueError(f"timestamps decrease: {times}")
+        for triple, t in tuples:
+            self.tuples.append((triple, t))
+            self._reach(t, (-(-t // self.batch_ms) - 1) * self.batch_ms)
+
+    def advance(self, t: int) -> None:
+        self._reach(t, t // self.batch_ms * self.batch_ms)
+
+    def _reach(self, t: int, closed_ms: int) -> None:
+        self.first_ms = t if self.first_ms is None else self.first_ms
+        self.last_ms = max(self.last_ms, t)
+        self.closed_ms = max(self.closed_ms, closed_ms)
+
+    def window(self, end_ms: int, range_ms: int) -> set[Triple]:
+        return {triple for triple, t in self.tuples if end_ms - range_ms < t <= end_ms}
+
+    def timeless(self, until_ms: int) -> set[Triple]:
+        """The tuples that are stored, of all stream batches that end at or before a time."""
+        return {
+            triple
+            for triple, t in self.tuples
+            if -(-t // self.batch_ms) * self.batch_ms <= until_ms and not self._is_timing(triple)
+        }
+
+    def _is_timing(self, triple: Triple) -> bool:
+        return self.timing if isinstance(self.timing, bool) else triple[1].value in self.timing
+
+
+@dataclass
+class OracleQuery:
+    """bounds: for each stream that had started at registration, the time after which the first firing lies."""
+
+    clause: DatasetClause
+    bounds: list[int]
+    waiting: list[str]
+
+    @property
+    def step_ms(self) -> int:
+        return min(window.step_ms for window in self.clause.windows)
+
+
+@dataclass
+class StreamOracle:
+    streams: dict[str, OracleStream] = field(default_factory=dict)
+    loads: list[tuple[Term | None, set[Triple], int]] = field(default_factory=list)
+    queries: dict[str, OracleQuery] = field(default_factory=dict)
+    _stable_ms: int = NOWHERE
+
+    def stream(self, stream: OracleStream) -> None:
+        self.streams[stream.iri] = stream
+
+    def push(self, iri: str, tuples: list[Tuple]) -> None:
+        self.streams[iri].accept(tuples)
+
+    def advance(self, iri: str, t: int) -> None:
+        self.streams[iri].advance(t)
+
+    def load(self, graph: Term | None, triples: set[Triple]) -> None:
+        self.loads.append((graph, set(triples), self.stable_ms()))
+
+    def stable_ms(self) -> int:
+        """The stable time: never falls, also when a stream starts late. To be asked after each event that matters."""
+        started = [stream.closed_ms for stream in self.streams.values() if stream.first_ms is not None]
+        self._stable_ms = max(self._stable_ms, min(started, default=NOWHERE))
+        return self._stable_ms
+
+    def register(self, name: str, clause: DatasetClause) -> None:
+        own = [self.streams[iri] for iri in dict.fromkeys(window.stream for window in clause.windows)]
+        bounds = [stream.closed_ms for stream in own if stream.first_ms is not None]
+        bounds += [self.stable_ms()] if self.stable_ms() > NOWHERE else []
+        self.queries[name] = OracleQuery(clause, bounds, [stream.iri for stream in own if stream.first_ms is None])
+
+    # firings
+
+    def first(self, name: str) -> tuple[int, int] | None:
+        """Earliest and latest allowed first firing; None while a stream of the query has not started."""
+        query = self.queries[name]
+        step = query.step_ms
+        candidates = [bound // step * step + step for bound in query.bounds]
+        for iri in query.waiting:
+            first_ms = self.streams[iri].first_ms
+            if first_ms is None:
+                return None
+            candidates.append(-(-first_ms // step) * step)
+        return min(candidates), max(candidates)
+
+    def firings(self, name: str) -> list[int]:
+        """Every window end that may have been reported by now, in order; those from first()[1] on must have been."""
+        bounds = self.first(name)
+        step = self.queries[name].step_ms
+        return [] if bounds is None else list(range(bounds[0], self.stable_ms() + 1, step))
+
+    def own_stable_ms(self, name: str) -> int:
+        """Beyond this time no window of the query can be complete."""
+        return min(self.streams[window.stream].closed_ms for window in self.queries[name].clause.windows)
+
+    def fault_of_firings(self, name: str, ends: list[int]) -> str:
+        """Why these reported window ends are wrong; '' if they are right."""
+        allowed = self.firings(name)
+        step = self.queries[name].step_ms
+        late = self.own_stable_ms(name)
+        if not ends:
+            bounds = self.first(name)
+            missing = [t for t in allowed if bounds and t >= bounds[1]]
+            return f"no windows, expected {missing}" if missing else ""
+        if ends != list(range(ends[0], ends[-1] + 1, step)):
+            return f"windows {ends} are not every multiple of {step} once"
+        bounds = self.first(name)
+        if bounds is None or not bounds[0] <= ends[0] <= bounds[1]:
+            return f"first window {ends[0]}, expected between {bounds}"
+        if ends[-1] > late or (allowed and ends[-1] < allowed[-1]):
+            return f"last window {ends[-1]}, expected {allowed[-1] if allowed else None}, closed are {late}"
+        return ""
+
+    # datasets
+
+    def dataset(self, name: str, end_ms: int) -> Dataset:
+        """The exact dataset of one firing of a registered query."""
+        return self._exact(self.queries[name].clause, end_ms, self.stored(end_ms))
+
+    def one_shot(self, clause: DatasetClause) -> Dataset:
+        """The exact dataset of a one-shot query now."""
+        stored = self.stored(self.stable_ms(), newest=True)
+        if clause == DatasetClause():
+            return Dataset(stored.pop(None, set()), {name: g for name, g in stored.items() if name is not None and g})
+        return self._exact(clause, NOWHERE, stored)
+
+    def stored(self, t: int, newest: bool = False) -> dict[Term | None, set[Triple]]:
+        """The stored graphs at the snapshot of t; newest: with all loads so far."""
+        graphs: dict[Term | None, set[Triple]] = {}
+        for graph, triples, stable_ms in self.loads:
+            if newest or stable_ms < t:
+                graphs.setdefault(graph, set()).update(triples)
+        for stream in self.streams.values():
+            graphs.setdefault(stream.into, set()).update(stream.timeless(t))
+        return graphs
+
+    def _exact(self, clause: DatasetClause, t: int, stored: dict[Term | None, set[Triple]]) -> Dataset:
+        dataset = Dataset()
+        for graph in clause.graphs:
+            dataset.default |= stored.get(graph, set())
+        for graph in clause.named_graphs:
+            dataset.named[graph] = set(stored.get(graph, set()))
+        for window in clause.windows:
+            triples = self.streams[window.stream].window(t // window.step_ms * window.step_ms, window.range_ms)
+            if not window.named:
+                dataset.default |= triples
+        # GRAPH <s> reads the window of FROM NAMED STREAM, or, without one, that of FROM STREAM.
+        for window in sorted(clause.windows, key=lambda each: each.named):
+            triples = self.streams[window.stream].window(t // window.step_ms * window.step_ms, window.range_ms)
+            dataset.named[Term("iri", window.stream)] = triples
+        return dataset

@@ -1,0 +1,79 @@
+"""Stepwise merges with any fuel against building the union at once: every array is equal."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.batch import Batch
+from store.merge import Merge, merge_batches
+from tests.fuzz import fuzzed
+from tests.property.test_batch import SHAPES, random_quads
+from tests.quads import Quad, assert_same_batch, batch_of, quads_of
+
+FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
+
+
+def merged(a: Batch, b: Batch, fuels: list[int]) -> Batch:
+    """Merge in steps of these fuels, over and over."""
+    merge = Merge(a, b)
+    step = 0
+    while merge.result is None:
+        fuel = fuels[step % len(fuels)]
+        left = merge.work(fuel)
+        assert 0 <= left <= fuel
+        step += 1
+        assert step <= 40 + 8 * (len(a) + len(b)), "a merge goes on for ever"
+    return merge.result
+
+
+@given(SHAPES, SHAPES, FUELS, st.booleans())
+@fuzzed(60)
+def test_a_stepwise_merge_is_the_batch_of_the_union(
+    one: list[Quad], other: list[Quad], fuels: list[int], timed: bool
+) -> None:
+    check_merge(one, other, fuels, timed)
+
+
+@pytest.mark.nojit
+def test_small_merges() -> None:
+    for fuels in ([1], [3], [1000]):
+        check_merge(random_quads(1, 40, 6, 3, 0.3, 0.3), random_quads(2, 50, 9, 3, 0.3, 0.3), fuels, True)
+    check_merge([], [], [1], False)
+    check_merge(random_quads(1, 10, 6, 3, 0.0, 0.0), [], [2], False)
+
+
+def check_merge(one: list[Quad], other: list[Quad], fuels: list[int], timed: bool) -> None:
+    times = [random.Random(len(one)).randrange(-99, 99) for _ in [*one, *other]] if timed else []
+    a, b = batch_of(one, times[: len(one)]), batch_of(other, times[len(one) :])
+    both = batch_of([*one, *other], times)
+    assert_same_batch(merged(a, b, fuels), both)
+    assert_same_batch(merge_batches(a, b), both)
+    assert quads_of(a) == sorted(set(one)), "the inputs of a merge stay as they are"
+
+
+@given(SHAPES, SHAPES)
+@fuzzed(20)
+def test_the_work_of_a_step_is_bounded_by_its_fuel(one: list[Quad], other: list[Quad]) -> None:
+    """The values written by one step are as many as its fuel (codes of one more vertex apart)."""
+    merge = Merge(batch_of(one), batch_of(other))
+    while merge.result is None:
+        before = merge._state.copy(), merge._direction
+        merge.work(5)
+        if merge._direction == before[1] < 2 and merge.result is None:
+            assert merge._state[6] - before[0][6] <= 5
+
+
+def test_directories_that_need_wide_codes_only_together() -> None:
+    """Two directories of 16-bit codes make one of 32-bit codes."""
+    half = 2**14 + 50
+    quads = [(0, 2 * i, 2 * i + 6, 8) for i in range(2 * half)]
+    a, b = batch_of(quads[:half]), batch_of(quads[half:])
+    assert a.vertex_index.codes.dtype == b.vertex_index.codes.dtype == np.uint16
+    result = merged(a, b, [1000])
+    assert result.vertex_index.codes.dtype == np.int32
+    assert_same_batch(result, batch_of(quads))

@@ -1,0 +1,156 @@
+"""Inlined literals over their whole lexical space, against decimal and datetime; canonical forms against an oracle."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.encoder import canonical_term, encode_ntriples
+from store.inline_kernels import id_to_payload, payload_to_id
+from store.terms import decimal_parts, numeric_values, split_literal, term_id, to_ntriples, unpack
+from tests.oracles.ntriples import XSD, read_line, value_of
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_signs = st.sampled_from(["", "-", "+"])
+_digits = st.text("0123456789", max_size=24)
+_numbers = st.builds(
+    lambda sign, whole, dot, fraction: sign + whole + dot + fraction,
+    _signs,
+    _digits,
+    st.sampled_from(["", "."]),
+    _digits,
+)
+_integer_types = st.one_of(
+    st.sampled_from(["integer", "int", "long", "short", "byte", "nonNegativeInteger", "positiveInteger"]),
+    st.sampled_from(["nonPositiveInteger", "negativeInteger", "unsignedLong", "unsignedInt", "unsignedShort"]),
+    st.just("unsignedByte"),
+)
+_zones = st.one_of(
+    st.sampled_from(["", "Z", "-00:00", "+14:00", "-12:00", "+14:15", "z"]),
+    st.builds(
+        "{}{:02}:{:02}".format, st.sampled_from("+-"), st.integers(0, 15), st.sampled_from([0, 7, 15, 30, 45, 60])
+    ),
+)
+_days = st.builds("{:04}-{:02}-{:02}".format, st.integers(0, 9999), st.integers(0, 13), st.integers(0, 32))
+_times = st.builds(
+    "{:02}:{:02}:{:02}{}".format,
+    st.integers(0, 25),
+    st.integers(0, 61),
+    st.integers(0, 61),
+    st.one_of(st.just(""), st.integers(0, 999).map(".{:03}".format), st.just(".5")),
+)
+_literals = st.one_of(
+    st.tuples(_numbers, st.sampled_from(["double", "decimal", "float", "integer"])),
+    st.tuples(st.integers(-(2**62), 2**62).map(str), _integer_types),
+    st.tuples(st.integers(-300, 300).map(str), _integer_types),
+    st.tuples(st.sampled_from(["true", "false", "1", "0", "T", ""]), st.just("boolean")),
+    st.tuples(st.builds("{}T{}{}".format, _days, _times, _zones), st.just("dateTime")),
+    st.tuples(st.builds("{}{}".format, _days, _zones), st.just("date")),
+    st.tuples(st.text(max_size=30).filter(str.isprintable), _integer_types),
+)
+
+
+def _unpacked(term: int) -> str:
+    return unpack(np.array([term]))[0].tobytes().decode()
+
+
+@settings(deadline=None, max_examples=1500)
+@given(_literals)
+def test_an_inlined_literal_comes_back_and_has_its_value(literal: tuple[str, str]) -> None:
+    lexical, name = literal
+    text = f'"{lexical}"^^<{XSD}{name}>'
+    term = term_id(text)
+    if term & 1 == 0:
+        return
+    assert _unpacked(term) == text
+    _, values = numeric_values(np.array([term]))
+    expected = value_of(lexical, XSD + name)
+    if isinstance(expected, datetime):
+        assert values[0] == (expected - EPOCH) // timedelta(milliseconds=1)
+    elif name == "float":
+        assert values[0] == np.float64(np.float32(float(expected)))
+    else:
+        assert values[0] == float(expected)
+    if isinstance(expected, Decimal):
+        numerators, scales = decimal_parts(np.array([term]))
+        assert Decimal(int(numerators[0])).scaleb(-int(scales[0])) == expected
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.tuples(st.integers(0, 10**15 - 1), st.integers(1, 14), st.booleans()), min_size=2, max_size=20))
+def test_values_are_ordered_as_decimals(numbers: list[tuple[int, int, bool]]) -> None:
+    lexicals = []
+    for mantissa, scale, negative in numbers:
+        digits = str(mantissa).rjust(scale + 1, "0")
+        lexicals.append(f"{'-' if negative else ''}{digits[:-scale]}.{digits[-scale:]}")
+    ids = np.array([term_id(f'"{lexical}"^^<{XSD}decimal>') for lexical in lexicals])
+    assert (ids & 1 == 1).all()
+    _, values = numeric_values(ids)
+    exact = [Decimal(lexical) for lexical in lexicals]
+    for i in range(len(exact)):
+        for j in range(len(exact)):
+            assert not (values[i] < values[j] and exact[i] >= exact[j])
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.integers(0, 2**62 - 1))
+def test_the_mix_is_a_bijection(payload: int) -> None:
+    term = payload_to_id(np.int64(payload))
+    assert term & 1
+    assert 0 < term < 2**63
+    assert id_to_payload(np.int64(term)) == payload
+
+
+_any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+
+
+@settings(deadline=None, max_examples=500)
+@given(_any_text, st.sampled_from(["", "@en", "@de-at", "^^<http://t/x>", f"^^<{XSD}integer>"]))
+def test_a_literal_survives_being_written_and_read(lexical: str, tail: str) -> None:
+    text = f'"{lexical}"{tail}'
+    assert canonical_term(to_ntriples(text), b"") == text
+    assert split_literal(text)[0] == lexical
+
+
+_pieces = st.one_of(
+    st.sampled_from(
+        ["<http://a/b>", "<a>", "<http://a b>", r"<http://\u00e9>", "_:b", "_:b.", "_:-", "_:1.2", '"x"@EN']
+    ),
+    st.sampled_from(
+        ['"x"', '"x"@en', '"x"@', "@EN", '"', ".", "..", " ", "\t", "#", "^^", "é", "<", ">", '"a\\"b"', "_"]
+    ),
+    st.sampled_from([r"\n", r"\q", r"\u12", f'"5"^^<{XSD}integer>', f'"5"^^<{XSD}string>', ":", "€", "<<", "{", "x:y"]),
+    st.sampled_from([r"\U0001F600", r"\uD800", '"é"', r'"\u0041"', "<http://x/\u00e9>", "_:é", "_:a·", "_:·"]),
+)
+_well_formed = st.builds(
+    lambda s, p, o, g, end: s + p + o + g + end,
+    st.sampled_from(["<http://a/s> ", "_:a ", "_:a.b\t", "<x:>"]),
+    st.sampled_from(["<http://a/p> ", "<http://a/p>", "<u:p>  "]),
+    st.sampled_from(['"o" ', '"o"', '"o"@EN ', "_:o", "<http://o>", f'"1.0"^^<{XSD}double>', r'"\t\"" ']),
+    st.sampled_from(["", " <http://g> ", " _:g ", '"g"']),
+    st.sampled_from([".", " . # c", ".#", "", ". x", " .\t"]),
+)
+_lines = st.one_of(
+    st.lists(_pieces, max_size=8).map("".join), _well_formed, st.tuples(_well_formed, _pieces).map("".join)
+)
+
+
+@settings(deadline=None, max_examples=1500)
+@given(st.lists(_lines, max_size=6))
+def test_lines_are_read_as_the_grammar_says(lines: list[str]) -> None:
+    expected = [read_line(line, b"scope") for line in lines]
+    encoded, malformed = encode_ntriples("\n".join(lines).encode(), b"scope")
+    assert [bad.line for bad in malformed] == [i + 1 for i, terms in enumerate(expected) if terms is None]
+    known = dict(zip(encoded.terms.ids.tolist(), encoded.terms.texts(), strict=True))
+    found = [
+        tuple(known[term] if term in known else _unpacked(term) for term in row if term != -1)
+        for row in zip(
+            *(c.tolist() for c in (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs)), strict=True
+        )
+    ]
+    assert found == [terms for terms in expected if terms]

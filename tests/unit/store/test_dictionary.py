@@ -1,0 +1,193 @@
+"""store/dictionary.py: id -> text, persistent and counted."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from store import dictionary_kernels
+from store.dictionary import Dictionary, TransientDictionary
+from store.encoded import TermTable
+from store.terms import term_id
+from tests.oracles.ntriples import XSD
+
+
+def table(texts: list[str], ids: list[int] | None = None) -> TermTable:
+    data = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, data)])
+    chosen = ids if ids is not None else [term_id(text) for text in texts]
+    return TermTable(np.array(chosen, np.int64), offsets, np.frombuffer(b"".join(data), np.uint8))
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("kind", [Dictionary, TransientDictionary])
+def test_texts_of_what_was_added(kind: type[Dictionary | TransientDictionary]) -> None:
+    dictionary = kind()
+    texts = ["<http://a>", '"é€😀"@de', '""', "_:sx"]
+    assert dictionary.add(table(texts)).tolist() == []
+    assert dictionary.add(table(texts[::-1])).tolist() == []
+    five = f'"5"^^<{XSD}integer>'
+    ids = np.array([term_id(text) for text in [*texts, five, texts[0]]])
+    assert dictionary.texts(ids) == [*texts, five, texts[0]]
+    assert dictionary.texts(ids[:0]) == []
+    assert len(dictionary) == 4
+    assert dictionary.contains(np.array([ids[0], term_id("<http://b>"), ids[4], -1])).tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert dictionary.text_equals(int(ids[0]), "<http://a>") is True
+    assert dictionary.text_equals(int(ids[0]), "<http://b>") is False
+    assert dictionary.text_equals(term_id("<http://b>"), "<http://b>") is None
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("kind", [Dictionary, TransientDictionary])
+@pytest.mark.parametrize("unknown", [1234, -1, 0])
+def test_an_unknown_id_is_named(kind: type[Dictionary | TransientDictionary], unknown: int) -> None:
+    dictionary = kind()
+    dictionary.add(table(["<http://a>"]))
+    with pytest.raises(KeyError, match=f"term id {unknown} is unknown to the dictionary"):
+        dictionary.texts(np.array([term_id("<http://a>"), unknown]))
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("kind", [Dictionary, TransientDictionary])
+def test_a_second_text_for_an_id_is_refused(kind: type[Dictionary | TransientDictionary]) -> None:
+    dictionary = kind()
+    dictionary.add(table(["one", "two"], [10, 20]))
+    assert dictionary.add(table(["two", "on", "six", "one"], [20, 10, 60, 11 << 1])).tolist() == [1]
+    assert dictionary.texts(np.array([10, 20, 60, 22])) == ["one", "two", "six", "one"]
+
+
+def test_growth_and_a_view_taken_before() -> None:
+    dictionary = Dictionary()
+    texts = [f"<http://example.org/some/longer/path/{i}>" for i in range(20_000)]
+    dictionary.add(table(texts[:400]))
+    early = dictionary.view()
+    for start in range(400, len(texts), 700):
+        dictionary.add(table(texts[start : start + 700]))
+    ids = np.array([term_id(text) for text in texts])
+    assert dictionary.texts(ids) == texts
+    assert len(early) == 400
+    assert early.texts(ids[:400]) == texts[:400]
+    assert early.contains(ids[400:]).sum() == 0
+    assert 0 < dictionary.size_bytes < 20 * sum(map(len, texts))
+
+
+def test_ids_that_crowd_together_are_found() -> None:
+    """Ids with equal top bits all want the same slot."""
+    ids = [(1 << 62) + 2 * i for i in range(3000)]
+    dictionary = Dictionary()
+    dictionary.add(table([str(i) for i in ids], ids))
+    assert dictionary.texts(np.array(ids)) == [str(i) for i in ids]
+    last = [2**63 - 2 * i for i in range(1, 50)]
+    dictionary.add(table([str(i) for i in last], last))
+    assert dictionary.texts(np.array(last)) == [str(i) for i in last]
+
+
+@pytest.mark.nojit
+def test_a_term_lives_as_long_as_it_is_referred_to() -> None:
+    dictionary = TransientDictionary()
+    one = np.array([10])
+    dictionary.add(table(["one"], [10]))
+    dictionary.add(table(["one", "two"], [10, 20]))
+    dictionary.release(one)
+    assert dictionary.texts(one) == ["one"]
+    view = dictionary.view()
+    dictionary.release(one)
+    assert len(dictionary) == 1
+    assert dictionary.text_equals(10, "one") is None
+    with pytest.raises(KeyError, match="term id 10 is unknown"):
+        dictionary.texts(one)
+    assert view.texts(one) == ["one"]
+    dictionary.add(table(["one"], [10]))
+    assert dictionary.texts(one) == ["one"]
+
+
+@pytest.mark.nojit
+def test_the_id_of_a_dead_term_may_pass_to_another_text() -> None:
+    dictionary = TransientDictionary()
+    dictionary.add(table(["one", "two"], [10, 20]))
+    view = dictionary.view()
+    dictionary.release(np.array([10]))
+    assert dictionary.add(table(["other", "two", "2"], [10, 20, 30])).tolist() == []
+    assert dictionary.texts(np.array([10, 20, 30])) == ["other", "two", "2"]
+    assert view.texts(np.array([10, 20])) == ["one", "two"]
+    dictionary.release(np.array([20, 20]))
+    assert len(dictionary) == 2
+
+
+def test_releasing_too_often_is_our_own_mistake() -> None:
+    dictionary = TransientDictionary()
+    dictionary.add(table(["one"], [10]))
+    with pytest.raises(AssertionError, match="term id 10 released more often than added"):
+        dictionary.release(np.array([10, 10]))
+
+
+def test_a_long_run_is_bounded_in_memory() -> None:
+    dictionary = TransientDictionary()
+    held: list[np.ndarray] = []
+    sizes = []
+    for slice_number in range(300):
+        texts = [f"<http://example.org/reading/{slice_number}/{i}>" for i in range(1000)]
+        terms = table(texts)
+        dictionary.add(terms)
+        held.append(terms.ids)
+        if len(held) > 5:
+            dictionary.release(held.pop(0))
+        sizes.append(dictionary.size_bytes)
+    assert len(dictionary) == 5000
+    assert max(sizes[100:]) < 1.1 * max(sizes[50:100])
+    assert dictionary.texts(held[0][:2]) == ["<http://example.org/reading/295/0>", "<http://example.org/reading/295/1>"]
+
+
+def test_random_adds_and_releases_equal_a_dict_of_counts() -> None:
+    chance = random.Random(5)
+    dictionary = TransientDictionary()
+    counts: dict[int, int] = {}
+    texts: dict[int, str] = {}
+    for _ in range(400):
+        if chance.random() < 0.55:
+            rows = {chance.randrange(1, 400) << 40: chance.choice("abc") * chance.randrange(1, 400) for _ in range(20)}
+            refused = dictionary.add(table(list(rows.values()), list(rows)))
+            expected = []
+            for place, (term, text) in enumerate(rows.items()):
+                if counts.get(term, 0) and texts[term] != text:
+                    expected.append(place)
+                else:
+                    counts[term] = counts.get(term, 0) + 1
+                    texts[term] = text
+            assert refused.tolist() == expected
+        elif any(counts.values()):
+            term = chance.choice([term for term, count in counts.items() if count])
+            counts[term] -= 1
+            dictionary.release(np.array([term]))
+    live = [term for term, count in counts.items() if count]
+    assert len(dictionary) == len(live) > 50
+    assert dictionary.texts(np.array(live)) == [texts[term] for term in live]
+
+
+@pytest.mark.nojit
+def test_kernels_equal_their_py_funcs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> list[object]:
+        found: list[object] = []
+        for kind in (Dictionary, TransientDictionary):
+            dictionary = kind()
+            found.append(dictionary.add(table(["one", "two"], [10, 20])).tolist())
+            found.append(dictionary.add(table(["one", "2", "three"], [10, 20, 30])).tolist())
+            found.append(dictionary.compare(table(["one", "2", "four"], [10, 20, 40])).tolist())
+            if isinstance(dictionary, TransientDictionary):
+                dictionary.release(np.array([10, 10]))
+            found.append(dictionary.contains(np.array([10, 30])).tolist())
+            found.append(dictionary.view().texts(np.array([20, 30, term_id(f'"1.5"^^<{XSD}double>')])))
+        return found
+
+    compiled = run()
+    for name in ("add_terms", "compare_terms", "find_entries", "gather_texts", "release_terms", "find_entry"):
+        kernel = getattr(dictionary_kernels, name)
+        monkeypatch.setattr(dictionary_kernels, name, getattr(kernel, "py_func", kernel))
+    assert run() == compiled

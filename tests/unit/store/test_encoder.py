@@ -1,0 +1,301 @@
+"""store/encoder.py: N-Triples and N-Quads, lines and columns."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store import encode_kernels
+from store.dtypes import CLASH_FIRST, UNBOUND, Int64Array
+from store.encoded import Encoded
+from store.encoder import REASONS, encode_columns, encode_ntriples, rename_terms
+from store.terms import blank_node, is_inlined, term_id, unpack
+from tests.oracles.ntriples import XSD, read_line
+from wukongs.errors import DataError
+
+SCOPE = b"scope"
+
+
+def texts_of(encoded: Encoded, column: Int64Array) -> list[str | None]:
+    """Return the canonical forms in a column that has not been confirmed; None where there is none."""
+    known = dict(zip(encoded.terms.ids.tolist(), encoded.terms.texts(), strict=True))
+    known.update((CLASH_FIRST - k, text) for k, text in enumerate(encoded.clashes.texts()))
+    inlined = column[is_inlined(column)]
+    data, offsets = unpack(inlined)
+    known.update(
+        (term, data[offsets[i] : offsets[i + 1]].tobytes().decode()) for i, term in enumerate(inlined.tolist())
+    )
+    return [None if term == UNBOUND else known[term] for term in column.tolist()]
+
+
+def rows_of(encoded: Encoded) -> list[tuple[str | None, ...]]:
+    columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs)
+    return list(zip(*(texts_of(encoded, column) for column in columns), strict=True))
+
+
+@pytest.mark.nojit
+def test_lines_of_all_kinds() -> None:
+    data = (
+        "\ufeff<http://e/s> <http://e/p> <http://e/o> .\n"
+        "\n"
+        "  # a comment\r\n"
+        '\t_:b1\t<http://e/p>\t"tab\\tquote\\""@EN-us <http://e/g> . # said\r\n'
+        f'<http://e/s><http://e/p>"05"^^<{XSD}integer>.\r'
+        f'<http://e/s> <http://e/p> "5"^^<{XSD}integer> _:g .\n'
+        f'<http://e/\\u00e9> <http://e/p> "é"^^<{XSD}string> .'
+    )
+    encoded, malformed = encode_ntriples(data.encode(), SCOPE)
+    assert malformed == []
+    assert rows_of(encoded) == [
+        ("<http://e/s>", "<http://e/p>", "<http://e/o>", None),
+        (blank_node(SCOPE, "b1"), "<http://e/p>", '"tab\tquote""@en-us', "<http://e/g>"),
+        ("<http://e/s>", "<http://e/p>", f'"05"^^<{XSD}integer>', None),
+        ("<http://e/s>", "<http://e/p>", f'"5"^^<{XSD}integer>', blank_node(SCOPE, "g")),
+        ("<http://e/é>", "<http://e/p>", '"é"', None),
+    ]
+    assert len(encoded.timestamps) == 0
+    assert len(set(encoded.terms.ids.tolist())) == len(encoded.terms) == 10
+
+
+@pytest.mark.nojit
+def test_nothing() -> None:
+    for data in (b"", b"\n", b"\xef\xbb\xbf", b"# only a comment"):
+        encoded, malformed = encode_ntriples(data, SCOPE)
+        assert (len(encoded), len(encoded.terms), malformed) == (0, 0, [])
+
+
+MALFORMED = [
+    ("", 'x <http://p> "o" .', 1, "expected a subject: an IRI in <> or a blank node"),
+    ("", '"s" <http://p> "o" .', 1, "a literal cannot be a subject"),
+    ("", "<http://s> _:p <http://o> .", 12, "expected a predicate: an IRI in <>"),
+    ("", '<http://s> "p" <http://o> .', 12, "expected a predicate: an IRI in <>"),
+    (
+        "",
+        "<http://s> <http://p> .",
+        23,
+        "expected an object: an IRI in <>, a blank node or a literal in double quotes",
+    ),
+    (
+        "",
+        "<http://s> <http://p> 'o' .",
+        23,
+        "expected an object: an IRI in <>, a blank node or a literal in double quotes",
+    ),
+    ("", "<http://s> <http://p> <http://o> _g .", 34, "this is not a valid blank node label"),
+    ("", '<http://s> <http://p> <http://o> "g" .', 34, "expected '.' at the end of the statement"),
+    ("", "<http://s> <http://p> <http://o>", 33, "expected '.' at the end of the statement"),
+    ("", "<http://s> <http://p> <http://o> <http://g> <http://h> .", 45, "expected '.' at the end of the statement"),
+    ("", "<http://s> <http://p> <http://o> . more", 36, "expected the end of the line after the statement"),
+    ("", "<http://s> <http://p> _:b.. ", 27, "expected the end of the line after the statement"),
+    ("", "<http://s <http://p> <http://o> .", 10, "this character cannot stand in an IRI"),
+    ("", r"<http://s\u0020> <http://p> <http://o> .", 10, "this character cannot stand in an IRI"),
+    ("", "<http://s> <http://p> <http://o", 23, "this IRI has no closing '>' on its line"),
+    ("", "<s> <http://p> <http://o> .", 1, "this IRI is relative: it has to begin with a scheme such as http:"),
+    ("", "<> <http://p> <http://o> .", 1, "this IRI is relative: it has to begin with a scheme such as http:"),
+    ("", '<http://s> <http://p> "o .', 23, "this literal has no closing quote on its line"),
+    ("", r'<http://s> <http://p> "o\x" .', 25, "this is not a valid escape"),
+    ("", r'<http://s> <http://p> "o\u12" .', 25, "this is not a valid escape"),
+    ("", r'<http://s> <http://p> "\uD800" .', 24, "this is not a valid escape"),
+    ("", r'<http://s> <http://p> "\U00110000" .', 24, "this is not a valid escape"),
+    ("", r"<http://\n> <http://p> <http://o> .", 9, "this is not a valid escape"),
+    ("", '<http://s> <http://p> "é"@ .', 27, "this is not a valid language tag"),
+    ("", '<http://s> <http://p> "o"@en- .', 30, "this is not a valid language tag"),
+    ("", '<http://s> <http://p> "o"^^xsd:integer .', 28, "expected a datatype IRI in <> after '^^'"),
+    (
+        "",
+        '<http://s> <http://p> "o"^^<integer> .',
+        28,
+        "this IRI is relative: it has to begin with a scheme such as http:",
+    ),
+    ("", "_:-a <http://p> <http://o> .", 3, "this is not a valid blank node label"),
+    ("", "_a <http://p> <http://o> .", 1, "this is not a valid blank node label"),
+    ("suffix", "<http://s> <http://p> <http://o> .", 35, "expected a timestamp, an integer in milliseconds"),
+    ("suffix", "<http://s> <http://p> <http://o> . 1.5", 37, "expected the end of the line after the statement"),
+    ("suffix", f"<http://s> <http://p> <http://o> . {10**18}", 36, "expected a timestamp, an integer in milliseconds"),
+    ("prefix", "<http://s> <http://p> <http://o> .", 1, "expected a timestamp, an integer in milliseconds"),
+    ("prefix", "5<http://s> <http://p> <http://o> .", 2, "expected a tab between timestamp and subject"),
+]
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(("timestamps", "line", "column", "reason"), MALFORMED)
+def test_a_malformed_line_is_set_aside_alone(timestamps: str, line: str, column: int, reason: str) -> None:
+    good = {"": "{}", "suffix": "{} 7", "prefix": "7\t{}"}[timestamps].format("<http://s> <http://p> <http://o> .")
+    data = f"{good}\n{line}\r\n{good}\n".encode()
+    mode = timestamps or "none"
+    encoded, malformed = encode_ntriples(data, SCOPE, timestamps=mode, first_line=11)  # type: ignore[arg-type]
+    assert [(bad.line, bad.column, bad.reason, bad.text) for bad in malformed] == [(12, column, reason, line)]
+    assert len(encoded) == 2
+    assert encoded.terms.texts() == ["<http://s>", "<http://p>", "<http://o>"]
+    assert encoded.timestamps.tolist() == ([7, 7] if timestamps else [])
+
+
+def test_every_reason_has_a_test() -> None:
+    only_in_columns = {"expected the end of the term", "a value is missing (null)"}
+    only_in_bytes = {"this is not valid UTF-8"}
+    # A fourth term that can be no graph reads as a missing dot, so this one is met in columns only.
+    only_in_columns.add("expected a graph name: an IRI in <> or a blank node")
+    assert set(REASONS.values()) == {reason for _, _, _, reason in MALFORMED} | only_in_columns | only_in_bytes
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80"])
+def test_bytes_that_are_not_utf8(bad: bytes) -> None:
+    for before, after in (
+        (b'<http://s> <http://p> "\xc3\xa9', b'" .'),
+        (b"<http://s> <http://p> <http:\xc3\xa9", b"> ."),
+    ):
+        encoded, malformed = encode_ntriples(before + bad + after + b"\n<http://s> <http://p> <http://o> .", SCOPE)
+        column = len(before.decode()) + 1
+        assert [(line.column, line.reason) for line in malformed] == [(column, "this is not valid UTF-8")]
+        assert len(encoded) == 1
+
+
+@pytest.mark.nojit
+def test_timestamps() -> None:
+    suffix = b"<http://s> <http://p> <http://o> . 12 # c\n<http://s> <http://p> <http://o> <http://g> .\t-5\n"
+    assert encode_ntriples(suffix, SCOPE, timestamps="suffix")[0].timestamps.tolist() == [12, -5]
+    prefix = b"12\t<http://s> <http://p> <http://o> .\n# c\n1407754800000 <http://s> <http://p> _:o . # c"
+    assert encode_ntriples(prefix, SCOPE, timestamps="prefix")[0].timestamps.tolist() == [12, 1407754800000]
+
+
+def _random_lines(count: int) -> list[str]:
+    random_lines = random.Random(3)
+    terms = [f"<http://example.org/vertex/{i}>" for i in range(count // 2)] + [f"_:b{i}" for i in range(50)]
+    literals = [f'"text number {i} é"@EN' for i in range(200)] + [f'"{i}"^^<{XSD}integer>' for i in range(200)]
+    return [
+        f"{random_lines.choice(terms)} <http://p/{random_lines.randrange(9)}> {random_lines.choice(terms + literals)} ."
+        for _ in range(count)
+    ]
+
+
+def test_many_lines_grow_all_tables_and_equal_the_oracle() -> None:
+    lines = _random_lines(4000)
+    # Short lines need more rows than expected, long ones more text; broken ones more places for malformed lines.
+    lines += ["<a:> <a:> <a:>."] * 5000 + ["no"] * 100 + [f'<a:> <a:> "{"x" * 100_000}{i}".' for i in range(3)]
+    encoded, malformed = encode_ntriples("\n".join(lines).encode(), SCOPE)
+    expected = [read_line(line, SCOPE) for line in lines]
+    assert rows_of(encoded) == [(*terms, None) for terms in expected if terms]
+    assert len(malformed) == 100
+    assert len(set(encoded.terms.ids.tolist())) == len(encoded.terms)
+
+
+def test_two_texts_with_one_id_in_a_message_are_both_kept() -> None:
+    lines = _random_lines(3000)
+    encoded, _ = encode_ntriples("\n".join(lines).encode(), SCOPE, hash_bits=8)
+    assert len(encoded.terms) <= 257
+    assert len(encoded.clashes) > 1000
+    assert rows_of(encoded) == [(*(read_line(line, SCOPE) or ()), None) for line in lines]
+    assert set(encoded.clashes.ids.tolist()) <= set(encoded.terms.ids.tolist())
+
+
+@pytest.mark.nojit
+def test_columns_of_strings() -> None:
+    encoded = encode_columns(
+        ["<http://s>", "_:b"],
+        ["<http://p>"] * 2,
+        ['"x"@EN', f'"5"^^<{XSD}integer>'],
+        [5, 6],
+        ["<http://g>", None],
+        scope=SCOPE,
+    )
+    assert rows_of(encoded) == [
+        ("<http://s>", "<http://p>", '"x"@en', "<http://g>"),
+        (blank_node(SCOPE, "b"), "<http://p>", f'"5"^^<{XSD}integer>', None),
+    ]
+    assert encoded.timestamps.tolist() == [5, 6]
+    assert encoded.subjects[0] == term_id("<http://s>")
+    assert len(encode_columns([], [], [], scope=SCOPE)) == 0
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_arrow_columns_with_offsets_and_chunks(kind: pa.DataType) -> None:
+    subjects = [f"<http://s/{i}>" for i in range(100)]
+    objects = [f'"é{i}"' for i in range(100)]
+    plain = encode_columns(subjects[10:90], ["<http://p>"] * 80, objects[10:90], scope=SCOPE)
+    array = pa.array(subjects).cast(kind)
+    chunked = pa.chunked_array([pa.array(objects[:33]).cast(kind), pa.array(objects[33:]).cast(kind)])
+    graphs = pa.array([None] * 79 + ["<http://g>"], pa.string())
+    found = encode_columns(
+        array.slice(10, 80),
+        pa.array(["<http://p>"] * 80),
+        chunked.slice(10, 80),
+        pa.array(range(80)),
+        graphs,
+        scope=SCOPE,
+    )
+    assert found.subjects.tolist() == plain.subjects.tolist()
+    assert found.objects.tolist() == plain.objects.tolist()
+    assert found.graphs.tolist() == [UNBOUND] * 79 + [term_id("<http://g>")]
+    assert found.timestamps.tolist() == list(range(80))
+
+
+def test_arrow_column_of_nulls_among_graphs() -> None:
+    found = encode_columns(["<a:>"], ["<a:>"], ["<a:>"], graphs=pa.nulls(1), scope=SCOPE)
+    assert found.graphs.tolist() == [UNBOUND]
+
+
+S, P, OBJ = ["<http://s>"], ["<http://p>"], ["<http://o>"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            (S, P, ['"x']),
+            "row 0, column 'object', character 1: this literal has no closing quote on its line, found '\"x'",
+        ),
+        ((S, P, ["é x"]), "row 0, column 'object', character 1: expected an object: an IRI in <>, a blank node or a"),
+        ((['"s"'], P, OBJ), "row 0, column 'subject', character 1: a literal cannot be a subject, found '\"s\"'"),
+        ((S, ["_:p"], OBJ), "row 0, column 'predicate', character 1: expected a predicate: an IRI in <>, found '_:p'"),
+        ((S, P, ["<http://é> "]), "row 0, column 'object', character 11: expected the end of the term"),
+        ((S, P, ['"a\nb"']), "row 0, column 'object', character 1: this literal has no closing quote on its line"),
+        (
+            (S, P, OBJ, None, ['"g"']),
+            "row 0, column 'graph', character 1: expected a graph name: an IRI in <> or a blank",
+        ),
+        (([*S, None], P * 2, OBJ * 2), "row 1, column 'subject': a value is missing (null)"),
+        ((S, P, pa.array([None], pa.string())), "row 0, column 'object': a value is missing (null)"),
+        ((S, P, [5]), "row 0, column 'object': expected an N-Triples term as str, found 5"),
+        ((S, P, ["\ud800"]), "row 0, column 'object': expected an N-Triples term as str, found '\\ud800'"),
+        ((S, P, pa.array([5])), "column 'object': expected strings, found int64"),
+        ((S, P, OBJ * 2), "column 'object' has 2 rows, column 'subject' has 1"),
+        ((S, P, OBJ, [1, 2]), "column 'timestamp_ms' has 2 rows, column 'subject' has 1"),
+        ((S, P, OBJ, [1.5]), "column 'timestamp_ms': expected integers in milliseconds, found float64"),
+        ((S, P, OBJ, pa.array([None], pa.int64())), "column 'timestamp_ms': a value is missing (null)"),
+    ],
+)
+def test_columns_that_cannot_be_encoded(columns: tuple[object, ...], message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        encode_columns(*columns, scope=SCOPE)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(message)
+
+
+def test_terms_renamed() -> None:
+    encoded = encode_columns(S * 3, P * 3, ["_:a", "_:b", '"1"'], scope=SCOPE, hash_bits=2)
+    names = encoded.terms.texts() + encoded.clashes.texts()
+    rows = np.array([names.index(blank_node(SCOPE, "a")), names.index(blank_node(SCOPE, "b"))])
+    renamed = rename_terms(encoded, rows, ["_:x", "_:y"], hash_bits=2)
+    assert texts_of(renamed, renamed.objects) == ["_:x", "_:y", '"1"']
+    assert texts_of(renamed, renamed.subjects) == S * 3
+
+
+@pytest.mark.nojit
+def test_kernels_equal_their_py_funcs(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = (
+        b'_:a <http://p> "x\\n"@EN .\n<b> <c> <d> .\n<http://s> <http://p> "5"^^<%sdouble> <http://g> .' % XSD.encode()
+    )
+    compiled, bad = encode_ntriples(data, SCOPE, hash_bits=1)
+    column = encode_columns(S, P, OBJ, scope=SCOPE)
+    for name in ("encode_lines", "encode_terms", "intern_terms"):
+        kernel = getattr(encode_kernels, name)
+        monkeypatch.setattr(encode_kernels, name, getattr(kernel, "py_func", kernel))
+    plain, also_bad = encode_ntriples(data, SCOPE, hash_bits=1)
+    assert bad == also_bad
+    assert rows_of(plain) == rows_of(compiled)
+    for name in ("subjects", "predicates", "objects", "graphs"):
+        assert getattr(plain, name).tolist() == getattr(compiled, name).tolist()
+    assert encode_columns(S, P, OBJ, scope=SCOPE).objects.tolist() == column.objects.tolist()

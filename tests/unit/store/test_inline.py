@@ -1,0 +1,161 @@
+"""store/inline_kernels.py and unpack_kernels.py: which literals are inlined, and what they are worth."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from store import inline_kernels, terms, unpack_kernels
+from store.term_ids import DATATYPE_NAMES, DATATYPES
+from store.terms import decimal_parts, numeric_values, term_id, unpack
+from tests.oracles.ntriples import XSD
+
+INLINED = {
+    "double": "0.0 -0.0 1.0 -1.50 5 -0 0 123456789.25 9007199254740991 0.0000000000000000000001 900719925474099.1",
+    "decimal": "1.00 1.0 -3 0.10 9007199254740991",
+    "float": "2.5 -7 0.1 562949953421311",
+    "integer": "0 -1 7 576460752303423487 -576460752303423488 100",
+    "boolean": "true false 1 0",
+    "dateTime": "2014-08-11T11:00:00 2014-08-11T11:00:00Z 2014-08-11T11:00:00.000 2012-02-29T23:59:59.999-12:00 "
+    "0001-01-01T00:00:00 9999-12-31T23:59:59.999+14:00 2000-02-29T00:00:00+00:00 2014-01-01T00:00:00-00:15",
+    "date": "2014-02-28 2014-02-28Z 1600-02-29+05:45 0001-01-01 9999-12-31-12:00",
+    "int": "2147483647 -2147483648",
+    "long": "18014398509481983 -18014398509481984",
+    "short": "32767 -32768",
+    "byte": "127 -128",
+    "nonNegativeInteger": "0 5",
+    "positiveInteger": "1",
+    "nonPositiveInteger": "0 -1",
+    "negativeInteger": "-1",
+    "unsignedLong": "0 18014398509481983",
+    "unsignedInt": "4294967295",
+    "unsignedShort": "65535",
+    "unsignedByte": "255 0",
+}
+IN_DICTIONARY = {
+    "double": "1e0 1E0 INF NaN +1.0 01.0 .5 5. -.5 - -. 1.0.0 9007199254740992 0.00000000000000000000001 1..0 1,0",
+    "decimal": "+1.0 00 00.1 1.",
+    "float": "1e0 562949953421312 -INF",
+    "integer": "01 +1 -0 576460752303423488 -576460752303423489 1.0 1e3 - abc 99999999999999999999999 ١",
+    "boolean": "TRUE True 2 00 tru falsy truth",
+    "dateTime": "2014-02-29T00:00:00 1900-02-29T00:00:00 2014-13-01T00:00:00 2014-00-01T00:00:00 2014-01-00T00:00:00 "
+    "2014-01-01T24:00:00 2014-01-01T00:60:00 2014-01-01T00:00:60 0000-01-01T00:00:00 -0001-01-01T00:00:00 "
+    "12014-01-01T00:00:00 2014-01-01T00:00:00-00:00 2014-01-01T00:00:00+14:15 2014-01-01T00:00:00-12:15 "
+    "2014-01-01T00:00:00+01:10 2014-01-01T00:00:00.1 2014-01-01T00:00:00.1234 2014-01-01T00:00:00. 2014-01-01T00:00 "
+    "2014-01-01 00:00:00 2014-01-01T00:00:00z 2014-04-31T00:00:00 2014/01/01T00:00:00 2014-01-01T00:00:00ZZ",
+    "date": "2014-02-29 2014-2-28 14-02-28 2014-02-30 2014-02-28+1:00 2014-02-28z",
+    "int": "2147483648 -2147483649",
+    "long": "18014398509481984 -18014398509481985",
+    "byte": "128 -129",
+    "positiveInteger": "0 -1",
+    "nonPositiveInteger": "1 -0",
+    "negativeInteger": "0",
+    "unsignedLong": "-1",
+    "unsignedByte": "256",
+    "string": "5 true",
+    "gYear": "2014",
+    "doubl": "1.0",
+    "doublee": "1.0",
+}
+
+
+def _all(table: dict[str, str]) -> list[str]:
+    return [f'"{lexical}"^^<{XSD}{name}>' for name, forms in table.items() for lexical in forms.split(" ")]
+
+
+@pytest.mark.nojit
+def test_what_is_inlined_comes_back_to_the_letter() -> None:
+    texts = _all(INLINED)
+    ids = np.array([term_id(text) for text in texts])
+    assert [text for text, term in zip(texts, ids, strict=True) if term & 1 == 0] == []
+    assert len(set(ids.tolist())) == len(texts)
+    data, offsets = unpack(ids)
+    found = [data[start:stop].tobytes().decode() for start, stop in pairwise(offsets)]
+    assert found == texts
+    assert (ids > 0).all()
+
+
+@pytest.mark.nojit
+def test_every_other_form_goes_to_the_dictionary() -> None:
+    texts = [*_all(IN_DICTIONARY), '"5"', '"5"@en', '"5"^^<http://www.w3.org/2001/XMLSchema-integer>', "<http://x/1>"]
+    assert [text for text in texts if term_id(text) & 1] == []
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("lexical", "name", "kind", "value"),
+    [
+        ("7", "integer", terms.KIND_INTEGER, 7.0),
+        ("-7", "byte", terms.KIND_INTEGER, -7.0),
+        ("1.50", "decimal", terms.KIND_DECIMAL, 1.5),
+        ("0.1", "float", terms.KIND_FLOAT, float(np.float32("0.1"))),
+        ("0.1", "double", terms.KIND_DOUBLE, 0.1),
+        ("1", "boolean", terms.KIND_BOOLEAN, 1.0),
+        ("false", "boolean", terms.KIND_BOOLEAN, 0.0),
+        ("1970-01-01T00:00:01.500Z", "dateTime", terms.KIND_DATE_TIME, 1500.0),
+        ("1970-01-01T02:00:00+02:00", "dateTime", terms.KIND_DATE_TIME, 0.0),
+        ("1969-12-31T23:59:59", "dateTime", terms.KIND_DATE_TIME_LOCAL, -1000.0),
+        ("1970-01-02Z", "date", terms.KIND_DATE, 86_400_000.0),
+        ("1970-01-01-01:00", "date", terms.KIND_DATE, 3_600_000.0),
+        ("1970-01-01", "date", terms.KIND_DATE_LOCAL, 0.0),
+    ],
+)
+def test_values(lexical: str, name: str, kind: int, value: float) -> None:
+    kinds, values = numeric_values(np.array([term_id(f'"{lexical}"^^<{XSD}{name}>')]))
+    assert (kinds[0], values[0]) == (kind, value)
+
+
+@pytest.mark.nojit
+def test_what_is_not_inlined_has_no_value() -> None:
+    kinds, values = numeric_values(np.array([term_id("<http://x>"), -1, -2]))
+    assert kinds.tolist() == [terms.KIND_NONE] * 3
+    assert np.isnan(values).all()
+    assert decimal_parts(np.array([term_id("<http://x>"), -1]))[1].tolist() == [-1, -1]
+
+
+@pytest.mark.nojit
+def test_negative_zero_keeps_its_sign() -> None:
+    _, values = numeric_values(np.array([term_id(f'"-0.0"^^<{XSD}double>')]))
+    assert math.copysign(1, values[0]) == -1
+
+
+@pytest.mark.nojit
+def test_decimal_parts_are_exact() -> None:
+    ids = np.array([term_id(f'"{text}"^^<{XSD}decimal>') for text in ("-1.50", "3", "0.001")])
+    numerators, scales = decimal_parts(ids)
+    assert list(zip(numerators.tolist(), scales.tolist(), strict=True)) == [(-150, 2), (3, 0), (1, 3)]
+
+
+def test_ids_of_a_run_of_numbers_are_spread_evenly() -> None:
+    """A shard is a range of the top bits: 64 of them should get about the same share of 64,000 consecutive numbers."""
+    ids = np.array([term_id(f'"{number}"^^<{XSD}integer>') for number in range(64_000)])
+    shares = np.bincount(ids >> 57, minlength=64)
+    assert shares.min() > 800
+    assert shares.max() < 1200
+
+
+@pytest.mark.nojit
+def test_kernels_equal_their_py_funcs() -> None:
+    texts = _all(INLINED) + _all(IN_DICTIONARY)
+    pack = getattr(inline_kernels.pack_literal, "py_func", inline_kernels.pack_literal)
+    typed = getattr(inline_kernels.pack_typed, "py_func", inline_kernels.pack_typed)
+    write = getattr(unpack_kernels.write_literal, "py_func", unpack_kernels.write_literal)
+    values = getattr(unpack_kernels.numeric_values, "py_func", unpack_kernels.numeric_values)
+    with np.errstate(over="ignore"):
+        for text in texts:
+            data = np.frombuffer(text.encode(), np.uint8)
+            quote = text.encode().rindex(b'"')
+            term = int(pack(data, 1, quote, quote + 4, len(data) - 1, DATATYPE_NAMES, DATATYPES))
+            assert term == (term_id(text) if term_id(text) & 1 else -1), text
+            code = inline_kernels.type_code(data, quote + 4, len(data) - 1, DATATYPE_NAMES, DATATYPES)
+            assert int(typed(data, 1, quote, code, DATATYPES)) == term, text
+            if term >= 0:
+                out = np.zeros(unpack_kernels.LITERAL_SIZE_MAX, np.uint8)
+                end = int(write(np.int64(term), out, np.int64(0), DATATYPE_NAMES, DATATYPES))
+                assert out[:end].tobytes() == text.encode()
+        ids = np.array([term_id(text) for text in texts])
+        for found, expected in zip(values(ids), numeric_values(ids), strict=True):
+            np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,182 @@
+"""store/term_registry.py: one id per term, whatever the hashes do."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+
+from store.dtypes import NO_MATCH
+from store.encoded import Encoded
+from store.encoder import encode_columns
+from store.term_registry import TermRegistry
+from store.terms import term_id
+from tests.oracles.ntriples import XSD
+
+P = "<http://p>"
+
+
+def encode(rows: list[tuple[str, str]], hash_bits: int, graphs: list[str | None] | None = None) -> Encoded:
+    subjects, objects = [row[0] for row in rows], [row[1] for row in rows]
+    return encode_columns(subjects, [P] * len(rows), objects, graphs=graphs, scope=b"s", hash_bits=hash_bits)
+
+
+def twins(hash_bits: int, count: int) -> list[str]:
+    """Return texts that all have one hash id."""
+    groups: dict[int, list[str]] = {}
+    for number in range(1 << 20):
+        text = f"<http://twin/{number}>"
+        group = groups.setdefault(term_id(text, hash_bits), [])
+        group.append(text)
+        if len(group) == count:
+            return group
+    raise AssertionError("no twins found")
+
+
+@pytest.mark.nojit
+def test_without_collisions_ids_are_hashes() -> None:
+    registry = TermRegistry()
+    encoded = encode([("<http://a>", "<http://b>"), ("<http://a>", f'"5"^^<{XSD}integer>')], 62)
+    confirmed, taken = registry.confirm(encoded)
+    assert confirmed is encoded
+    assert taken.tolist() == []
+    assert registry.texts(confirmed.objects) == ["<http://b>", f'"5"^^<{XSD}integer>']
+    for text in ("<http://a>", "<http://never/seen>", f'"5"^^<{XSD}integer>'):
+        assert registry.resolve(text) == term_id(text)
+
+
+@pytest.mark.nojit
+def test_terms_of_timing_tuples_go_with_their_slice() -> None:
+    registry = TermRegistry()
+    rows = [("<http://a>", "<http://both>"), ("<http://a>", '"reading"'), ("<http://b>", "<http://both>")]
+    encoded = encode(rows, 62, graphs=[None, "<http://g>", None])
+    confirmed, taken = registry.confirm(encoded, np.array([False, True, False]))
+    assert sorted(registry.texts(taken)) == ['"reading"', "<http://g>"]
+    assert len(registry.persistent) == 4
+    again, also_taken = registry.confirm(encode([("<http://b>", '"reading"')], 62), np.array([True]))
+    assert registry.texts(also_taken) == ['"reading"']
+    reader = registry.snapshot_reader()
+    registry.release(taken)
+    assert registry.texts(again.objects) == ['"reading"']
+    registry.release(also_taken)
+    with pytest.raises(KeyError):
+        registry.transient.texts(again.objects)
+    assert reader.texts(confirmed.objects) == ["<http://both>", '"reading"', "<http://both>"]
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("first_timing", [False, True])
+@pytest.mark.parametrize("second_timing", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_two_texts_with_one_hash(first_timing: bool, second_timing: bool, together: bool) -> None:
+    registry = TermRegistry(8)
+    first, second, third = twins(8, 3)
+    rows, timing = [("<http://s>", first), ("<http://s>", second)], [first_timing, second_timing]
+    if together:
+        confirmed, _ = registry.confirm(encode(rows, 8), np.array(timing))
+        ids = confirmed.objects
+    else:
+        parts = [registry.confirm(encode([row], 8), np.array([t]))[0] for row, t in zip(rows, timing, strict=True)]
+        ids = np.concatenate([part.objects for part in parts])
+    assert ids[0] == term_id(first, 8)
+    assert ids[1] not in (ids[0], NO_MATCH)
+    assert registry.texts(ids) == [first, second]
+    assert [registry.resolve(text) for text in (first, second, third)] == [*ids.tolist(), NO_MATCH]
+    again, _ = registry.confirm(encode([("<http://s>", second), ("<http://s>", first)], 8))
+    assert again.objects.tolist() == ids[::-1].tolist()
+
+
+@pytest.mark.nojit
+def test_an_exception_outlives_the_text_that_had_the_hash() -> None:
+    registry = TermRegistry(8)
+    first, second = twins(8, 2)
+    _, taken = registry.confirm(encode([("<http://s>", first)], 8), np.array([True]))
+    kept, _ = registry.confirm(encode([("<http://s>", second)], 8), np.array([False]))
+    registry.release(taken)
+    assert registry.resolve(first) == term_id(first, 8)
+    again, _ = registry.confirm(encode([("<http://s>", second)], 8))
+    assert again.objects.tolist() == kept.objects.tolist() == [registry.resolve(second)]
+
+
+@pytest.mark.nojit
+def test_the_clash_may_be_the_one_that_is_known() -> None:
+    registry = TermRegistry(8)
+    first, second = twins(8, 2)
+    registry.confirm(encode([("<http://s>", first)], 8))
+    confirmed, _ = registry.confirm(encode([("<http://s>", second), ("<http://s>", first)], 8))
+    assert registry.texts(confirmed.objects) == [second, first]
+    assert confirmed.objects[1] == term_id(first, 8)
+    assert len(confirmed.clashes) == 0
+    assert sorted(confirmed.terms.texts()) == sorted(["<http://s>", P, first, second])
+
+
+@pytest.mark.nojit
+def test_a_reserved_constant_keeps_its_id() -> None:
+    registry = TermRegistry(8)
+    first, second = twins(8, 2)
+    five = f'"5"^^<{XSD}integer>'
+    ids, taken = registry.reserve([first, five])
+    assert ids.tolist() == [term_id(first, 8), term_id(five)]
+    confirmed, _ = registry.confirm(encode([("<http://s>", second), ("<http://s>", first)], 8))
+    assert confirmed.objects[1] == ids[0]
+    assert registry.texts(confirmed.objects) == [second, first]
+    registry.release(taken)
+    assert registry.resolve(first) == ids[0]
+
+
+def test_a_hundred_thousand_terms_with_sixteen_bits_equal_a_dict_of_strings() -> None:
+    chance = random.Random(11)
+    terms = [f"<http://example.org/{i}>" for i in range(60_000)] + [f'"label {i}"@en' for i in range(40_000)]
+    registry = TermRegistry(16)
+    rows: list[tuple[str, str]] = []
+    ids: list[np.ndarray] = []
+    for start in range(0, len(terms), 10_000):
+        batch = [(chance.choice(terms[:60_000]), text) for text in terms[start : start + 10_000]]
+        timing = np.array([chance.random() < 0.4 for _ in batch])
+        confirmed, _ = registry.confirm(encode(batch, 16), timing)
+        assert registry.texts(confirmed.subjects) == [subject for subject, _ in batch]
+        rows += batch
+        ids.append(np.stack((confirmed.subjects, confirmed.objects), axis=1))
+    assert len(registry.exceptions) > 20_000
+    pairs = np.concatenate(ids)
+    assert registry.texts(pairs[:, 1].copy()) == [text for _, text in rows]
+    by_id: dict[int, str] = {}
+    for (subject, text), (subject_id, text_id) in zip(rows, pairs.tolist(), strict=True):
+        assert by_id.setdefault(subject_id, subject) == subject
+        assert by_id.setdefault(text_id, text) == text
+    assert len(by_id) == len({term for row in rows for term in row})
+    by_text = {text: term for term, text in by_id.items()}
+    for text in chance.sample(terms, 5000):
+        assert registry.resolve(text) == by_text[text]
+    wanted = chance.choice(rows)[0]
+    found = {registry.texts(pairs[row, 1:])[0] for row in np.flatnonzero(pairs[:, 0] == registry.resolve(wanted))}
+    assert found == {text for subject, text in rows if subject == wanted}
+
+
+def test_readers_go_on_while_a_writer_adds() -> None:
+    registry = TermRegistry()
+    known: list[tuple[np.ndarray, list[str]]] = []
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                for ids, texts in known[-3:]:
+                    assert registry.texts(ids) == texts
+        except BaseException as error:
+            failures.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(150):
+        texts = [f"<http://example.org/{number}/{i}>" for i in range(300)]
+        confirmed, _ = registry.confirm(encode([("<http://s>", text) for text in texts], 62))
+        known.append((confirmed.objects, texts))
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert failures == []

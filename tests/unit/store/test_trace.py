@@ -1,0 +1,130 @@
+"""Trace: seals, handles and merges, one behaviour each."""
+
+from __future__ import annotations
+
+import pytest
+
+from store import trace as trace_module
+from store.trace import Trace
+from tests.quads import batch_of, quads_of, spread
+from wukongs.errors import CompactedError
+
+
+def quad(number: int) -> tuple[int, int, int, int]:
+    return 0, spread(number), spread(-1), spread(number + 1)
+
+
+@pytest.fixture
+def trace(monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """Three sealed SNs, 2, 5 and 6, that nothing has merged yet (larger ones first)."""
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    trace = Trace("follows", fuel_per_row=0)
+    for sn, numbers in ((2, range(9)), (5, range(10, 13)), (6, [20])):
+        trace.seal(sn, batch_of(map(quad, numbers)))
+    assert trace.batch_count == 3
+    return trace
+
+
+def test_a_read_sees_what_was_sealed_up_to_its_sn(trace: Trace) -> None:
+    assert [len(trace.read(sn)) for sn in (0, 1, 2, 4, 5, 6, 7, 1000)] == [0, 0, 9, 9, 12, 13, 13, 13]
+    assert trace.read(1).descriptors.shape[0] == 0
+    assert all(trace.read(sn).disjoint for sn in (0, 6))
+
+
+def test_an_sn_that_was_passed_is_not_sealed(trace: Trace) -> None:
+    with pytest.raises(AssertionError):
+        trace.seal(6, batch_of([quad(99)]))
+    assert trace.upper == 7
+
+
+def test_an_empty_seal_takes_its_sn_and_no_batch(trace: Trace) -> None:
+    trace.seal(9, batch_of([]))
+    assert trace.upper == 10
+    assert trace.batch_count == 3
+
+
+def test_a_seal_is_seen_by_the_next_read_of_the_newest(trace: Trace) -> None:
+    assert len(trace.read(trace.upper)) == 13
+    trace.seal(7, batch_of([quad(50)]))
+    assert len(trace.read(trace.upper)) == 14
+    trace.advance(20)
+    assert len(trace.read(trace.upper)) == 14
+    trace.seal(20, batch_of([quad(51)]))
+    assert len(trace.read(trace.upper)) == 15
+
+
+def test_compacted_error_says_what_where_and_what_next(trace: Trace) -> None:
+    trace.merge_all()
+    with pytest.raises(CompactedError) as caught:
+        trace.open(5, "me")
+    assert str(caught.value) == (
+        "cannot read 'follows' at SN 5: compacted up to SN 6. "
+        "Read at SN >= 6, or open the handle earlier to hold it."
+    )
+    assert trace.since == 6
+    assert not list(trace.handles())
+
+
+def test_before_the_first_seal_all_can_be_read_for_ever(trace: Trace) -> None:
+    trace.merge_all()
+    assert len(trace.read(1)) == 0
+
+
+@pytest.mark.parametrize("sn", [2, 3, 4, 5])
+def test_a_handle_holds_its_boundary_and_no_other(trace: Trace, sn: int) -> None:
+    handle = trace.open(sn, "me")
+    before = quads_of(*handle.read().batches)
+    trace.merge_all()
+    assert trace.batch_count == 2
+    assert quads_of(*handle.read().batches) == before
+    other = 5 if sn < 5 else 2
+    with pytest.raises(CompactedError):
+        trace.read(other)
+
+
+def test_a_merge_that_is_done_waits_for_the_handle_opened_meanwhile(trace: Trace) -> None:
+    trace._start(*trace._entries[:2])
+    handle = trace.open(3, "me")
+    trace.work(10_000)
+    assert trace.batch_count == 3
+    assert len(handle.read()) == 9
+    handle.close()
+    trace.work(1)
+    assert trace.batch_count == 2
+
+
+def test_a_closed_handle_is_refused_by_name(trace: Trace) -> None:
+    with trace.open(5, "query q") as handle:
+        assert [h.owner for h in trace.handles()] == ["query q"]
+    assert not list(trace.handles())
+    with pytest.raises(CompactedError, match=r"handle of query q at SN 5 is no longer open .*open a new one"):
+        handle.read()
+
+
+def test_revoke_takes_only_the_old(trace: Trace) -> None:
+    old, young = trace.open(2, "old"), trace.open(5, "young")
+    old.opened_at_s -= 100
+    assert trace.revoke(50) == 1
+    assert [h.owner for h in trace.handles()] == ["young"]
+    assert old.age_s >= 100 > young.age_s
+    with pytest.raises(CompactedError):
+        old.read()
+    assert len(young.read()) == 12
+
+
+def test_sizes_add_up(trace: Trace) -> None:
+    assert len(trace) == 13
+    assert trace.size_bytes == sum(batch.size_bytes for batch in trace.read(6).batches)
+
+
+def test_merge_all_ends_the_merges_that_others_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge that ends may start the next: merge_all waits for that one too."""
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    trace = Trace("t", fuel_per_row=1)
+    for sn in range(40):
+        trace.seal(sn, batch_of([quad(sn)]))
+        if sn == 20:
+            handle = trace.open(sn, "me")
+    handle.close()
+    trace.merge_all()
+    assert trace.batch_count == 1
