@@ -25,6 +25,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo 'installing the locked packages into $(VENV) ...' >&2
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PY) tools/compile_kernels.py
 	@touch $@
 
 demo: $(READY)

@@ -1,0 +1,118 @@
+"""`wukongs demo`: the main job on a social network that it makes itself.
+
+Posts, likes, photos and positions stream in through local Spark; continuous queries report their windows; one-shot
+queries before and after show how the stored graph has grown by what streamed in.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from adapters.display import choose_display
+from adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, Network, NetworkSettings, generate_network
+from adapters.run import run_config
+from wukongs.run_config import (
+    PipelineConfig,
+    QueryConfig,
+    RunConfig,
+    StoredConfig,
+    StreamConfig,
+    TimestampedSource,
+)
+from wukongs.settings import Settings
+
+BATCH_MS = 100
+PREFIXES = """PREFIX foaf: <http://xmlns.com/foaf/0.1/>
+PREFIX sioc: <http://rdfs.org/sioc/ns#>
+PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
+PREFIX sibu: <http://www.ins.cwi.nl/sib/user/>
+PREFIX sibp: <http://www.ins.cwi.nl/sib/person/>
+PREFIX stream: <http://www.ins.cwi.nl/sib/stream/>
+"""
+STORED = "<urn:x-wukongs:default>"
+
+
+def continuous_queries(user: int, window: str = "[RANGE 1s STEP 100ms]") -> dict[str, str]:
+    """Return the queries of the demo: liked by someone whom the author knows, and LSBench's L1 to L6."""
+    posts, likes = f"FROM NAMED STREAM stream:posts {window}", f"FROM NAMED STREAM stream:post_likes {window}"
+    photos = f"FROM NAMED STREAM stream:photos {window}"
+    photo_likes = f"FROM NAMED STREAM stream:photo_likes {window}"
+    bodies = {
+        "liked_by_friend": f"""SELECT ?author ?friend ?post {posts} {likes} FROM {STORED} WHERE {{
+  GRAPH stream:posts {{ ?author sioc:creator_of ?post }}
+  ?author foaf:knows ?friend .
+  GRAPH stream:post_likes {{ ?friend sib:like ?post }} }}""",
+        "L1": f"SELECT ?p ?o {posts} WHERE {{ GRAPH stream:posts {{ sibu:u{user} ?p ?o }} }}",
+        "L2": f"""SELECT ?post {posts} FROM {STORED} WHERE {{
+  ?user sioc:account_of sibp:p{user} . GRAPH stream:posts {{ ?user sioc:creator_of ?post }} }}""",
+        "L3": f"""SELECT ?friend ?post {posts} FROM {STORED} WHERE {{
+  ?user sioc:account_of sibp:p{user} . ?user foaf:knows ?friend .
+  GRAPH stream:posts {{ ?friend sioc:creator_of ?post }} }}""",
+        "L4": f"""SELECT ?post1 ?post2 ?tag {posts} WHERE {{ GRAPH stream:posts {{
+  ?post1 sib:hashtag ?tag . ?user sioc:creator_of ?post1 . ?user sioc:creator_of ?post2 . ?post2 sib:hashtag ?tag
+  FILTER(?post1 != ?post2) }} }}""",
+        "L5": f"""SELECT ?photo ?friend1 ?friend2 {photos} {photo_likes} FROM {STORED} WHERE {{
+  GRAPH stream:photos {{ ?photo sib:usertag ?friend1 }}
+  ?friend1 foaf:knows ?friend2 .
+  GRAPH stream:photo_likes {{ ?friend2 sib:like ?photo }} }}""",
+        "L6": f"""SELECT ?user ?friend ?post ?channel {posts} {likes} FROM {STORED} WHERE {{
+  GRAPH stream:posts {{ ?channel sioc:container_of ?post }}
+  ?user sioc:subscriber_of ?channel . ?user foaf:knows ?friend .
+  GRAPH stream:post_likes {{ ?friend sib:like ?post }} }}""",
+    }
+    return {name: f"{PREFIXES}REGISTER QUERY {name} AS {body}" for name, body in bodies.items()}
+
+
+def one_shot_queries(user: int) -> dict[str, str]:
+    """Return what is asked before and after: their answers grow by what the streams leave in the stored graph."""
+    bodies = {
+        "all about one user": f"SELECT ?p ?o WHERE {{ sibu:u{user} ?p ?o }}",
+        "posts of one user": f"""SELECT ?post WHERE {{
+  ?user sioc:account_of sibp:p{user} . ?user sioc:creator_of ?post }}""",
+        "posts of the friends": f"""SELECT ?post WHERE {{
+  ?user sioc:account_of sibp:p{user} . ?user foaf:knows ?friend .
+  ?friend sioc:creator_of ?post . ?post a sib:Post }}""",
+        "positions": "SELECT ?user WHERE { ?user sib:trackedAt ?position }",
+    }
+    return {name: PREFIXES + body for name, body in bodies.items()}
+
+
+def demo_config(network: Network, speed: float = 1.0) -> RunConfig:
+    """Return the run that the demo is. speed: event time per wall time; 0 is as fast as possible."""
+    streams = tuple(
+        StreamConfig(
+            iri=STREAM_NAMESPACE + name,
+            source=TimestampedSource(paths=(network.streams[name],)),
+            batch_ms=BATCH_MS,
+            timing=name == "gps",
+        )
+        for name in STREAM_NAMES
+    )
+    queries = continuous_queries(network.busiest_user)
+    asks = one_shot_queries(network.busiest_user)
+    return RunConfig(
+        file="the demo",
+        settings=Settings.from_environment(),
+        stored=(StoredConfig(file=network.stored),),
+        streams=streams,
+        queries=tuple(QueryConfig(name=name, text=text) for name, text in queries.items()),
+        asks=tuple(QueryConfig(name=name, text=text) for name, text in asks.items()),
+        pipeline=PipelineConfig(speed=speed, align_ms=1000),
+    )
+
+
+def main(users: int, seconds: int, seed: int, plain: bool) -> int:
+    """Run the demo; return the exit status."""
+    display = choose_display(plain, each_window=False)
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="wukongs-demo-") as name:
+        settings = NetworkSettings(users=users, duration_ms=seconds * 1000, seed=seed, friends=min(40, users // 4))
+        network = generate_network(Path(name), settings)
+        streamed = sum(network.stream_triples.values())
+        display.phase(
+            f"made a social network of {users:,} users: {network.stored_triples:,} stored triples, {streamed:,} to "
+            f"stream in {seconds} s ({time.monotonic() - began_s:.1f} s)"
+        )
+        return run_config(demo_config(network), display)

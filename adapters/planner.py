@@ -1,0 +1,203 @@
+"""Plans a replay: which rows of which source partition go in which epoch.
+
+Sources are kept together by event time: an epoch ends at a horizon, every partition sends its rows up to there and then
+says so, and the next epoch begins. A horizon is a multiple of all streams' batch_ms, so an epoch closes whole stream
+batches; it lies at most align_ms after the one before it (or after the next row, where there is a gap), so no stream
+runs further ahead of the others than that, and at most rows_per_epoch rows are taken unless one step alone has more.
+
+A Position is a pure function of the one before it (and of the clock, with a speed), so a repeated epoch is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from adapters.source import PreparedSource, RowRange, StreamSource
+from wukongs.errors import StreamError
+from wukongs.messages import Opened
+from wukongs.run_config import PipelineConfig
+
+CHUNK_ROWS = 1 << 16
+_HORIZON_MAX = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """All rows before rows[i] of partition i are sent, and everything up to horizon_ms; finished: and that was all."""
+
+    horizon_ms: int
+    rows: tuple[int, ...]
+    finished: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"horizon_ms": self.horizon_ms, "rows": list(self.rows), "finished": self.finished}
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Position:
+        return Position(int(value["horizon_ms"]), tuple(int(row) for row in value["rows"]), bool(value["finished"]))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSetup:
+    """A source partition as its stream wants it. epoch is the writer's fencing epoch."""
+
+    stream: str
+    source: StreamSource
+    epoch: int
+    batch_ms: int
+    timing: bool | tuple[str, ...]
+    hash_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """What one partition does in one epoch: read and send the chunks, declare complete_ms complete, perhaps finish."""
+
+    setup: PartitionSetup
+    first_offset: int
+    end_offset: int
+    chunks: tuple[RowRange, ...]
+    complete_ms: int
+    finish: bool
+
+
+class EpochPlanner:
+    """Plans the epochs of a replay of prepared sources, which the nodes have answered with opened.
+
+    Raises: StreamError (a node that is further than the source: another file under the same name)."""
+
+    def __init__(
+        self,
+        prepared: Sequence[PreparedSource],
+        opened: Sequence[Opened],
+        epoch: int,
+        config: PipelineConfig,
+    ) -> None:
+        self._indexes = [one.index for one in prepared]
+        self.opened = tuple(opened)
+        self.epoch = epoch
+        self.setups = tuple(
+            PartitionSetup(one.stream, one.source, epoch, node.batch_ms, node.timing, node.hash_bits)
+            for one, node in zip(prepared, opened, strict=True)
+        )
+        self._config = config
+        self._step_ms = math.lcm(*(setup.batch_ms for setup in self.setups)) if self.setups else 1
+        span = config.align_ms or 10 * max((setup.batch_ms for setup in self.setups), default=1)
+        self._span_steps = max(1, span // self._step_ms)
+        stop = _HORIZON_MAX if config.stop_ms is None else config.stop_ms
+        self._ends = tuple(index.rows_until(stop) for index in self._indexes)
+        for one, node, index in zip(prepared, opened, self._indexes, strict=True):
+            if node.resume_offset > len(index):
+                raise StreamError(
+                    f"stream {one.stream}, partition {one.source.partition!r}: the node has {node.resume_offset} rows "
+                    f"of it, the source only {len(index)}. Replay the file that was replayed before"
+                )
+        rows = tuple(
+            max(node.resume_offset, 0 if config.start_ms is None else min(index.rows_until(config.start_ms), end))
+            for node, index, end in zip(opened, self._indexes, self._ends, strict=True)
+        )
+        self.skipped = tuple(row > node.resume_offset for row, node in zip(rows, opened, strict=True))
+        first = self._next_time(rows)
+        start = self._floor(first - 1) if first is not None else 0
+        self.start = Position(start, rows, False)
+
+    def next(self, position: Position, event_limit_ms: int | None = None) -> Position:
+        """Return where the next epoch ends; the same position when nothing is to be done (yet).
+
+        event_limit_ms: the replay's clock, in event time (None: as fast as possible)."""
+        if position.finished:
+            return position
+        limit = _HORIZON_MAX if event_limit_ms is None else self._floor(event_limit_ms)
+        first = self._next_time(position.rows)
+        if first is None:
+            return Position(position.horizon_ms, position.rows, True)
+        base = max(position.horizon_ms, self._floor(first - 1))
+        horizon = min(limit, self._within_rows(base, position.rows))
+        if horizon <= position.horizon_ms:
+            return position
+        rows = self._rows_until(horizon, position.rows)
+        if self._next_time(rows) is None:  # no more than the last stream batch with data is declared complete
+            return Position(max(position.horizon_ms, min(horizon, self._last_step())), rows, True)
+        return Position(horizon, rows, False)
+
+    def items(self, start: Position, end: Position) -> list[WorkItem]:
+        """Return what every partition does between two positions."""
+        if start == end:
+            return []
+        return [
+            WorkItem(setup, first, last, tuple(self._chunks(i, first, last)), end.horizon_ms, end.finished)
+            for i, (setup, first, last) in enumerate(zip(self.setups, start.rows, end.rows, strict=True))
+        ]
+
+    def resumed(self, start: Position, end: Position) -> Position:
+        """Return the start of a planned epoch moved to where the nodes are, which a restart may find elsewhere."""
+        rows = tuple(min(known, last) for known, last in zip(self.start.rows, end.rows, strict=True))
+        return Position(start.horizon_ms, rows, start.finished)
+
+    def _chunks(self, partition: int, first: int, end: int) -> list[RowRange]:
+        index = self._indexes[partition]
+        return [index.range(row, min(row + CHUNK_ROWS, end)) for row in range(first, end, CHUNK_ROWS)]
+
+    def _floor(self, time_ms: int) -> int:
+        return time_ms // self._step_ms * self._step_ms
+
+    def _last_step(self) -> int:
+        last = max(int(index.times[end - 1]) for index, end in zip(self._indexes, self._ends, strict=True) if end)
+        return -(-last // self._step_ms) * self._step_ms
+
+    def _next_time(self, rows: Sequence[int]) -> int | None:
+        """Return the time of the next row of all partitions, None at the end."""
+        waiting = [
+            int(index.times[row]) for index, row, end in zip(self._indexes, rows, self._ends, strict=True) if row < end
+        ]
+        return min(waiting, default=None)
+
+    def _rows_until(self, horizon_ms: int, rows: Sequence[int]) -> tuple[int, ...]:
+        return tuple(
+            max(row, min(index.rows_until(horizon_ms), end))
+            for index, row, end in zip(self._indexes, rows, self._ends, strict=True)
+        )
+
+    def _within_rows(self, base: int, rows: Sequence[int]) -> int:
+        """Return the latest horizon after base, within the span, up to which there are at most rows_per_epoch rows."""
+        low, high = 1, self._span_steps
+        while low < high:
+            middle = (low + high + 1) // 2
+            taken = self._rows_until(base + middle * self._step_ms, rows)
+            if sum(taken) - sum(rows) <= self._config.rows_per_epoch:
+                low = middle
+            else:
+                high = middle - 1
+        return base + low * self._step_ms
+
+
+class ReplayClock:
+    """Event time against the wall clock: `speed` milliseconds a millisecond from the first call on."""
+
+    def __init__(self, start_ms: int, speed: float) -> None:
+        self._start_ms, self._speed = start_ms, speed
+        self._began_s: float | None = None
+
+    def event_limit_ms(self, now_s: float) -> int | None:
+        """Return the event time that the replay may have reached; None without a speed."""
+        if self._speed == 0:
+            return None
+        if self._began_s is None:
+            self._began_s = now_s
+        return self._start_ms + round((now_s - self._began_s) * 1000 * self._speed)
+
+
+def balanced(items: Sequence[WorkItem], task_count: int) -> list[list[WorkItem]]:
+    """Return the items as at most task_count lists of about equally many rows; a partition is never divided."""
+    tasks: list[list[WorkItem]] = [[] for _ in range(max(1, min(task_count, len(items))))]
+    loads = np.zeros(len(tasks), np.int64)
+    for item in sorted(items, key=lambda one: one.first_offset - one.end_offset):
+        lightest = int(np.argmin(loads))
+        tasks[lightest].append(item)
+        loads[lightest] += item.end_offset - item.first_offset + 1
+    return [task for task in tasks if task]

@@ -1,0 +1,130 @@
+"""What a worker does with a WorkItem: read, encode, mark timing, cut into stream batches, send, declare complete.
+
+The same item pushed twice sends the same pieces under the same keys (stream, partition, offsets, piece), so a retried
+task or a repeated epoch is dropped by the nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from adapters.planner import PartitionSetup, WorkItem
+from adapters.source import Rows, SetAside
+from store.dtypes import BoolArray, Int64Array
+from wukongs.link import IngestLink
+from wukongs.messages import Piece
+from wukongs.sharding import TermCutter
+
+EXAMPLES_MAX = 20
+"""Rows that were set aside and are kept as examples, per item and in a report; all are counted."""
+
+
+@dataclass(slots=True)
+class PushStats:
+    """Counts of one pushed item, or of a whole pipeline; seconds of work, sent_bytes on the wire."""
+
+    stream: str = ""
+    partition: str = ""
+    finished: bool = False
+    end_offset: int = 0
+    complete_ms: int = 0
+    rows: int = 0
+    triples: int = 0
+    timing_triples: int = 0
+    malformed: int = 0
+    backwards: int = 0
+    pieces: int = 0
+    sent_bytes: int = 0
+    seconds: float = 0.0
+    examples: list[SetAside] = field(default_factory=list)
+
+    def note(self, rows: Rows) -> None:
+        self.triples += len(rows.encoded)
+        self.malformed += len(rows.malformed)
+        self.backwards += len(rows.backwards)
+        room = EXAMPLES_MAX - len(self.examples)
+        self.examples += [*rows.malformed, *rows.backwards][: max(0, room)]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> PushStats:
+        return PushStats(**{**value, "examples": [SetAside(**one) for one in value["examples"]]})
+
+
+def push_item(item: WorkItem, link: IngestLink) -> PushStats:
+    """Send an item's tuples, wait until they are acknowledged, then declare its time complete.
+
+    Raises: DataError (a source that cannot be read any more); NodeUnavailable; whatever error a node answers."""
+    began, bytes_before = time.perf_counter(), link.sent_bytes
+    setup = item.setup
+    partition = setup.source.partition
+    row_count = item.end_offset - item.first_offset
+    stats = PushStats(setup.stream, partition, item.finish, item.end_offset, item.complete_ms, row_count)
+    position = item.first_offset
+    for chunk in item.chunks:
+        rows = setup.source.read(chunk, setup.stream.encode(), setup.hash_bits)
+        stats.note(rows)
+        for piece in pieces_of(setup, rows, position, chunk.end_offset):
+            link.send(piece)
+            stats.pieces += 1
+            stats.timing_triples += int(np.count_nonzero(piece.timing))
+            position = piece.end_offset
+    link.close_batches(setup.stream, partition, setup.epoch, item.end_offset, item.complete_ms)
+    if item.finish:
+        link.finish(setup.stream, partition, setup.epoch)
+    stats.sent_bytes = link.sent_bytes - bytes_before
+    stats.seconds = time.perf_counter() - began
+    return stats
+
+
+def pieces_of(setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: int) -> Iterator[Piece]:
+    """Cut read rows into stream batches: number k holds the timestamps in ((k-1) * batch_ms, k * batch_ms].
+
+    The pieces tile [first_offset, end_offset), rows that were set aside included; no tuple at all makes no piece."""
+    encoded, count = rows.encoded, len(rows.encoded)
+    if count == 0:
+        return
+    numbers = -(-encoded.timestamps // setup.batch_ms)
+    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), count]
+    timing = timing_of(setup, encoded.predicates)
+    cutter = TermCutter(encoded) if len(bounds) > 2 else None
+    partition = setup.source.partition
+    for start, stop in pairwise(bounds):
+        end = end_offset if stop == count else int(rows.offsets[stop])
+        part = encoded if cutter is None else cutter.cut(np.arange(start, stop, dtype=np.int64))
+        yield Piece(
+            stream=setup.stream,
+            partition=partition,
+            epoch=setup.epoch,
+            first_offset=first_offset,
+            end_offset=end,
+            piece=0,
+            batch_number=int(numbers[start]),
+            encoded=part,
+            timing=timing[start:stop],
+        )
+        first_offset = end
+
+
+def timing_of(setup: PartitionSetup, predicates: Int64Array) -> BoolArray:
+    """Tell which tuples are timing: all, or those with one of the stream's timing predicates."""
+    if setup.timing is True:
+        return np.ones(len(predicates), np.bool_)
+    iris = setup.timing if isinstance(setup.timing, tuple) else ()
+    return np.isin(predicates, _predicate_ids(iris, setup.hash_bits))
+
+
+@lru_cache(maxsize=64)
+def _predicate_ids(iris: tuple[str, ...], hash_bits: int) -> Int64Array:
+    from store.encoder import term_id
+
+    return np.array([term_id(f"<{iri}>", hash_bits) for iri in iris], np.int64)

@@ -1,0 +1,112 @@
+"""A replay in this process, without Spark: the same plan and the same worker code. For tests and small data."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapters.planner import EpochPlanner, Position, ReplayClock
+from adapters.push import EXAMPLES_MAX, PushStats, push_item
+from adapters.source import PreparedSource, SetAside
+from wukongs.link import IngestLink
+from wukongs.run_config import PipelineConfig, StreamConfig
+
+OnProgress = Callable[["PipelineReport"], None]
+
+
+@dataclass(slots=True)
+class PipelineReport:
+    """What a pipeline has sent: totals and counts per stream; finished says whether all sources are at their end."""
+
+    rows: int = 0
+    triples: int = 0
+    timing_triples: int = 0
+    malformed: int = 0
+    backwards: int = 0
+    pieces: int = 0
+    sent_bytes: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
+    complete_ms: int | None = None
+    finished: bool = False
+    triples_by_stream: dict[str, int] = field(default_factory=dict)
+    examples: list[SetAside] = field(default_factory=list)
+
+    def add(self, stats: PushStats) -> None:
+        """Count one pushed item."""
+        for name in ("rows", "triples", "timing_triples", "malformed", "backwards", "pieces", "sent_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(stats, name))
+        self.triples_by_stream[stats.stream] = self.triples_by_stream.get(stats.stream, 0) + stats.triples
+        self.examples += stats.examples[: max(0, EXAMPLES_MAX - len(self.examples))]
+        self.complete_ms = max(stats.complete_ms, stats.complete_ms if self.complete_ms is None else self.complete_ms)
+
+    @property
+    def set_aside(self) -> int:
+        """Rows that were not sent."""
+        return self.malformed + self.backwards
+
+
+def writer_epoch() -> int:
+    """Return a fencing epoch that is newer than that of every writer before: wall-clock ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def plan_replay(
+    prepared: Sequence[PreparedSource], link: IngestLink, config: PipelineConfig, epoch: int
+) -> EpochPlanner:
+    """Open every partition at the nodes and plan from where they are.
+
+    Raises: StreamError (an unknown stream, a newer writer); NodeUnavailable."""
+    opened = [link.open(one.stream, one.source.partition, epoch) for one in prepared]
+    planner = EpochPlanner(prepared, opened, epoch, config)
+    for setup, row, skipped in zip(planner.setups, planner.start.rows, planner.skipped, strict=True):
+        if skipped:  # rows before start_ms: pass them, so that the pieces after them leave no gap
+            link.close_batches(setup.stream, setup.source.partition, epoch, row, planner.start.horizon_ms)
+    return planner
+
+
+def replay(
+    streams: Sequence[StreamConfig],
+    link: IngestLink,
+    config: PipelineConfig | None = None,
+    *,
+    epoch: int | None = None,
+    stop: threading.Event | None = None,
+    on_progress: OnProgress | None = None,
+) -> PipelineReport:
+    """Send all rows of the streams' sources, kept together by event time; returns at their end or once stop is set.
+
+    Raises: DataError, SettingsError (a source); StreamError, NodeUnavailable (a node)."""
+    from adapters.sources import prepare
+
+    config = config or PipelineConfig()
+    report, began = PipelineReport(), time.monotonic()
+    stop = stop or threading.Event()
+    with tempfile.TemporaryDirectory(prefix="wukongs-replay-") as folder:
+        prepared = prepare(streams, Path(folder))
+        planner = plan_replay(prepared, link, config, writer_epoch() if epoch is None else epoch)
+        position, clock = planner.start, ReplayClock(planner.start.horizon_ms, config.speed)
+        while not position.finished and not stop.is_set():
+            following = planner.next(position, clock.event_limit_ms(time.monotonic()))
+            if following == position:
+                stop.wait(0.005)
+                continue
+            _push_epoch(planner, position, following, link, report)
+            position = following
+            report.seconds, report.finished = time.monotonic() - began, position.finished
+            if on_progress is not None:
+                on_progress(report)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _push_epoch(
+    planner: EpochPlanner, start: Position, end: Position, link: IngestLink, report: PipelineReport
+) -> None:
+    for item in planner.items(start, end):
+        report.add(push_item(item, link))
+    report.epochs += 1

@@ -1,0 +1,175 @@
+"""What a source of stream tuples is: rows with offsets, indexed by event time once, read by ranges as often as needed.
+
+A source is one source partition of one stream. Its rows are numbered from 0; a row gives any number of tuples of one
+time. The planner sees only the times of the rows (SourceIndex); whoever reads gets a RowRange, and may get the same one
+again. A row that cannot be read, or whose time runs backwards, is set aside and reported, never raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from store.dtypes import Int64Array
+from store.encoded import Encoded
+from wukongs.sharding import TermCutter
+
+NO_TIME = -(1 << 62)
+"""Stands for the time of a row that has none, and for the time before the first row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Rows [first_offset, end_offset) of a source partition, which lie in bytes [first_byte, end_byte) of its file.
+
+    floor_ms is the latest time of all rows before (NO_TIME: none): an earlier time runs backwards.
+    """
+
+    first_offset: int
+    end_offset: int
+    first_byte: int
+    end_byte: int
+    floor_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A row that was not sent: file, line and column (from 1), why, and its text (the beginning of it)."""
+
+    file: str
+    line: int
+    column: int
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}, column {self.column}: {self.reason}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """What a range gave: tuples with non-decreasing timestamps, the row of each, and what was set aside.
+
+    offsets : int64[len(encoded)], ascending. malformed: rows that cannot be read; backwards: rows whose time decreases.
+    """
+
+    encoded: Encoded
+    offsets: Int64Array
+    malformed: list[SetAside]
+    backwards: list[SetAside]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceIndex:
+    """times : int64[n_rows], the latest time of the rows up to and with this one (so it never decreases);
+    starts : int64[n_rows + 1], the byte at which each row begins, and the end."""
+
+    times: Int64Array
+    starts: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def range(self, first: int, end: int) -> RowRange:
+        """Return rows [first, end)."""
+        floor = int(self.times[first - 1]) if first > 0 else NO_TIME
+        return RowRange(first, end, int(self.starts[first]), int(self.starts[end]), floor)
+
+    def rows_until(self, time_ms: int) -> int:
+        """Return the number of leading rows at or before a time."""
+        return int(np.searchsorted(self.times, time_ms, side="right"))
+
+
+class StreamSource(Protocol):
+    """One source partition. Sources travel to the workers of a pipeline, so they are small and can be pickled."""
+
+    @property
+    def partition(self) -> str:
+        """Its name, unique within its stream, the same in every run."""
+
+    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
+        """Read and encode a range. scope: where blank node labels are valid (the stream's IRI).
+
+        Raises: DataError (the file is gone or was changed)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedSource:
+    """A source that is ready to be read, with its index."""
+
+    stream: str
+    source: StreamSource
+    index: SourceIndex
+
+
+def running_max(times: Int64Array) -> Int64Array:
+    """Return, per row, the latest time so far; rows before the first known time get that one, 0 if there is none."""
+    latest = np.maximum.accumulate(times)
+    known = latest[latest > NO_TIME]
+    latest[latest <= NO_TIME] = known[0] if len(known) else 0
+    return latest
+
+
+def plain_copy(path: str, folder: Path) -> str:
+    """Return the path of a file that can be read by byte range: the file itself, or an unpacked copy in the folder.
+
+    Raises: DataError (a file that cannot be read or unpacked)."""
+    import gzip
+    import shutil
+    import zlib
+
+    from wukongs.errors import DataError
+
+    if not path.endswith(".gz"):
+        return path
+    copy = folder / f"{len(list(folder.iterdir()))}-{Path(path).name.removesuffix('.gz')}"
+    try:
+        with gzip.open(path, "rb") as packed, copy.open("wb") as plain:
+            shutil.copyfileobj(packed, plain, 1 << 20)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot be unpacked ({error}). Check that it is a whole gzip file", path) from None
+    return str(copy)
+
+
+def read_bytes(path: str, first: int, end: int) -> bytes:
+    """Read bytes [first, end) of a file. Raises: DataError (not there, or shorter than that)."""
+    from wukongs.errors import DataError
+
+    try:
+        with open(path, "rb") as file:
+            file.seek(first)
+            data = file.read(end - first)
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path) from None
+    if len(data) != end - first:
+        raise DataError(
+            f"expected {end} bytes, found {first + len(data)}: the file was cut while it was replayed", path
+        )
+    return data
+
+
+class DescribeRow(Protocol):
+    """Makes the report of a row that is set aside: its offset, the column (from 1) and the reason."""
+
+    def __call__(self, offset: int, column: int, reason: str, /) -> SetAside: ...
+
+
+def rows_of(
+    encoded: Encoded, offsets: Int64Array, malformed: list[SetAside], floor_ms: int, describe: DescribeRow
+) -> Rows:
+    """Return what was read without the tuples whose time runs backwards, which are set aside."""
+    times = encoded.timestamps
+    if not len(times):
+        return Rows(encoded, offsets, malformed, [])
+    latest = np.maximum(np.maximum.accumulate(times), floor_ms)
+    late = np.flatnonzero(times < latest)
+    if not len(late):
+        return Rows(encoded, offsets, malformed, [])
+    backwards = [
+        describe(int(offsets[row]), 1, f"its time {times[row]} ms is before {latest[row]} ms") for row in late.tolist()
+    ]
+    kept = np.flatnonzero(times >= latest)
+    return Rows(TermCutter(encoded).cut(kept), offsets[kept], malformed, backwards)

@@ -1,0 +1,42 @@
+"""The file sources, and how a run configuration names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adapters.source import PreparedSource
+    from wukongs.run_config import StreamConfig
+
+
+def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSource]:
+    """Open and index every source partition of the streams; unpacked copies go to the folder, which is theirs alone.
+
+    Raises: DataError (a file that cannot be read), SettingsError (a mapping; two partitions of one name)."""
+    from adapters.source import PreparedSource
+    from wukongs.errors import SettingsError
+    from wukongs.run_config import CsvSource, TimestampedSource
+
+    prepared: list[PreparedSource] = []
+    for stream in streams:
+        config = stream.source
+        if isinstance(config, TimestampedSource):
+            from adapters.sources.timestamped_file import prepare_timestamped
+
+            files = [prepare_timestamped(path, config.timestamps, folder) for path in config.paths]
+            prepared += [PreparedSource(stream.iri, source, index) for source, index in files]
+        elif isinstance(config, CsvSource):
+            from adapters.sources.csv_file import prepare_csv
+
+            prepared.append(PreparedSource(stream.iri, *prepare_csv(config, folder)))
+        else:
+            from adapters.sources.lsbench_file import prepare_lsbench
+
+            prepared.append(PreparedSource(stream.iri, *prepare_lsbench(config, folder)))
+    names = [(one.stream, one.source.partition) for one in prepared]
+    for stream_iri, partition in names:
+        if names.count((stream_iri, partition)) > 1:
+            raise SettingsError(f"stream {stream_iri}: two of its files are called {partition}. Rename one of them")
+    return prepared

@@ -1,0 +1,114 @@
+"""Files of N-Triples and N-Quads with a time on every line: `s p o [g] . t_ms`, or `t_ms<TAB>s p o [g] .`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from adapters.source import (
+    NO_TIME,
+    RowRange,
+    Rows,
+    SetAside,
+    SourceIndex,
+    plain_copy,
+    read_bytes,
+    rows_of,
+    running_max,
+)
+from adapters.sources import rows_kernels as kernels
+from store.dtypes import Int64Array, UInt8Array
+from wukongs.errors import DataError
+
+_TEXT_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedFile:
+    """path is what messages name, plain the file that is read (an unpacked copy of a .gz); a row is a line."""
+
+    path: str
+    plain: str
+    timestamps: Literal["suffix", "prefix"]
+
+    @property
+    def partition(self) -> str:
+        return Path(self.path).name
+
+    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
+        """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
+        from store.encoder import encode_ntriples
+
+        data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
+        first_line = rows.first_offset + 1
+        encoded, bad_lines = encode_ntriples(
+            data, scope, timestamps=self.timestamps, hash_bits=hash_bits, first_line=first_line
+        )
+        _, times = _scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
+        offsets = rows.first_offset + np.flatnonzero(times != NO_TIME)
+        if len(offsets) != len(encoded) or len(times) != rows.end_offset - rows.first_offset:
+            raise DataError("this file was changed while it was replayed. Replay a file that nobody writes", self.path)
+        malformed = [SetAside(self.path, one.line, one.column, one.reason, one.text[:_TEXT_MAX]) for one in bad_lines]
+        return rows_of(encoded, offsets, malformed, rows.floor_ms, self._set_aside(rows, data))
+
+    def _set_aside(self, rows: RowRange, data: bytes) -> RowText:
+        return RowText(self.path, rows.first_offset, 1, data)
+
+
+@dataclass(frozen=True, slots=True)
+class RowText:
+    """Finds the text of a row again, for the few rows that are set aside."""
+
+    path: str
+    first_offset: int
+    first_line: int
+    data: bytes
+
+    def __call__(self, offset: int, column: int, reason: str) -> SetAside:
+        array = np.frombuffer(self.data, np.uint8)
+        starts = np.zeros(offset - self.first_offset + 2, np.int64)
+        kernels.scan_starts(readonly(array), 0, starts)
+        text = self.data[starts[-2] : starts[-1]].rstrip(b"\r\n").decode("utf-8", "replace")
+        return SetAside(self.path, self.first_line + offset, column, reason, text[:_TEXT_MAX])
+
+
+def prepare_timestamped(
+    path: str, timestamps: Literal["suffix", "prefix"], folder: Path
+) -> tuple[TimestampedFile, SourceIndex]:
+    """Open a file and index its rows; .gz is unpacked into the folder. Raises: DataError (it cannot be read)."""
+    plain = plain_copy(path, folder)
+    data = map_file(plain, path)
+    first = 3 if data[:3].tobytes() == b"\xef\xbb\xbf" else 0
+    starts, times = _scan(data, first, timestamps)
+    return TimestampedFile(path, plain, timestamps), SourceIndex(running_max(times), starts)
+
+
+def map_file(plain: str, path: str) -> UInt8Array:
+    """View a file as uint8[n]. Raises: DataError (it cannot be read)."""
+    try:
+        size = Path(plain).stat().st_size
+        return readonly(np.memmap(plain, np.uint8, "r") if size else np.empty(0, np.uint8))
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path) from None
+
+
+def readonly(array: UInt8Array) -> UInt8Array:
+    """Return the array as the kernels are compiled for: a plain one that is not writeable."""
+    plain = np.asarray(array).view(np.ndarray)
+    plain.flags.writeable = False
+    return plain
+
+
+def _scan(data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"]) -> tuple[Int64Array, Int64Array]:
+    from store.encoder import _CLASSES
+    from store.ntriples_kernels import TIME_PREFIX, TIME_SUFFIX
+
+    data = readonly(data)
+    count = int(kernels.count_rows(data, first))
+    starts, times = np.empty(count + 1, np.int64), np.empty(count, np.int64)
+    mode = TIME_SUFFIX if timestamps == "suffix" else TIME_PREFIX
+    kernels.scan_rows(data, first, mode, _CLASSES, starts, times)
+    return starts, times

@@ -1,0 +1,162 @@
+"""Epochs by event time: whole stream batches, bounded rows, no stream far ahead, the same plan every time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.planner import CHUNK_ROWS, EpochPlanner, Position, ReplayClock, balanced
+from adapters.source import PreparedSource, RowRange, Rows, SourceIndex
+from wukongs.errors import StreamError
+from wukongs.messages import Opened
+from wukongs.run_config import PipelineConfig
+
+
+class NamedSource:
+    def __init__(self, partition: str) -> None:
+        self.partition = partition
+
+    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
+        raise AssertionError("the planner reads nothing")
+
+
+def _planner(
+    times: list[list[int]],
+    config: PipelineConfig | None = None,
+    batch_ms: tuple[int, ...] = (10, 10, 10),
+    resume: tuple[int, ...] = (0, 0, 0),
+) -> EpochPlanner:
+    prepared, opened = [], []
+    for number, one in enumerate(times):
+        index = SourceIndex(np.array(one, np.int64), np.arange(len(one) + 1, dtype=np.int64) * 100)
+        prepared.append(PreparedSource(f"http://ex/{number}", NamedSource(f"part-{number}"), index))
+        opened.append(Opened(batch_ms[number], None, True, resume[number], 62))
+    return EpochPlanner(prepared, opened, 1, config or PipelineConfig())
+
+
+def _walk(planner: EpochPlanner) -> list[Position]:
+    positions = [planner.start]
+    while not positions[-1].finished:
+        positions.append(planner.next(positions[-1]))
+        assert len(positions) < 1000
+    return positions
+
+
+def test_an_epoch_ends_at_whole_stream_batches_of_all_streams() -> None:
+    planner = _planner([[1, 5, 29], [3, 31, 65]], PipelineConfig(align_ms=30), batch_ms=(10, 15))
+    assert [(one.horizon_ms, one.rows) for one in _walk(planner)] == [
+        (0, (0, 0)),
+        (30, (3, 1)),
+        (60, (3, 2)),
+        (90, (3, 3)),
+    ]
+
+
+def test_a_gap_in_event_time_is_jumped_over() -> None:
+    positions = _walk(_planner([[1, 1_000_003]], PipelineConfig(align_ms=10)))
+    assert [one.horizon_ms for one in positions] == [0, 10, 1_000_010]
+
+
+def test_rows_per_epoch_bound_an_epoch_but_a_step_is_never_divided() -> None:
+    config = PipelineConfig(rows_per_epoch=3, align_ms=1000)
+    positions = _walk(_planner([[1] * 8 + [11, 12, 21, 31, 32]], config))
+    assert [one.rows[0] for one in positions] == [0, 8, 11, 13]
+
+
+def test_items_say_what_every_partition_does_and_the_last_epoch_finishes() -> None:
+    planner = _planner([[1, 2, 3], [25]], PipelineConfig(align_ms=20))
+    start, middle, end = _walk(planner)
+    first, idle = planner.items(start, middle)
+    assert (first.first_offset, first.end_offset, first.complete_ms, first.finish) == (0, 3, 20, False)
+    assert first.chunks == (RowRange(0, 3, 0, 300, -(1 << 62)),)
+    assert (idle.chunks, idle.complete_ms) == ((), 20)
+    assert [item.finish for item in planner.items(middle, end)] == [True, True]
+    assert planner.items(end, end) == []
+    assert planner.next(end) == end
+
+
+def test_long_ranges_are_read_in_chunks_that_know_what_came_before() -> None:
+    count = CHUNK_ROWS * 2 + 5
+    planner = _planner([[7] * (count - 1) + [8]])
+    (item,) = planner.items(planner.start, planner.next(planner.start))
+    assert [(one.first_offset, one.end_offset) for one in item.chunks] == [
+        (0, CHUNK_ROWS),
+        (CHUNK_ROWS, 2 * CHUNK_ROWS),
+        (2 * CHUNK_ROWS, count),
+    ]
+    assert [one.floor_ms for one in item.chunks] == [-(1 << 62), 7, 7]
+
+
+def test_start_and_stop_choose_the_event_time() -> None:
+    planner = _planner([[1, 5, 12, 18, 25]], PipelineConfig(start_ms=5, stop_ms=18))
+    assert planner.start.rows == (2,)
+    assert planner.skipped == (True,)
+    assert _walk(planner)[-1].rows == (4,)
+
+
+def test_it_begins_where_the_nodes_are() -> None:
+    planner = _planner([[1, 5, 12], [2, 3]], resume=(2, 0))
+    assert planner.start.rows == (2, 0)
+    assert planner.skipped == (False, False)
+    assert planner.resumed(Position(10, (1, 1), False), Position(20, (3, 2), True)) == Position(10, (2, 0), False)
+    assert planner.resumed(Position(10, (0, 0), False), Position(20, (1, 2), True)).rows == (1, 0)
+
+
+def test_a_node_that_is_further_than_the_source_is_refused() -> None:
+    with pytest.raises(StreamError, match=r"the node has 9 rows of it, the source only 2. Replay the file that was"):
+        _planner([[1, 2]], resume=(9,))
+
+
+def test_nothing_to_read_finishes_at_once() -> None:
+    assert [one.finished for one in _walk(_planner([[], []]))] == [False, True]
+
+
+def test_a_clock_holds_the_replay_back_and_idle_time_is_told_to_the_nodes() -> None:
+    planner = _planner([[1, 500]], PipelineConfig(align_ms=1000))
+    clock = ReplayClock(planner.start.horizon_ms, speed=2.0)
+    assert clock.event_limit_ms(100.0) == 0
+    assert planner.next(planner.start, 9) == planner.start
+    first = planner.next(planner.start, clock.event_limit_ms(100.010))
+    assert (first.horizon_ms, first.rows) == (20, (1,))
+    idle = planner.next(first, clock.event_limit_ms(100.1))
+    assert (idle.horizon_ms, idle.rows, idle.finished) == (200, (1,), False)
+    assert planner.next(idle, clock.event_limit_ms(100.5)).finished
+    assert ReplayClock(0, 0.0).event_limit_ms(5.0) is None
+
+
+def test_positions_travel_as_json() -> None:
+    position = Position(5, (1, 2), True)
+    assert Position.from_json(position.to_json()) == position
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    times=st.lists(st.lists(st.integers(-500, 2000), max_size=30).map(sorted), min_size=1, max_size=3),
+    rows=st.integers(1, 20),
+    span=st.integers(0, 300),
+)
+def test_every_row_is_sent_once_in_bounds_and_in_step(times: list[list[int]], rows: int, span: int) -> None:
+    planner = _planner(times, PipelineConfig(rows_per_epoch=rows, align_ms=span), batch_ms=(10, 20, 10))
+    step = 20 if len(times) > 1 else 10
+    positions = _walk(planner)
+    for before, after in pairwise(positions):
+        sent = [one[a:b] for one, a, b in zip(times, before.rows, after.rows, strict=True)]
+        flat = [time for one in sent for time in one]
+        assert all(before.horizon_ms < time <= after.horizon_ms for time in flat)
+        assert after.horizon_ms % step == 0
+        if flat:
+            assert max(flat) - min(flat) < max(span, 10 * step) + step
+            assert len(flat) <= rows or after.horizon_ms - min(flat) < step
+    assert positions[-1].rows == tuple(map(len, times))
+
+
+def test_tasks_are_balanced_by_rows_and_partitions_stay_whole() -> None:
+    planner = _planner([[1] * 50, [1] * 30, [1] * 25])
+    tasks = balanced(planner.items(planner.start, planner.next(planner.start)), 2)
+    assert [[item.setup.source.partition for item in task] for task in tasks] == [["part-0"], ["part-1", "part-2"]]
+    assert len(balanced(planner.items(planner.start, planner.next(planner.start)), 8)) == 3
+    assert balanced([], 2) == []

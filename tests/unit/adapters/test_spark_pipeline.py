@@ -1,0 +1,106 @@
+"""The Spark pipeline end to end, to a node that keeps what it gets."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.spark.pipeline import run_pipeline
+from tests.unit.adapters.conftest import Listen
+from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.errors import StreamError
+from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def _write(folder: Path, name: str, count: int, step_ms: int) -> tuple[StreamConfig, list[tuple[int, tuple[str, ...]]]]:
+    path = folder / f"{name}.nt"
+    tuples = [
+        (row * step_ms, (f"<http://ex/s{row}>", f"<http://ex/p{row % 3}>", f'"{name} {row}"')) for row in range(count)
+    ]
+    path.write_text("".join(f"{' '.join(triple)} . {time}\n" for time, triple in tuples), "utf-8")
+    stream = StreamConfig(iri=f"http://ex/{name}", source=TimestampedSource(paths=(str(path),)))
+    return stream, tuples
+
+
+def test_two_streams_arrive_whole_in_order_and_kept_together(
+    spark: SparkSession, listen: Listen, tmp_path: Path
+) -> None:
+    fast, fast_tuples = _write(tmp_path, "fast", 4000, 10)
+    slow, slow_tuples = _write(tmp_path, "slow", 80, 500)
+    node = RecordingNode(fast=StreamSettings(1000, ("http://ex/p1",)), slow=StreamSettings(500, timing=True))
+    config = PipelineConfig(rows_per_epoch=1000, align_ms=10_000)
+
+    report = run_pipeline([fast, slow], [listen(node)], config, session=spark)
+
+    assert node.tuples["http://ex/fast"] == fast_tuples
+    assert node.tuples["http://ex/slow"] == slow_tuples
+    assert node.timing["http://ex/fast"] == [triple[1] == "<http://ex/p1>" for _, triple in fast_tuples]
+    assert all(node.timing["http://ex/slow"])
+    assert node.finished() == {"fast.nt", "slow.nt"}
+    assert (report.triples, report.set_aside, report.finished) == (4080, 0, True)
+    assert report.triples_by_stream == {"http://ex/fast": 4000, "http://ex/slow": 80}
+    assert report.epochs >= 4
+    latest = {"fast.nt": 0, "slow.nt": 0}
+    for kind, _, partition, number in node.events:
+        if kind == "close":
+            latest[partition] = max(latest[partition], number)
+            assert abs(latest["fast.nt"] - latest["slow.nt"]) <= 10_000
+
+
+def test_an_error_of_the_node_is_raised_under_its_name(spark: SparkSession, listen: Listen, tmp_path: Path) -> None:
+    fast, _ = _write(tmp_path, "fast", 50, 10)
+
+    class Refusing(RecordingNode):
+        def inject(self, piece: object, /) -> None:
+            raise StreamError("stream http://ex/fast holds 9 bytes that cannot be sealed yet. Close the other streams")
+
+    with pytest.raises(StreamError, match="9 bytes that cannot be sealed"):
+        run_pipeline([fast], [listen(Refusing(fast=StreamSettings()))], session=spark)
+
+
+def test_a_failed_task_is_retried_and_nothing_arrives_twice(
+    spark: SparkSession, listen: Listen, tmp_path: Path
+) -> None:
+    fast, tuples = _write(tmp_path, "fast", 300, 10)
+
+    class Forgetful(RecordingNode):
+        """Takes the first piece, then claims once that it has failed."""
+
+        failures = 1
+
+        def inject(self, piece: object, /) -> None:
+            super().inject(piece)  # type: ignore[arg-type]
+            if self.failures:
+                self.failures -= 1
+                raise RuntimeError("power cut")
+
+    node = Forgetful(fast=StreamSettings())
+    report = run_pipeline([fast], [listen(node)], session=spark)
+    assert node.tuples["http://ex/fast"] == tuples
+    assert node.repeats >= 1
+    assert report.triples == 300
+
+
+def test_it_stops_when_told_and_resumes_where_the_node_is(spark: SparkSession, listen: Listen, tmp_path: Path) -> None:
+    fast, tuples = _write(tmp_path, "fast", 2000, 10)
+    node = RecordingNode(fast=StreamSettings())
+    address = listen(node)
+    stop, checkpoint = threading.Event(), str(tmp_path / "checkpoint")
+    config = PipelineConfig(speed=4.0, align_ms=1000)
+    first = run_pipeline(
+        [fast], [address], config, session=spark, stop=stop, checkpoint=checkpoint, on_progress=lambda _: stop.set()
+    )
+    assert not first.finished
+    assert 0 < first.triples < 2000
+    second = run_pipeline([fast], [address], session=spark, checkpoint=checkpoint)
+    assert second.finished
+    assert node.tuples["http://ex/fast"] == tuples
+    assert second.triples < 2000

@@ -1,0 +1,109 @@
+"""Spark as users meet it: no noise, the right Python without an activated environment, kill -9 at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.spark.pipeline import run_pipeline
+from adapters.spark.session import check_java
+from tests.unit.adapters.conftest import Listen
+from tests.unit.adapters.helpers import PROJECT
+from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.errors import SettingsError
+from wukongs.run_config import StreamConfig, TimestampedSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCRIPT = """
+import sys
+from adapters.spark.pipeline import run_pipeline
+from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
+
+path, address, speed, checkpoint = sys.argv[1:]
+stream = StreamConfig(iri="http://ex/s", source=TimestampedSource(paths=(path,)))
+config = PipelineConfig(speed=float(speed), align_ms=500)
+report = run_pipeline([stream], [address], config, checkpoint=checkpoint or None)
+print(report.triples, report.finished)
+"""
+
+
+def _file(folder: Path, count: int) -> tuple[Path, list[int]]:
+    path, times = folder / "s.nt", [row * 10 for row in range(count)]
+    path.write_text("".join(f'<http://ex/s> <http://ex/p> "{time}" . {time}\n' for time in times))
+    return path, times
+
+
+def _bare_environment() -> dict[str, str]:
+    """A user's shell in which no environment is activated: another python3 comes first on the path."""
+    kept = ("HOME", "JAVA_HOME", "WUKONGS_KERNEL_CACHE", "XDG_CACHE_HOME", "TMPDIR")
+    java = os.path.dirname(os.path.realpath("/usr/bin/java"))
+    paths = ["/usr/local/bin", "/usr/bin", "/bin", java]
+    return {"PATH": ":".join(paths), **{name: os.environ[name] for name in kept if name in os.environ}}
+
+
+@pytest.mark.spark
+def test_it_runs_without_an_activated_environment_and_prints_nothing_of_its_own(listen: Listen, tmp_path: Path) -> None:
+    path, times = _file(tmp_path, 300)
+    node = RecordingNode(s=StreamSettings(100))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path), listen(node), "0", ""],
+        env=_bare_environment(),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "300 True\n", "")
+    assert [time for time, _ in node.tuples["http://ex/s"]] == times
+
+
+@pytest.mark.spark
+def test_a_pipeline_that_is_killed_goes_on_where_the_node_is(
+    spark: SparkSession, listen: Listen, tmp_path: Path
+) -> None:
+    path, times = _file(tmp_path, 1000)
+    node = RecordingNode(s=StreamSettings(100))
+    address, checkpoint = listen(node), str(tmp_path / "checkpoint")
+    command = [sys.executable, "-c", SCRIPT, str(path), address, "1.0", checkpoint]
+    child = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stdin=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(node.tuples["http://ex/s"]) < 100:
+        assert time.monotonic() < deadline, "the child sends nothing"
+        assert child.poll() is None, "the child has ended too early"
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    before = len(node.tuples["http://ex/s"])
+    stream = StreamConfig(iri="http://ex/s", source=TimestampedSource(paths=(str(path),)))
+    report = run_pipeline([stream], [address], session=spark, checkpoint=checkpoint)
+    assert report.finished
+    assert before < 1000
+    assert [time for time, _ in node.tuples["http://ex/s"]] == times
+
+
+def test_a_machine_without_java_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(
+        SettingsError, match=r"needs Java 17 or newer, found none at .*Install it .* or point JAVA_HOME"
+    ):
+        check_java()
+
+
+def test_an_old_java_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SettingsError, match=r"found Java 11 at"):
+        check_java()

@@ -1,0 +1,52 @@
+"""Results made by hand, for the tests of results and their formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from store.dtypes import UNBOUND, Int64Array
+from wukongs.results import Result, TextReader, Triple
+
+
+class ListReader:
+    """Terms by their place in a list; `asked` keeps every id that was asked, in order."""
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self.terms = list(terms)
+        self.asked: list[int] = []
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        assert ids.dtype == np.int64
+        assert UNBOUND not in ids
+        self.asked += ids.tolist()
+        return [self.terms[term_id] for term_id in ids.tolist()]
+
+
+def columns_of(rows: Sequence[Sequence[str | None]], width: int) -> tuple[ListReader, tuple[Int64Array, ...]]:
+    terms = sorted({text for row in rows for text in row if text is not None})
+    places = {text: place for place, text in enumerate(terms)}
+    columns = tuple(
+        np.array([UNBOUND if row[at] is None else places[str(row[at])] for row in rows], np.int64)
+        for at in range(width)
+    )
+    return ListReader(terms), columns
+
+
+def select(names: str, rows: Sequence[Sequence[str | None]], snapshot: int = 7) -> Result:
+    """Make a select result; names apart by blanks, rows of canonical texts or None."""
+    variables = tuple(names.split())
+    reader, columns = columns_of(rows, len(variables))
+    return Result("select", variables, columns, reader, snapshot, length=len(rows))
+
+
+def ask(answer: bool) -> Result:
+    return Result("ask", (), (), ListReader([]), 7, boolean=answer)
+
+
+def construct(triples: Sequence[Triple]) -> Result:
+    return Result("construct", (), (), ListReader([]), 7, triples=list(triples))
+
+
+_: type[TextReader] = ListReader

@@ -1,0 +1,132 @@
+"""The public face: what `import wukongs` offers, and that it loads nothing heavy."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import wukongs
+from wukongs import errors
+
+HEAVY = {"numpy", "numba", "llvmlite", "pyarrow", "pandas", "rdflib", "pyoxigraph", "pyspark", "py4j", "zmq", "rich"}
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter has loaded after it ran this program."""
+    program += (
+        "\nimport sys; print('\\n'.join(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import wukongs",
+        "import wukongs.cli; assert wukongs.cli.main(['--help']) == 0",
+        "import wukongs.cli; assert wukongs.cli.main(['--version']) == 0",
+        "import wukongs.cli; assert wukongs.cli.main(['query', '--help']) == 0",
+        "import wukongs.cli; assert wukongs.cli.main(['run', '--help']) == 0",
+        "import wukongs.cli; assert wukongs.cli.main(['demo', '--help']) == 0",
+        "import wukongs.cli; assert wukongs.cli.main(['bench', '--help']) == 0",
+        "import wukongs; wukongs.parse_query('SELECT * WHERE { ?s ?p ?o }')",
+        "import wukongs; wukongs.Settings()",
+    ],
+)
+def test_nothing_heavy_is_loaded(program: str) -> None:
+    modules = loaded_by(program)
+    assert "wukongs" in modules
+    assert not modules & HEAVY
+
+
+def test_help_is_there_at_once() -> None:
+    command = [sys.executable, "-m", "wukongs", "--help"]
+    subprocess.run(command, capture_output=True, check=True)
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) <= 0.3
+
+
+def test_every_public_name_can_be_had() -> None:
+    for name in wukongs.__all__:
+        assert getattr(wukongs, name) is not None, name
+    assert set(wukongs.__all__) <= set(dir(wukongs))
+
+
+def test_the_version_is_that_of_the_distribution(project_root: Path) -> None:
+    project = tomllib.loads((project_root / "pyproject.toml").read_text("utf-8"))["project"]
+    assert wukongs.__version__ == project["version"]
+
+
+def test_parse_query_reports_the_place_of_an_error() -> None:
+    query = wukongs.parse_query("SELECT ?s WHERE { ?s <p> ?o }", base="http://ex/")
+    assert query.form == "select"
+    assert query.variables == ("s",)
+    with pytest.raises(wukongs.QuerySyntaxError) as caught:
+        wukongs.parse_query("SELECT ?s\nWHERE ?s }")
+    assert (caught.value.line, caught.value.column) == (2, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("connect", "use wukongs.Engine(), which runs inside of this process"),
+        ("parse_update", "use Engine.load or a stream to add triples"),
+        ("restore", "load the data again with Engine.load"),
+    ],
+)
+def test_a_name_that_is_still_to_come_says_so_when_it_is_called(name: str, advice: str) -> None:
+    assert name not in wukongs.__all__
+    with pytest.raises(wukongs.WukongsError) as caught:
+        getattr(wukongs, name)("tcp://host:7411")
+    assert str(caught.value) == f"wukongs.{name} is not built yet in wukongs {wukongs.__version__}: {advice}"
+
+
+def test_other_names_are_attribute_errors() -> None:
+    assert not hasattr(wukongs, "nonsense")
+    with pytest.raises(AttributeError, match="module 'wukongs' has no attribute 'nonsense'"):
+        _ = wukongs.nonsense
+
+
+ERRORS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_every_error_is_public_and_derives_from_the_root(error: type[Exception]) -> None:
+    assert issubclass(error, wukongs.WukongsError)
+    assert getattr(wukongs, error.__name__) is error
+    assert error.__name__ in wukongs.__all__
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            errors.QuerySyntaxError("a window", "'WHERE'", 3, 27, "traffic.rq"),
+            "traffic.rq, line 3, column 27: expected a window, found 'WHERE'",
+        ),
+        (
+            errors.UnsupportedFeatureError("SERVICE", 2, 1, "load the data"),
+            "query, line 2, column 1: SERVICE is not supported yet; load the data",
+        ),
+        (errors.DataError("expected a dot", "a.nt", 7), "a.nt, line 7: expected a dot"),
+        (errors.DataError("is empty", "a.nt"), "a.nt: is empty"),
+        (errors.DataError("expected a dot", line=7), "line 7: expected a dot"),
+        (errors.StreamError("unknown stream"), "unknown stream"),
+    ],
+)
+def test_errors_cross_process_borders(error: errors.WukongsError, text: str) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(error) == text
+    assert type(copy) is type(error)
+    assert (str(copy), vars(copy)) == (text, vars(error))

@@ -1,0 +1,187 @@
+"""The TOML of `wukongs run`: what it gives, and what is refused, with file, key, expected and found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wukongs.errors import SettingsError
+from wukongs.run_config import (
+    CsvSource,
+    LsbenchSource,
+    PipelineConfig,
+    QueryConfig,
+    StoredConfig,
+    TimestampedSource,
+    load_run_config,
+)
+
+WHOLE = """
+[engine]
+history_ms = 5000
+[pipeline]
+speed = 86_400
+rows_per_epoch = 5
+align_ms = 1000
+start_ms = -5
+stop_ms = 100
+parallelism = 1
+[[stored]]
+file = "${HERE}/a.nt"
+graph = "http://ex/g"
+format = "nt"
+[[stream]]
+iri = "http://ex/s"
+batch_ms = 100
+timing = ["http://ex/ga"]
+into = "http://ex/g"
+history_ms = 0
+source = { kind = "timestamped", path = ["a.nt", "sub/b.nt"], timestamps = "prefix" }
+[[stream]]
+iri = "http://ex/t"
+timing = true
+source = { kind = "lsbench", path = "a.nt", times = "sub/${MISSING:-b.nt}" }
+[[stream]]
+iri = "http://ex/u"
+source = { kind = "csv", path = "a.nt", mapping = "sub/b.nt", sensor = "http://ex/sensor" }
+[[query]]
+name = "Q"
+file = "sub/q.rq"
+[[ask]]
+name = "A"
+text = "ASK {}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sub").mkdir()
+    for name in ("a.nt", "sub/b.nt"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "sub" / "q.rq").write_text("REGISTER QUERY Q AS ...ö", "utf-8")
+    return tmp_path
+
+
+def _load(folder: Path, text: str) -> object:
+    (folder / "run.toml").write_text(text, "utf-8")
+    return load_run_config(folder / "run.toml", {"HERE": str(folder)})
+
+
+def test_everything_is_read(folder: Path) -> None:
+    (folder / "run.toml").write_text(WHOLE, "utf-8")
+    config = load_run_config(folder / "run.toml", {"HERE": str(folder)})
+    a, b = str(folder / "a.nt"), str(folder / "sub" / "b.nt")
+    assert config.settings.history_ms == 5000
+    assert config.settings.batch_ms == 100
+    assert config.pipeline == PipelineConfig(
+        speed=86_400.0, rows_per_epoch=5, align_ms=1000, start_ms=-5, stop_ms=100, parallelism=1
+    )
+    assert config.stored == (StoredConfig(file=a, graph="http://ex/g", format="nt"),)
+    first, second, third = config.streams
+    assert (first.iri, first.batch_ms, first.into, first.history_ms) == ("http://ex/s", 100, "http://ex/g", 0)
+    assert first.timing == ("http://ex/ga",)
+    assert first.source == TimestampedSource(paths=(a, b), timestamps="prefix")
+    assert second.timing is True
+    assert second.batch_ms is None
+    assert second.source == LsbenchSource(path=a, times=b)
+    assert third.timing == ()
+    assert third.source == CsvSource(path=a, mapping=b, sensor="http://ex/sensor")
+    assert config.queries == (QueryConfig(name="Q", text="REGISTER QUERY Q AS ...ö"),)
+    assert config.asks == (QueryConfig(name="A", text="ASK {}"),)
+
+
+def test_an_empty_file_has_defaults(folder: Path) -> None:
+    (folder / "run.toml").write_text("")
+    config = load_run_config(folder / "run.toml", {})
+    assert config.pipeline == PipelineConfig()
+    assert config.streams == ()
+
+
+_STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", path = "a.nt" }\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        (
+            "[pipelin]\nspeed = 1",
+            "pipelin",
+            "one of the keys engine, stored, stream, .*found the unknown key 'pipelin'",
+        ),
+        ("[engine]\nspeed = 1", "engine.speed", "one of the keys batch_ms, .*found the unknown key 'speed'"),
+        ("[engine]\nbatch_ms = 1.5", "engine.batch_ms", r"an integer >= 0, found 1.5 \(float\)"),
+        ("[pipeline]\nspeed = -1", "pipeline.speed", r"a number >= 0, found -1 \(int\)"),
+        ("[pipeline]\nspeed = inf", "pipeline.speed", "a number >= 0"),
+        ("[pipeline]\nrows_per_epoch = 0", "pipeline.rows_per_epoch", "an integer >= 1, found 0"),
+        ("[pipeline]\nparallelism = true", "pipeline.parallelism", r"an integer >= 1, found True \(bool\)"),
+        ("pipeline = 3", "pipeline", r"a table, found 3 \(int\)"),
+        ("stream = 3", "stream", r"tables, each under \[\[stream\]\], found 3"),
+        ("[[stream]]\nbatch_ms = 5", r"stream\[0\].iri", "a text, found nothing"),
+        (_STREAM + "batch_ms = 0", r"stream\[0\].batch_ms", "an integer >= 1, found 0"),
+        (_STREAM + "timing = 'all'", r"stream\[0\].timing", "true or a list of predicate IRIs, found 'all'"),
+        (_STREAM + "timing = [1]", r"stream\[0\].timing", "true or a list of predicate IRIs"),
+        (_STREAM + "colour = 1", r"stream\[0\].colour", "one of the keys iri, source, .*the unknown key 'colour'"),
+        (
+            "[[stream]]\niri='x'\nsource={kind='kafka'}",
+            r"stream\[0\].source.kind",
+            "one of 'timestamped', 'lsbench', 'csv'",
+        ),
+        (
+            "[[stream]]\niri='x'\nsource={kind='timestamped', path='a.nt', times='a.nt'}",
+            r"stream\[0\].source.times",
+            "one of the keys kind, timestamps, path, found the unknown key 'times'",
+        ),
+        (
+            "[[stream]]\niri='x'\nsource={kind='timestamped', path='no.nt'}",
+            r"source.path",
+            "a file, found .*no.nt, which is not there",
+        ),
+        ("[[stream]]\niri='x'\nsource={kind='timestamped', path=[]}", r"source.path", "a path or a list of paths"),
+        (
+            "[[stream]]\niri='x'\nsource={kind='lsbench', path='a.nt'}",
+            r"source.times",
+            "the path of a file, found nothing",
+        ),
+        (
+            "[[stored]]\nfile = '${NOWHERE}/a.nt'",
+            r"stored\[0\].file",
+            "the environment variable NOWHERE to be set, found it unset",
+        ),
+        ("[[query]]\nname = 'Q'", r"query\[0\].file", "either file or text, found neither"),
+        ("[[query]]\nname = 'Q'\ntext='x'\nfile='a.nt'", r"query\[0\].file", "either file or text, found both"),
+        ("[[ask]]\nname = ''", r"ask\[0\].name", "a text, found ''"),
+    ],
+)
+def test_what_will_not_do_is_refused(folder: Path, text: str, place: str, expected: str) -> None:
+    with pytest.raises(SettingsError, match=rf"run\.toml, .*{place}: expected {expected}"):
+        _load(folder, text)
+
+
+def test_names_are_unique(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"\[\[stream\]\]: expected each name once, found 'http://ex/s' twice"):
+        _load(folder, _STREAM * 2)
+    with pytest.raises(SettingsError, match=r"\[\[query\]\]: expected each name once, found 'Q' twice"):
+        _load(folder, "[[query]]\nname='Q'\ntext='x'\n" * 2)
+
+
+def test_engine_options_keep_their_bounds(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"run\.toml, \[engine\]: hash_bits = 63: expected an integer from 1 to 62"):
+        _load(folder, "[engine]\nhash_bits = 63")
+
+
+def test_a_file_that_is_no_toml_is_refused(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"run\.toml: expected TOML in UTF-8, found an error: .*line 1"):
+        _load(folder, "speed = = 3")
+    (folder / "run.toml").write_bytes(b"a = '\xff'")
+    with pytest.raises(SettingsError, match="expected TOML in UTF-8"):
+        load_run_config(folder / "run.toml")
+    with pytest.raises(SettingsError, match=re.escape(f"{folder / 'no.toml'}: cannot be read (No such file")):
+        load_run_config(folder / "no.toml")
+
+
+def test_a_query_that_is_no_utf8_is_refused(folder: Path) -> None:
+    (folder / "sub" / "q.rq").write_bytes(b"\xff\xfe")
+    with pytest.raises(SettingsError, match=r"query\[0\]\.file: expected a query in UTF-8"):
+        _load(folder, "[[query]]\nname='Q'\nfile='sub/q.rq'")

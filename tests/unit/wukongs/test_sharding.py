@@ -1,0 +1,88 @@
+"""Sharding: every tuple to the owners of its subject and its object, with just the texts that it needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from store.encoded import Encoded
+from store.encoder import encode_ntriples
+from tests.unit.wukongs.pieces import make_piece, many
+from wukongs.errors import SettingsError
+from wukongs.sharding import SHARD_COUNT, ShardMap, TermCutter, split, split_piece
+
+
+def _texts(encoded: Encoded) -> dict[int, str]:
+    return dict(zip(encoded.terms.ids.tolist(), encoded.terms.texts(), strict=True))
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5])
+def test_each_tuple_goes_to_the_owners_of_its_ends_once(nodes: int) -> None:
+    encoded = make_piece(many(500)).encoded
+    found = split(encoded, ShardMap.even(nodes))
+    assert [node for node, _ in found] == list(range(nodes))
+    for row in range(len(encoded)):
+        # Counted by hand: 1024 shards by the top ten of 63 bits, shard s on node s * nodes // 1024.
+        ends = {int(encoded.subjects[row]), int(encoded.objects[row])}
+        owners = {(identifier >> 53) * nodes // 1024 for identifier in ends}
+        assert {node for node, rows in found if row in rows} == owners
+    for _, rows in found:
+        assert np.all(np.diff(rows) > 0)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_the_shares_of_a_piece_keep_order_flags_and_the_texts_they_need(nodes: int) -> None:
+    piece = make_piece(many(200))
+    for node, share in split_piece(piece, ShardMap.even(nodes)):
+        rows = dict(split(piece.encoded, ShardMap.even(nodes)))[node]
+        assert (share.piece, share.first_offset, share.end_offset) == (node, 0, 200)
+        np.testing.assert_array_equal(share.encoded.subjects, piece.encoded.subjects[rows])
+        np.testing.assert_array_equal(share.encoded.timestamps, piece.encoded.timestamps[rows])
+        np.testing.assert_array_equal(share.timing, piece.timing[rows])
+        used = set(np.concatenate([share.encoded.subjects, share.encoded.predicates, share.encoded.objects]).tolist())
+        every = _texts(piece.encoded)
+        assert _texts(share.encoded) == {identifier: every[identifier] for identifier in used}
+
+
+def test_a_share_may_be_empty_but_is_there() -> None:
+    shares = split_piece(make_piece(many(1)), ShardMap.even(5))
+    assert len(shares) == 5
+    assert {len(share.encoded) for _, share in shares} == {0, 1}
+    assert all(len(share.encoded.terms) == 3 * len(share.encoded) for _, share in shares)
+
+
+def test_clashing_terms_go_where_the_id_that_they_clash_on_is_owned() -> None:
+    piece = make_piece(many(400), hash_bits=8)
+    clashes = piece.encoded.clashes.ids
+    shares = split_piece(piece, ShardMap.even(3))
+    total = 0
+    for node, share in shares:
+        assert share.encoded.clashes.ids.tolist() == clashes.tolist()
+        for end in (share.encoded.subjects, share.encoded.objects):
+            real = np.where(end <= -3, clashes[np.clip(-3 - end, 0, None)], end)
+            total += int(np.count_nonzero((real >> 53) * 3 // 1024 == node))
+    assert total == 800
+
+
+def test_inlined_literals_need_no_text_and_repeats_share_theirs() -> None:
+    data = b'<http://ex/a> <http://ex/p> "1"^^<http://www.w3.org/2001/XMLSchema#int> .\n' * 3
+    encoded, _ = encode_ntriples(data, b"s")
+    cut = TermCutter(encoded).cut(np.array([0, 2]))
+    assert len(cut) == 2
+    assert sorted(cut.terms.texts()) == ["<http://ex/a>", "<http://ex/p>"]
+
+
+def test_the_even_map_gives_every_node_about_as_many_shards() -> None:
+    for nodes in (1, 2, 3, 5, 1024):
+        counts = np.bincount(ShardMap.even(nodes).owners, minlength=nodes)
+        assert counts.sum() == SHARD_COUNT
+        assert counts.max() - counts.min() <= 1
+
+
+def test_maps_that_cannot_be_are_refused() -> None:
+    with pytest.raises(SettingsError, match="node_count = 0: expected 1 to 1024 nodes"):
+        ShardMap.even(0)
+    with pytest.raises(SettingsError, match="shard map of 3 shards over 2 nodes: expected 1024 shards"):
+        ShardMap(np.zeros(3, np.int32), 2)
+    with pytest.raises(SettingsError, match="each owned by one of the nodes"):
+        ShardMap(np.full(SHARD_COUNT, 2, np.int32), 2)

@@ -1,0 +1,86 @@
+"""Runs a parsed query over a dataset and makes what its result object needs: columns, a truth or triples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from csparql.algebra import Query, TriplePattern
+from csparql.terms import Term, Variable
+from store.dtypes import UNBOUND, Int64Array
+from store.terms import blank_node
+from wukongs.binding_table import BindingTable
+from wukongs.dataset import Dataset
+from wukongs.executor import Executor
+from wukongs.plan_memo import PlanMemo
+from wukongs.plan_runner import Limits
+from wukongs.query_terms import QueryTerms
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query answers; of columns, boolean and triples, the two that its form has not are empty or None."""
+
+    columns: tuple[Int64Array, ...]
+    length: int
+    boolean: bool | None
+    triples: list[tuple[str, str, str]] | None
+
+
+def answer(
+    query: Query,
+    dataset: Dataset,
+    terms: QueryTerms,
+    limits: Limits,
+    memo: PlanMemo,
+    scope: str,
+    in_order: bool = False,
+) -> Answer:
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order: see Executor.
+
+    Raises QueryTimeout, BudgetExceeded.
+    """
+    executor = Executor(dataset, terms, limits, memo, in_order)
+    table = executor.run(query.pattern, 1 if query.form == "ask" else None)
+    if query.form == "ask":
+        return Answer((), 0, table.length > 0, None)
+    if query.form == "construct":
+        return Answer((), 0, None, _construct(query.template, table, terms, scope))
+    columns = tuple(table.column(Variable(name)) for name in query.variables)
+    return Answer(columns, table.length, None, None)
+
+
+def _construct(
+    template: Sequence[TriplePattern], table: BindingTable, terms: QueryTerms, scope: str
+) -> list[tuple[str, str, str]]:
+    """Fill a template with every row; triples with an unbound or misplaced term are left out (SPARQL 16.2)."""
+    needed = {part for pattern in template for part in pattern.variables() if not part.is_blank}
+    texts = {variable: _texts(table.column(variable), terms) for variable in needed}
+    blank_scope = f"construct:{scope}".encode()
+
+    def text(part: Term | Variable, row: int) -> str | None:
+        if isinstance(part, Term):
+            return part.text
+        if part.is_blank:
+            return blank_node(blank_scope, f"{part.name[1:]}r{row}")
+        return texts[part][row]
+
+    made = []
+    for row in range(table.length):
+        for pattern in template:
+            subject, predicate, object_ = (text(p, row) for p in (pattern.subject, pattern.predicate, pattern.object))
+            if subject is None or predicate is None or object_ is None:
+                continue
+            if not subject.startswith('"') and predicate.startswith("<"):
+                made.append((subject, predicate, object_))
+    return list(dict.fromkeys(made))
+
+
+def _texts(column: Int64Array, terms: QueryTerms) -> list[str | None]:
+    distinct, places = np.unique(column, return_inverse=True)
+    bound = distinct[distinct != UNBOUND]
+    known: list[str | None] = [None] * (len(distinct) - len(bound))
+    known += terms.texts(bound)
+    return [known[place] for place in places.tolist()]

@@ -1,0 +1,119 @@
+"""The command line: `wukongs COMMAND ...`. One module per command; each imports what it needs when it runs.
+
+Exit status: 0 done; 1 the query or the data was refused (one line on standard error); 2 wrong usage; 130 interrupted.
+Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from wukongs import __version__
+from wukongs.errors import SettingsError, WukongsError
+
+DONE = 0
+REFUSED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+COMMANDS = {
+    "query": "ask one SPARQL query of RDF files",
+    "run": "streams, stored data and continuous queries from one file",
+    "demo": "the main job, on data that it makes itself",
+    "bench": "measure with LSBench or CityBench",
+}
+
+_TO_COME = {
+    "register": "put the query into a file for `wukongs run`",
+    "watch": "`wukongs run` shows the windows of its queries",
+    "queries": "`wukongs run` shows its queries",
+    "streams": "`wukongs run` shows its streams",
+    "stats": "Engine.stats() gives the figures of an embedded engine",
+    "load": "`wukongs query --data FILE` reads files for one query",
+    "node": "`wukongs run` serves in one process",
+    "cluster": "`wukongs run` serves in one process",
+}
+
+_HELP_OPTIONS = ("-h", "--help", "help")
+
+
+def help_text() -> str:
+    commands = "\n".join(f"  {name:<8}{text}" for name, text in COMMANDS.items())
+    return f"""usage: wukongs COMMAND ...
+
+Continuous C-SPARQL and one-shot SPARQL over one evolving RDF graph.
+
+commands:
+{commands}
+
+  wukongs COMMAND --help   what a command takes, with examples
+  wukongs --version
+
+examples:
+  wukongs query --data people.ttl 'SELECT ?s ?o WHERE {{ ?s ?p ?o }} LIMIT 10'
+  wukongs run traffic.toml
+  wukongs demo
+
+exit status: 0 done, 1 the query or the data was refused, 2 wrong usage, 130 interrupted
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; argv without the program's name, sys.argv's if None."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+    except SystemExit as stop:
+        return _status_of(stop)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return DONE
+    except SettingsError as error:
+        return complain(error, WRONG_USAGE)
+    except (WukongsError, OSError, UnicodeError) as error:
+        return complain(error, REFUSED)
+    return status
+
+
+def complain(error: object, status: int) -> int:
+    """Say on one line of standard error what is wrong, and return the status."""
+    print("wukongs: " + " ".join(str(error).split()), file=sys.stderr)
+    return status
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        sys.stderr.write(help_text())
+        return WRONG_USAGE
+    name, rest = arguments[0], arguments[1:]
+    if name in _HELP_OPTIONS:
+        sys.stdout.write(help_text())
+        return DONE
+    if name == "--version":
+        print(f"wukongs {__version__}")
+        return DONE
+    if name in _TO_COME:
+        return complain(f"{name} is not built yet in wukongs {__version__}: {_TO_COME[name]}", WRONG_USAGE)
+    if name not in COMMANDS:
+        return complain(f"{name!r} is no command: expected one of {', '.join(COMMANDS)}", WRONG_USAGE)
+    status: int = importlib.import_module(f"wukongs.cli.{name}").main(rest)
+    return status
+
+
+def _status_of(stop: SystemExit) -> int:
+    return stop.code if isinstance(stop.code, int) else DONE if stop.code is None else WRONG_USAGE
+
+
+def _silence_stdout() -> None:
+    """Let the interpreter's own flush at exit go nowhere: the reader of our output has left."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = None

@@ -1,0 +1,51 @@
+"""`wukongs demo`: the main job on a social network that it makes itself."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from wukongs.cli.query import say_if_compiling
+
+_EPILOG = """examples:
+  wukongs demo
+  wukongs demo --users 2000 --seconds 30 --seed 7
+  wukongs demo --plain | tee demo.txt
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wukongs demo",
+        description="Make a small social network, stream its posts, likes, photos and positions through local Spark, "
+        "run continuous and one-shot queries over them, and sum up.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--users", type=_integer_from(1), default=1000, metavar="N", help="people (default: 1000)")
+    parser.add_argument(
+        "--seconds", type=_integer_from(1), default=20, metavar="N", help="event time that is streamed (default: 20)"
+    )
+    parser.add_argument("--seed", type=_integer_from(0), default=1, metavar="N", help="of the generator (default: 1)")
+    parser.add_argument("--plain", action="store_true", help="plain lines instead of a live table on a terminal")
+    return parser
+
+
+def _integer_from(low: int) -> Callable[[str], int]:
+    """Return the argparse type of integers from `low` on."""
+
+    def read(text: str) -> int:
+        if text.isdecimal() and int(text) >= low:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"expected an integer from {low} on, found {text!r}")
+
+    return read
+
+
+def main(argv: Sequence[str]) -> int:
+    options = make_parser().parse_args(list(argv))
+    say_if_compiling()
+    from adapters.demo import main as demo
+
+    return demo(users=options.users, seconds=options.seconds, seed=options.seed, plain=options.plain)

@@ -1,0 +1,197 @@
+"""`wukongs query`: load RDF files, ask one query, print its answer."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from csparql.parser import parse_query
+from wukongs.cli import DONE
+from wukongs.errors import DataError, SettingsError
+from wukongs.serialize import FORMATS, arrow_stream, check_format, serialize
+
+if TYPE_CHECKING:
+    from wukongs.engine import Engine
+    from wukongs.results import Result
+
+_PREFIX = re.compile(r"\bPREFIX\s+([A-Za-z][\w-]*|):\s*<([^<>\s]*)>", re.IGNORECASE)
+
+_EPILOG = """examples:
+  wukongs query --data people.ttl 'SELECT ?s WHERE { ?s a <http://ex/Person> }'
+  wukongs query --data a.nt b.nt.gz --format csv @friends.rq > friends.csv
+  wukongs query --named http://ex/g=g.nq 'SELECT * WHERE { GRAPH <http://ex/g> { ?s ?p ?o } }'
+  wukongs query --data a.ttl --explain 'SELECT ?a ?b WHERE { ?a <http://ex/knows> ?b }'
+
+files: nt nq ttl trig rdf jsonld by their suffix, also with .gz or .zst
+"""
+
+
+class _Collect(argparse.Action):
+    """Keep the values of --data and --named in the order of the command line: the last one may be the query."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        namespace.groups = [*(namespace.groups or []), (self.dest, list(values))]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wukongs query",
+        usage="wukongs query --data FILE... [--named IRI=FILE...] [options] QUERY|@FILE",
+        description="Load RDF files into an engine in memory, ask one SPARQL query, print the answer.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(groups=[])
+    parser.add_argument("bare", nargs="*", metavar="QUERY|@FILE", help="the query, or @FILE that holds it; @- is stdin")
+    parser.add_argument(
+        "--data", nargs="+", action=_Collect, metavar="FILE", help="files for the default graph; may be repeated"
+    )
+    parser.add_argument(
+        "--named", nargs="+", action=_Collect, metavar="IRI=FILE", help="files for named graphs; may be repeated"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="table", help="of the answer (default: table; ttl and nt for CONSTRUCT)"
+    )
+    parser.add_argument("--explain", action="store_true", help="print the plan with estimated rows, not the answer")
+    parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the query and of the files against it")
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after this time")
+    parser.add_argument("--server", help=argparse.SUPPRESS)
+    return parser
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"expected a positive number of seconds, found {text!r}")
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = make_parser()
+    options = parser.parse_intermixed_args(list(argv))
+    if options.server is not None:
+        parser.error("--server is not built yet: give --data, which loads files into this process")
+    argument, data, named = sort_out(options, parser)
+    text, source = _query_text(argument)
+    graphs = [_named_graph(value, parser) for value in named]
+    for file in [*data, *(file for _, file in graphs)]:
+        check_file(file, "an RDF file")
+    # Parsed before anything is loaded: a wrong query is refused at once, by the name of its file.
+    query = parse_query(text, options.base, source)
+    if not options.explain:
+        check_format(options.format, query.form)
+    with _open_engine() as engine:
+        for file in data:
+            engine.load(file, base=options.base, strict=True)
+        for iri, file in graphs:
+            engine.load(file, graph=iri, base=options.base, strict=True)
+        if options.explain:
+            print(engine.explain(text, base=options.base))
+        else:
+            _print(engine.query(text, base=options.base, timeout_s=options.timeout), options.format, text)
+    return DONE
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def sort_out(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[str, list[str], list[str]]:
+    """Return (query argument, data files, named graphs).
+
+    The query is the last argument that is no option's own value; --data and --named take all that follows them, so it
+    may have to be taken back from the last of them that has two.
+    """
+    groups: list[tuple[str, list[str]]] = options.groups
+    bare: list[str] = options.bare
+    if not bare:
+        for _, values in reversed(groups):
+            if len(values) > 1:
+                bare = [values.pop()]
+                break
+    if not bare:
+        parser.error("no query: give it as the last argument, or @FILE")
+    if len(bare) > 1:
+        parser.error(f"one query is expected, found also {bare[0]!r}; put --data before each list of files")
+    if os.path.exists(bare[0]):
+        parser.error(f"no query: the last argument, {bare[0]!r}, is a file; give the query last, or as @FILE")
+    data = [value for name, values in groups if name == "data" for value in values]
+    named = [value for name, values in groups if name == "named" for value in values]
+    return bare[0], data, named
+
+
+def _named_graph(value: str, parser: argparse.ArgumentParser) -> tuple[str, str]:
+    """Return (graph IRI, file) of IRI=FILE; an IRI may itself hold `=`, so the longest file name that exists wins."""
+    splits = [(value[:place], value[place + 1 :]) for place, mark in enumerate(value) if mark == "="]
+    iri, file = next((split for split in splits if os.path.exists(split[1])), splits[-1] if splits else ("", ""))
+    iri = iri.removeprefix("<").removesuffix(">")
+    if not file or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*", iri) is None:
+        parser.error(f"argument --named: expected IRI=FILE such as http://ex/g=g.ttl, found {value!r}")
+    return iri, file
+
+
+def check_file(file: str, kind: str) -> None:
+    """Raise DataError unless this is a file that can be opened. kind: what it should be, such as `an RDF file`."""
+    if not os.path.exists(file):
+        raise DataError(f"no such file; give the path of {kind}", file)
+    if os.path.isdir(file):
+        raise DataError("is a directory, not a file; name the files in it", file)
+    if not os.access(file, os.R_OK):
+        raise DataError("cannot be read; check its permissions", file)
+
+
+def _query_text(argument: str) -> tuple[str, str]:
+    """Return the text of the query and how errors are to call it."""
+    if not argument.startswith("@"):
+        return argument, "query"
+    file = argument[1:]
+    if file == "-":
+        content, file = sys.stdin.buffer.read(), "standard input"
+    else:
+        check_file(file, "a query file")
+        content = Path(file).read_bytes()
+    try:
+        return content.decode("utf-8-sig"), file
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"expected a query in UTF-8, found the byte 0x{content[error.start]:02X}; convert the file", file, line
+        ) from None
+
+
+# --- work -------------------------------------------------------------------------------------------------------------
+
+
+def _open_engine() -> Engine:
+    say_if_compiling()
+    from wukongs.engine import Engine
+
+    return Engine()
+
+
+def say_if_compiling() -> None:
+    """Say once on standard error that the kernels have to be compiled, if no earlier run has left them."""
+    from store.jit import kernels_are_cached
+
+    if not kernels_are_cached():
+        print("compiling kernels, once (about a minute) ...", file=sys.stderr, flush=True)
+
+
+def _print(result: Result, format: str, text: str) -> None:
+    if format == "arrow":
+        if sys.stdout.isatty():
+            raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
+        sys.stdout.buffer.write(arrow_stream(result))
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    prefixes = dict(_PREFIX.findall(text))
+    sys.stdout.buffer.write(serialize(result, format, prefixes, width).encode("utf-8"))

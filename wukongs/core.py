@@ -1,0 +1,147 @@
+"""Core: the state of one engine that its parts share, and the rules by which time moves on.
+
+Every change happens under `lock`, in this order: tuples are taken into their streams; when a time t is stable (all
+streams that have begun have closed their stream batches up to t), the stream batches that end at t become slices and
+their timeless tuples are sealed under the snapshot number of t; then the queries due at t fire. Batches are immutable,
+so reads need the lock only to pick them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+
+from csparql.terms import Term, iri
+from store.arrangement import Arrangement
+from store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND
+from store.encoded import Encoded
+from store.snapshot import tick_sn
+from store.term_registry import TermRegistry
+from store.trace import Handle
+from wukongs.errors import StreamError, WukongsError
+from wukongs.settings import Settings
+from wukongs.stream_state import StreamState
+
+FOREVER_MS = 1 << 62
+"""What a stream that has ended covers."""
+
+
+class Core:
+    """arrangement: the stored graph; stable_ms: the event time up to which everything is sealed (None: no stream)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.registry = TermRegistry(settings.hash_bits)
+        self.arrangement = Arrangement("stored graph")
+        self.default_graph = self.name(iri(DEFAULT_GRAPH_IRI))
+        self.streams: dict[str, StreamState] = {}
+        self.sealed_ms: int | None = None
+        self._held: Handle | None = None
+        self.is_closed = False
+        self.failure: BaseException | None = None
+        self.load_count = 0
+        self.query_count = 0
+        self.malformed_count = 0
+
+    @property
+    def sn(self) -> int:
+        """The newest stable snapshot number."""
+        return max(self.arrangement.trace.upper - 1, 0)
+
+    def name(self, term: Term) -> int:
+        """Return the id of a graph's, stream's or predicate's name, which stays its own as long as the engine lives."""
+        ids, _ = self.registry.reserve([term.text])
+        return int(ids[0])
+
+    def check_is_open(self) -> None:
+        """Raise WukongsError once the engine is closed, or has failed."""
+        if self.failure is not None:
+            raise WukongsError(
+                f"the engine has stopped: {type(self.failure).__name__}: {self.failure}. Start a new one"
+            ) from self.failure
+        if self.is_closed:
+            raise WukongsError("this engine is closed: make a new one with wukongs.Engine()")
+
+    def stream(self, stream_iri: str) -> StreamState:
+        """Return a declared stream. Raises StreamError (unknown; names the known ones)."""
+        found = self.streams.get(stream_iri)
+        if found is None:
+            known = ", ".join(sorted(self.streams)) or "none"
+            raise StreamError(f"unknown stream {stream_iri}: declare it with Engine.stream first. Declared: {known}")
+        return found
+
+    def stable_ms(self) -> int | None:
+        """Return the time up to which all streams that have begun are closed; FOREVER_MS if they have all ended."""
+        begun = [state for state in self.streams.values() if state.is_started or state.is_ended]
+        if not begun:
+            return None
+        closed = [state.closed_ms for state in begun if not state.is_ended]
+        known = [ms for ms in closed if ms is not None]
+        if len(known) < len(closed):
+            return self.sealed_ms
+        return min(known, default=FOREVER_MS)
+
+    def held_back_by(self) -> dict[str, int | None]:
+        """Name the streams that stand at the stable time while others are further: stream IRI -> closed_ms."""
+        stable = self.stable_ms()
+        running = {s.iri: s.closed_ms for s in self.streams.values() if s.is_started and not s.is_ended}
+        if len(set(running.values())) < 2:
+            return {}
+        silent: dict[str, int | None] = {name: None for name, ms in running.items() if ms is None}
+        return silent or {name: ms for name, ms in running.items() if ms == stable}
+
+    def next_batch_end(self) -> int | None:
+        """Return the earliest end of a stream batch that waits, is closed, and is stable; None if there is none."""
+        stable = self.stable_ms()
+        ends = [
+            number * state.batch_ms
+            for state in self.streams.values()
+            if (number := state.next_batch()) is not None and stable is not None and number * state.batch_ms <= stable
+        ]
+        return min(ends, default=None)
+
+    def seal(self, end_ms: int) -> None:
+        """Seal the stream batches of all streams that end at end_ms: slices, and one batch of the stored graph."""
+        columns = [
+            state.seal(number)
+            for state in self.streams.values()
+            if (number := state.next_batch()) is not None and number * state.batch_ms == end_ms
+        ]
+        graphs, subjects, predicates, objects = (np.concatenate(column) for column in zip(*columns, strict=True))
+        # A stream that began after others had passed this time joins the stored graph at the next number there is.
+        sn = max(tick_sn(end_ms), self.arrangement.trace.upper)
+        self.arrangement.absorb(sn, graphs, subjects, predicates, objects)
+        self.move_to(end_ms)
+
+    def move_to(self, time_ms: int) -> None:
+        """Note that everything up to a time is sealed."""
+        if self.sealed_ms is None or time_ms > self.sealed_ms:
+            self.sealed_ms = time_ms
+            self.arrangement.trace.advance(tick_sn(time_ms) + 1)
+            # All firings at this time read one snapshot, also those that come after a load.
+            held, self._held = self._held, self.arrangement.open(tick_sn(time_ms), "the firings")
+            if held is not None:
+                held.close()
+
+    def absorb(self, chunks: Iterable[Encoded], graph: int) -> tuple[int, int]:
+        """Add loaded triples at one new snapshot number. Returns (SN, triples that are new)."""
+        columns = []
+        for chunk in chunks:
+            encoded, _ = self.registry.confirm(chunk, np.zeros(len(chunk), np.bool_))
+            graphs = np.where(encoded.graphs == UNBOUND, graph, encoded.graphs)
+            columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
+        sn = max(self.arrangement.trace.upper, 1)
+        if not columns:
+            return self.sn, 0
+        joined = (np.concatenate(column) for column in zip(*columns, strict=True))
+        return sn, self.arrangement.absorb(sn, *joined)
+
+    def drop_slices(self, state: StreamState, keep_after_ms: int) -> None:
+        """Drop the slices of a stream up to a time, with the terms that only they had."""
+        gone = state.ring.drop(keep_after_ms // state.batch_ms)
+        if len(gone):
+            self.registry.release(gone)

@@ -1,0 +1,400 @@
+"""Engine: the embedded engine, in memory: load, query, stream, register."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from csparql.algebra import Query
+from csparql.parser import parse_query
+from csparql.rules import rewrite
+from csparql.terms import Term
+from store.dtypes import Int64Array
+from store.encoded import MalformedLine
+from store.encoder import canonical_term
+from wukongs.answer import answer
+from wukongs.bindings import bind
+from wukongs.continuous import ContinuousQuery, explain_over
+from wukongs.core import Core
+from wukongs.dataset import Dataset
+from wukongs.errors import SettingsError, StreamError
+from wukongs.injector import Injector
+from wukongs.plan_memo import PlanMemo
+from wukongs.plan_runner import Limits
+from wukongs.query_terms import ConstantIds, QueryTerms
+from wukongs.rdf_terms import from_python
+from wukongs.results import Result, WindowResult
+from wukongs.settings import Settings
+from wukongs.stream import Stream
+from wukongs.stream_state import StreamState
+from wukongs.windows import check_clause, check_window
+
+if TYPE_CHECKING:
+    import rdflib
+
+    from wukongs.transport import IngestSocket
+
+log = logging.getLogger("wukongs")
+MALFORMED_LOGGED_MAX = 10
+
+
+class Engine:
+    """An engine inside this process, in memory; a context manager; thread-safe."""
+
+    def __init__(self, data_dir: str | None = None, *, settings: Settings | None = None) -> None:
+        """settings: the options; by default those that the environment gives (WUKONGS_<NAME>).
+
+        Raises SettingsError.
+        """
+        if data_dir is not None:
+            raise SettingsError(
+                f"data_dir = {data_dir!r}: durable engines are not built yet. Leave it out: Engine() works in memory"
+            )
+        self._core = Core(settings or Settings.from_environment())
+        self._injector = Injector(self._core)
+        self._sockets: list[IngestSocket] = []
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- stored graph -------------------------------------------------------------------------------------------------
+
+    def load(
+        self,
+        source: str | PathLike[str] | BinaryIO,
+        graph: str | None = None,
+        base: str | None = None,
+        format: str | None = None,
+        *,
+        strict: bool = False,
+        on_malformed: Callable[[str, MalformedLine], object] | None = None,
+    ) -> int:
+        """Add the triples of a file (path or binary file object) to the stored graph, as one more snapshot; return its
+        SN. graph: IRI of the graph for triples without one of their own (default: the default graph). format: nt nq ttl
+        trig n3 rdf jsonld, by default from the file's name; .gz and .zst are read as they are.
+
+        A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
+        strict raises. Raises DataError (file, line); then nothing of the file was added.
+        """
+        from store.rdf_files import read_rdf
+
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            core.load_count += 1
+            scope = f"load:{core.load_count}".encode()
+        chunks = list(
+            read_rdf(
+                source,
+                format,
+                base,
+                scope=scope,
+                on_malformed=self._report_malformed(on_malformed),
+                strict=strict,
+                hash_bits=core.settings.hash_bits,
+            )
+        )
+        with core.lock:
+            core.check_is_open()
+            into = core.default_graph if graph is None else core.name(_graph_term(graph))
+            sn, _ = core.absorb(chunks, into)
+            return sn
+
+    def graph_names(self) -> list[str]:
+        """Return the IRIs of the stored named graphs."""
+        with self._core.lock:
+            batches = self._core.arrangement.trace.read(self._core.sn).batches
+            found = {int(graph) for batch in batches for graph in batch.graphs} - {self._core.default_graph}
+            texts = self._core.registry.texts(np.array(sorted(found), np.int64))
+        return sorted(text[1:-1] if text.startswith("<") else text for text in texts)
+
+    def graph(self, name: str | None = None) -> rdflib.Graph:
+        """Return a stored graph (default: the default graph) as an rdflib.Graph of its own."""
+        import rdflib
+
+        from wukongs.rdf_terms import to_rdflib
+
+        found = rdflib.Graph()
+        for triple in self._triples(name):
+            found.add(tuple(to_rdflib(text) for text in triple))  # type: ignore[arg-type]
+        return found
+
+    def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
+        """Write a stored graph (default: the default graph) to a file as N-Triples; return how many triples."""
+        from store.terms import to_ntriples
+
+        count = 0
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            for triple in self._triples(graph):
+                file.write(" ".join(to_ntriples(text) for text in triple) + " .\n")
+                count += 1
+        return count
+
+    # --- one-shot queries ---------------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        text: str,
+        bindings: Mapping[str, Any] | None = None,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        at: int | None = None,
+    ) -> Result:
+        """Answer a one-shot query over the newest stable snapshot, or over that of SN `at`.
+
+        bindings: variable name -> rdflib term or N-Triples string, put in its place. Raises QuerySyntaxError,
+        UnsupportedFeatureError, QueryTimeout, BudgetExceeded, CompactedError (at), StreamError (a query with windows).
+        """
+        started_s = time.monotonic()
+        query = self._one_shot(text, base)
+        if bindings:
+            query = bind(query, {name: Term(_canonical(value)) for name, value in bindings.items()})
+        core = self._core
+        limits = Limits(core.settings.rows_max, None if timeout_s is None else started_s + timeout_s, timeout_s)
+        with core.lock:
+            core.check_is_open()
+            handle = core.arrangement.open(core.sn if at is None else at, f"query {text[:40]!r}")
+            stored = handle.read()
+            terms = QueryTerms(core.registry, core.registry.snapshot_reader())
+            core.query_count += 1
+            scope = f"query {core.query_count}"
+        try:
+            dataset = Dataset(query.dataset, stored, {}, ConstantIds(core.registry))
+            found = answer(query, dataset, terms, limits, PlanMemo(), scope)
+        finally:
+            with core.lock:
+                handle.close()
+        return Result(
+            query.form,
+            query.variables,
+            found.columns,
+            terms,
+            handle.sn,
+            found.boolean,
+            found.triples,
+            found.length,
+        )
+
+    def explain(self, text: str, base: str | None = None) -> str:
+        """Return the plan of a one-shot query as text, with estimated rows."""
+        query = self._one_shot(text, base)
+        with self._core.lock:
+            self._core.check_is_open()
+            stored = self._core.arrangement.trace.read(self._core.sn)
+            return explain_over(query, Dataset(query.dataset, stored, {}, ConstantIds(self._core.registry)))
+
+    # --- streams and registered queries -------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        stream_iri: str,
+        timing: Sequence[str] | bool = (),
+        batch_ms: int | None = None,
+        into: str | None = None,
+        history_ms: int | None = None,
+    ) -> Stream:
+        """Declare a stream. timing: IRIs of the predicates whose tuples only live in windows, or True for all; into:
+        IRI of the graph that the other tuples join (default: the default graph); batch_ms: length of a stream batch;
+        history_ms: how long slices are kept at least. Raises StreamError (declared already), SettingsError.
+        """
+        core = self._core
+        settings = core.settings
+        name = _graph_term(stream_iri).text[1:-1]
+        timing = timing or ()
+        with core.lock:
+            core.check_is_open()
+            if name in core.streams:
+                raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
+            timing_iris = () if isinstance(timing, bool) else tuple(timing)
+            state = StreamState(
+                name,
+                _positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
+                timing
+                if isinstance(timing, bool)
+                else np.array([core.name(_graph_term(text)) for text in timing_iris], np.int64),
+                timing_iris,
+                core.default_graph if into is None else core.name(_graph_term(into)),
+                into,
+                _positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
+                settings,
+            )
+            core.streams[name] = state
+            self._injector.start()
+        return Stream(core, self._injector, state)
+
+    def drop_stream(self, stream_iri: str) -> None:
+        """Forget a stream and its slices; what it added to the stored graph stays.
+
+        Raises StreamError (unknown, or a registered query reads it)."""
+        core = self._core
+        with core.lock:
+            state = core.stream(stream_iri)
+            readers = [
+                name
+                for name, query in self._injector.queries.items()
+                if any(window.stream == stream_iri for window in query.query.dataset.windows)
+            ]
+            if readers:
+                raise StreamError(f"stream {stream_iri} is read by {', '.join(sorted(readers))}: close these first")
+            del core.streams[stream_iri]
+            state.is_dropped = True
+            core.registry.release(state.waiting_ids())
+            core.drop_slices(state, 1 << 60)
+            self._injector.wake()
+
+    def register(
+        self, text: str, on_result: Callable[[WindowResult], object] | None = None, base: str | None = None
+    ) -> ContinuousQuery:
+        """Register a continuous query. on_result: called with each window, in order, by the engine's thread, in place
+        of results(). Raises QuerySyntaxError, UnsupportedFeatureError, StreamError (an unknown stream, a window that is
+        no multiple of its stream's batch_ms, a name that is taken).
+        """
+        query = rewrite(parse_query(text, base))
+        if query.registration is None:
+            raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
+        if not query.dataset.windows:
+            raise StreamError(
+                f"query {query.registration.name} has no FROM STREAM: ask it with Engine.query, or give it a window"
+            )
+        check_clause(query)
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            if query.registration.name in self._injector.queries:
+                raise StreamError(f"a query named {query.registration.name} is registered already: close it first")
+            for window in query.dataset.windows:
+                check_window(window, core.stream(window.stream))
+            registered = ContinuousQuery(core, self._injector, query, on_result)
+            self._injector.add(registered)
+        return registered
+
+    def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
+        """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
+        from wukongs.ingest import IngestService
+        from wukongs.transport import IngestSocket
+
+        self._core.check_is_open()
+        socket = IngestSocket(address, IngestService(self._core, self._injector))
+        self._sockets.append(socket)
+        return socket.address
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until all closed stream batches are visible and all due windows reported.
+
+        Raises StreamError when timeout_s (seconds) passes first."""
+        self._injector.settle(timeout_s)
+
+    # --- the engine itself --------------------------------------------------------------------------------------------
+
+    def queries(self) -> list[ContinuousQuery]:
+        """Return the registered queries."""
+        with self._core.lock:
+            return list(self._injector.queries.values())
+
+    def streams(self) -> list[str]:
+        """Return the IRIs of the declared streams."""
+        with self._core.lock:
+            return list(self._core.streams)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes (bytes) of the stored graph, streams and queries, and who holds whom."""
+        core = self._core
+        with core.lock:
+            trace = core.arrangement.trace
+            return {
+                "sn": core.sn,
+                "sealed_ms": core.sealed_ms,
+                "stored_triples": len(trace),
+                "stored_bytes": trace.size_bytes,
+                "stored_batches": trace.batch_count,
+                "terms": len(core.registry.persistent) + len(core.registry.transient),
+                "term_bytes": core.registry.size_bytes,
+                "malformed_lines": core.malformed_count,
+                "handles": [{"owner": h.owner, "sn": h.sn, "age_s": h.age_s} for h in trace.handles()],
+                "held_back_by": core.held_back_by(),
+                "streams": {
+                    state.iri: {
+                        "tuples": state.tuple_count,
+                        "closed_ms": state.closed_ms,
+                        "slices": state.ring.slice_count,
+                        "slice_bytes": state.ring.size_bytes,
+                        "waiting_bytes": state.waiting_bytes,
+                    }
+                    for state in core.streams.values()
+                },
+                "queries": {name: query.stats() for name, query in self._injector.queries.items()},
+            }
+
+    def close(self) -> None:
+        """Stop: queries end (what they reported can still be read), sockets close. Closing twice is allowed."""
+        for socket in self._sockets:
+            socket.close()
+        self._sockets.clear()
+        with self._core.lock:
+            self._core.is_closed = True
+            registered = list(self._injector.queries.values())
+        for query in registered:
+            query.close()
+        self._injector.stop()
+
+    def _one_shot(self, text: str, base: str | None) -> Query:
+        query = rewrite(parse_query(text, base))
+        if query.registration is not None or query.dataset.windows:
+            raise StreamError(
+                "a query with REGISTER or FROM STREAM is continuous: give it to Engine.register; Engine.query answers "
+                "once, over the stored graph"
+            )
+        return query
+
+    def _report_malformed(
+        self, on_malformed: Callable[[str, MalformedLine], object] | None
+    ) -> Callable[[str, MalformedLine], None]:
+        def report(file: str, line: MalformedLine) -> None:
+            self._core.malformed_count += 1
+            if on_malformed is not None:
+                on_malformed(file, line)
+            elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
+                log.warning(
+                    "%s, line %d, column %d: %s; set aside: %s", file, line.line, line.column, line.reason, line.text
+                )
+
+        return report
+
+    def _triples(self, name: str | None) -> Iterator[tuple[str, ...]]:
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            graph = core.default_graph if name is None else core.registry.resolve(_graph_term(name).text)
+            batches = core.arrangement.trace.read(core.sn).batches
+            reader = core.registry.snapshot_reader()
+        for batch in batches:
+            graphs, *columns = batch.triples()
+            wanted: list[Int64Array] = [column[graphs == graph] for column in columns]
+            yield from zip(*(reader.texts(column) for column in wanted), strict=True)
+
+
+def _graph_term(name: str) -> Term:
+    """Return the term of a graph or stream name, given with or without angle brackets."""
+    value = str(name)
+    if not value.startswith("<"):
+        value = f"<{value}>"
+    canonical_term(value, b"")
+    return Term(value)
+
+
+def _canonical(value: Any) -> str:
+    return canonical_term(from_python(value), b"bindings")
+
+
+def _positive(name: str, value: int, low: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise SettingsError(f"{name} = {value!r}: expected an integer of at least {low}, in milliseconds")
+    return value

@@ -1,0 +1,168 @@
+"""Executor: runs the algebra of one query over one dataset; basic graph patterns in the kernel, the rest by columns.
+
+Bottom-up evaluation as the SPARQL specification has it (section 18), with one short cut that keeps the answer: a basic
+graph pattern on the right of a join or OPTIONAL is explored from the rows of the left side, so that its cost follows
+those rows and not the size of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from csparql.algebra import (
+    Bgp,
+    Distinct,
+    Extend,
+    Filter,
+    GraphNames,
+    Group,
+    Join,
+    LeftJoin,
+    Node,
+    OrderBy,
+    Project,
+    Slice,
+    TermOrVariable,
+    Union,
+)
+from csparql.terms import Variable
+from store.dtypes import UNBOUND, Int64Array
+from wukongs import operators
+from wukongs.aggregates import group
+from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.dataset import Dataset
+from wukongs.expressions import holds
+from wukongs.ordering import canonical_order, order_by
+from wukongs.plan_memo import PlanMemo
+from wukongs.plan_runner import Limits, run
+
+_ROW = Variable(".row")
+
+
+class Executor:
+    """One execution. in_order: rows that LIMIT cuts without ORDER BY are taken in canonical order, as firings need."""
+
+    def __init__(
+        self, dataset: Dataset, terms: TermSpace, limits: Limits, memo: PlanMemo, in_order: bool = False
+    ) -> None:
+        self._dataset = dataset
+        self._terms = terms
+        self._limits = limits
+        self._memo = memo
+        self._in_order = in_order
+
+    def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
+        """Return the solutions of a node. rows_wanted: more than these many are not needed.
+
+        Raises QueryTimeout, BudgetExceeded.
+        """
+        self._limits.check()
+        rows_max = self._limits.rows_max
+        match node:
+            case Bgp():
+                return self._explore(node, BindingTable.unit(), rows_wanted)
+            case GraphNames(graph=graph):
+                return self._graph_names(graph)
+            case Join(left=left, right=right):
+                return self._join(left, right)
+            case LeftJoin(left=left, right=Bgp() as right, condition=condition):
+                return self._optional(self.run(left), right, node)
+            case LeftJoin(left=left, right=right, condition=condition):
+                return operators.left_join(self.run(left), self.run(right), condition, self._terms, rows_max)
+            case Union(left=left, right=right):
+                return operators.union(self.run(left), self.run(right), rows_max)
+            case Filter(condition=condition, pattern=pattern):
+                return operators.filter_rows(condition, self.run(pattern), self._terms)
+            case Extend(pattern=pattern, variable=variable, expression=expression):
+                return operators.extend(self.run(pattern, rows_wanted), variable, expression, self._terms)
+            case Group(pattern=pattern, keys=keys, aggregates=aggregates):
+                return group(self.run(pattern), keys, aggregates, self._terms)
+            case Project(pattern=pattern, variables=variables):
+                return operators.project(self.run(pattern, rows_wanted), variables)
+            case Distinct(pattern=pattern):
+                return operators.distinct(self.run(pattern))
+            case OrderBy(pattern=pattern, conditions=conditions):
+                return order_by(self.run(pattern), conditions, self._terms)
+            case Slice():
+                return self._slice(node)
+
+    def _explore(self, bgp: Bgp, seeds: BindingTable, rows_wanted: int | None = None) -> BindingTable:
+        if not bgp.patterns or seeds.length == 0:
+            missing = {v for pattern in bgp.patterns for v in pattern.variables()} - set(seeds.variables)
+            return BindingTable.empty((*seeds.variables, *missing)) if missing else seeds
+        plan = self._memo.plan(bgp, seeds.variables, seeds.length, self._dataset)
+        return run(plan, seeds, self._dataset, self._limits, rows_wanted)
+
+    def _graph_names(self, graph: TermOrVariable) -> BindingTable:
+        if isinstance(graph, Variable):
+            # A graph that the clause names need not be in the data: the terms of the query know it all the same.
+            declared = [f"<{name}>" for name in self._dataset.declared_names()]
+            names = self._terms.ids(declared) if declared else np.array(self._dataset.named_graphs(), np.int64)
+            return BindingTable((graph,), (names,), len(names))
+        return BindingTable.unit() if self._dataset.is_named(graph) else BindingTable.empty()
+
+    def _join(self, left: Node, right: Node) -> BindingTable:
+        if isinstance(left, Bgp) and not isinstance(right, Bgp):
+            left, right = right, left
+        table = self.run(left)
+        if not isinstance(right, Bgp):
+            return operators.join(table, self.run(right), self._limits.rows_max)
+        return self._gather([self._explore(right, seeds) for seeds in self._seeds(table, right)], table)
+
+    def _optional(self, left: BindingTable, right: Bgp, node: LeftJoin) -> BindingTable:
+        """OPTIONAL { triple patterns }: explore from the left rows, numbered, and keep those that find nothing."""
+        numbered = BindingTable(
+            (*left.variables, _ROW), (*left.columns, np.arange(left.length, dtype=np.int64)), left.length
+        )
+        found = self._gather([self._explore(right, seeds) for seeds in self._seeds(numbered, right)], numbered)
+        if node.condition is not None:
+            found = found.take(np.flatnonzero(holds(node.condition, found, self._terms)))
+        alone = np.ones(left.length, np.bool_)
+        alone[found.column(_ROW)] = False
+        rows = operators.union(found, numbered.take(np.flatnonzero(alone)), self._limits.rows_max)
+        rows = rows.take(np.argsort(rows.column(_ROW), kind="stable"))
+        return operators.project(rows, [variable for variable in rows.variables if variable != _ROW])
+
+    def _seeds(self, table: BindingTable, bgp: Bgp) -> Iterator[BindingTable]:
+        """Split rows by which variables of the Bgp they leave unbound, and drop those: the Bgp is to bind them."""
+        shared = [v for v in dict.fromkeys(v for p in bgp.patterns for v in p.variables()) if v in table.variables]
+        unbound = [table.column(variable) == UNBOUND for variable in shared]
+        if not any(mask.any() for mask in unbound):
+            yield table
+            return
+        classes = sum(
+            (mask.astype(np.int64) << at for at, mask in enumerate(unbound)), np.zeros(table.length, np.int64)
+        )
+        for number in np.unique(classes).tolist():
+            rows = table.take(np.flatnonzero(classes == number))
+            dropped = {variable for at, variable in enumerate(shared) if number >> at & 1}
+            yield operators.project(rows, [variable for variable in rows.variables if variable not in dropped])
+
+    def _gather(self, tables: Sequence[BindingTable], left: BindingTable) -> BindingTable:
+        gathered = tables[0] if tables else left
+        for table in tables[1:]:
+            gathered = operators.union(gathered, table, self._limits.rows_max)
+        return gathered
+
+    def _slice(self, node: Slice) -> BindingTable:
+        is_ordered = _is_ordered(node.pattern)
+        if node.limit is None or is_ordered or self._in_order:
+            table = self.run(node.pattern)
+        else:
+            table = self.run(node.pattern, node.offset + node.limit)
+        if self._in_order and not is_ordered:
+            table = table.take(canonical_order(table))
+        return operators.slice_rows(table, node.offset, node.limit)
+
+
+def _is_ordered(node: Node) -> bool:
+    while isinstance(node, Project | Distinct | Extend):
+        node = node.pattern
+    return isinstance(node, OrderBy)
+
+
+def result_columns(table: BindingTable, names: Sequence[str]) -> tuple[Int64Array, ...]:
+    """Return the columns that a SELECT reports, in its order."""
+    return tuple(table.column(Variable(name)) for name in names)

@@ -1,0 +1,252 @@
+"""Evaluation of expressions over a binding table, by columns where possible, once per distinct argument otherwise.
+
+The scalar evaluator (wukongs/scalar_evaluator.py) defines every answer. What is done by columns instead gives the same:
+
+* `&& || !` combine columns of three-valued truth, and IN and NOTIN are `=` under `||`;
+* `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
+* comparisons and arithmetic of numbers run in float64 where that is exact (wukongs/number_columns.py);
+* rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from csparql.algebra import Call, Expression
+from csparql.terms import Term, Variable
+from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
+from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.frame import ANY_ID, STRING_ID, Frame, identity_of
+from wukongs.number_columns import DOUBLE, EXACT, Numbers, combine, compare_columns, negate, numbers_of
+from wukongs.rows import numbered
+from wukongs.scalar_evaluator import ARITHMETIC, COMPARISONS, KIND_TESTS, value_in, variables_of
+from wukongs.value_operators import effective_boolean_value
+from wukongs.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
+
+_CONNECTIVES = frozenset(("&&", "||", "!", "IN", "NOTIN"))
+_TRUTH_VALUED = COMPARISONS | _CONNECTIVES | KIND_TESTS.keys() | {"BOUND", "SAMETERM"}
+
+
+def evaluate(expression: Expression, table: BindingTable, terms: TermSpace) -> Int64Array:
+    """Return the id of the expression's value in each row, UNBOUND where it is an error or unbound."""
+    return _ids(expression, Frame(table, terms, _decoded_variables(expression)))
+
+
+def holds(expression: Expression, table: BindingTable, terms: TermSpace) -> BoolArray:
+    """Tell for each row whether the expression's effective boolean value is true; an error is not."""
+    return _truth(expression, Frame(table, terms, _decoded_variables(expression))).true
+
+
+def _decoded_variables(expression: Expression) -> list[Variable]:
+    """Return the variables whose values an expression looks at; under a columnar BOUND or sameTerm ids are enough."""
+    if isinstance(expression, Call) and expression.op in ("&&", "||", "!"):
+        parts = [_decoded_variables(argument) for argument in expression.arguments]
+        return list(dict.fromkeys(variable for part in parts for variable in part))
+    by_id = isinstance(expression, Call) and expression.op in ("BOUND", "SAMETERM")
+    if by_id and isinstance(expression, Call) and not any(isinstance(part, Call) for part in expression.arguments):
+        return []
+    return sorted(variables_of(expression), key=lambda variable: variable.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Three-valued truth by rows: true, false, or an error where neither. No row is both."""
+
+    true: BoolArray
+    false: BoolArray
+
+    @staticmethod
+    def of(truths: BoolArray, valid: BoolArray) -> Truth:
+        """Make it from two-valued truths that only count where valid."""
+        return Truth(truths & valid, ~truths & valid)
+
+    def __and__(self, other: Truth) -> Truth:
+        return Truth(self.true & other.true, self.false | other.false)
+
+    def __or__(self, other: Truth) -> Truth:
+        return Truth(self.true | other.true, self.false & other.false)
+
+    def __invert__(self) -> Truth:
+        return Truth(self.false, self.true)
+
+
+def _spread(truths: Sequence[bool | None], places: Int64Array) -> Truth:
+    """Spread the truths of distinct arguments over the rows that have them."""
+    true = np.array([truth is True for truth in truths], np.bool_)
+    false = np.array([truth is False for truth in truths], np.bool_)
+    return Truth(true[places], false[places])
+
+
+# --- truth ------------------------------------------------------------------------------------------------------------
+
+
+def _truth(expression: Expression, frame: Frame) -> Truth:
+    """Return the effective boolean value of an expression in each row."""
+    if isinstance(expression, Variable):
+        return _value_test(effective_boolean_value, expression, frame)
+    if not isinstance(expression, Call):
+        return _scalar_truth(expression, frame)
+    op, arguments = expression.op, expression.arguments
+    if op in _CONNECTIVES:
+        return _connective(op, arguments, frame)
+    if op in COMPARISONS:
+        return _comparison(op, arguments[0], arguments[1], frame)
+    if op == "SAMETERM":
+        left, right = (_ids(argument, frame) for argument in arguments)
+        return Truth.of(left == right, (left != UNBOUND) & (right != UNBOUND))
+    if op == "BOUND" and isinstance(arguments[0], Variable):
+        is_bound = frame.table.column(arguments[0]) != UNBOUND
+        return Truth(is_bound, ~is_bound)
+    if op in KIND_TESTS and isinstance(arguments[0], Variable):
+        test = KIND_TESTS[op]
+        return _value_test(lambda value: None if value is None else test(value), arguments[0], frame)
+    return _scalar_truth(expression, frame)
+
+
+def _value_test(test: Callable[[Value | None], bool | None], variable: Variable, frame: Frame) -> Truth:
+    return _spread([test(value) for value in frame.values], frame.places(variable))
+
+
+def _scalar_truth(expression: Expression, frame: Frame, rows: Int64Array | None = None) -> Truth:
+    values, places = _scalar_values(expression, frame, rows)
+    return _spread([effective_boolean_value(value) for value in values], places)
+
+
+def _connective(op: str, arguments: tuple[Expression, ...], frame: Frame) -> Truth:
+    if op == "!":
+        return ~_truth(arguments[0], frame)
+    if op in ("&&", "||"):
+        left, right = (_truth(argument, frame) for argument in arguments)
+        return left & right if op == "&&" else left | right
+    nowhere = np.zeros(frame.table.length, np.bool_)
+    found = Truth(nowhere, ~nowhere)
+    for element in arguments[1:]:
+        found = found | _comparison("=", arguments[0], element, frame)
+    return found if op == "IN" else ~found
+
+
+def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> Truth:
+    """Compare by ids, then as float64s, then one by one; each way takes only the rows that are still open."""
+    length = frame.table.length
+    true, false, is_open = np.zeros(length, np.bool_), np.zeros(length, np.bool_), np.ones(length, np.bool_)
+    if op in ("=", "!=") and (by_id := _compare_ids(op, left, right, frame)):
+        truth, decided = by_id
+        true, false, is_open = truth.true, truth.false, ~decided
+    if is_open.any() and (first := _numbers(left, frame)) and (second := _numbers(right, frame)):
+        truths, decided = compare_columns(op, first, second, length)
+        decided = decided & is_open
+        true, false, is_open = true | (truths & decided), false | (~truths & decided), is_open & ~decided
+    rows = np.flatnonzero(is_open)
+    if len(rows):
+        truth = _scalar_truth(Call(op, (left, right)), frame, rows)
+        true[rows], false[rows] = truth.true, truth.false
+    return Truth(true, false)
+
+
+def _compare_ids(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
+    """Decide = or != of variables and constants by ids: (truth, decided), or None for other expressions."""
+    if isinstance(left, Call) or isinstance(right, Call):
+        return None
+    first_ids, first = _ids(left, frame), _identity(left, frame)
+    second_ids, second = _ids(right, frame), _identity(right, frame)
+    decided = (np.maximum(first, second) == ANY_ID) | (np.minimum(first, second) == STRING_ID)
+    is_bound = (first_ids != UNBOUND) & (second_ids != UNBOUND)
+    truths = (first_ids == second_ids) == (op == "=")
+    return Truth.of(truths, decided & is_bound), decided
+
+
+def _identity(leaf: Expression, frame: Frame) -> UInt8Array:
+    if isinstance(leaf, Variable):
+        return frame.identity(leaf)
+    assert isinstance(leaf, Term), leaf
+    return np.full(frame.table.length, identity_of(value_of(leaf.text)), np.uint8)
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def _ids(expression: Expression, frame: Frame) -> Int64Array:
+    """Return the id of an expression's value in each row."""
+    if isinstance(expression, Variable):
+        return frame.table.column(expression)
+    if isinstance(expression, Term):
+        return np.full(frame.table.length, frame.terms.ids([expression.text])[0], np.int64)
+    assert isinstance(expression, Call), f"{expression} outside of a Group"
+    if expression.op in _TRUTH_VALUED:
+        truth = _truth(expression, frame)
+        true_id, false_id = frame.terms.ids([text_of(TRUE), text_of(FALSE)])
+        return np.where(truth.true, true_id, np.where(truth.false, false_id, UNBOUND))
+    if expression.op in ARITHMETIC or expression.op == "NEGATE":
+        return _arithmetic_ids(expression, frame)
+    return _scalar_ids(expression, frame)
+
+
+def _arithmetic_ids(expression: Call, frame: Frame) -> Int64Array:
+    numbers = _numbers(expression, frame)
+    if numbers is None:
+        return _scalar_ids(expression, frame)
+    length = frame.table.length
+    values, kinds = np.broadcast_to(numbers.values, length), np.broadcast_to(np.uint8(numbers.kinds), length)
+    is_open = (kinds != EXACT) & (kinds != DOUBLE)
+    ids = np.empty(length, np.int64)
+    done, rest = np.flatnonzero(~is_open), np.flatnonzero(is_open)
+    if len(done):
+        # By bits, since 0.0 and -0.0 are two terms.
+        places, firsts = numbered([values[done].view(np.int64), kinds[done].astype(np.int64)], len(done))
+        pairs = zip(values[done[firsts]].tolist(), kinds[done[firsts]].tolist(), strict=True)
+        texts = [
+            text_of(computed(Kind.DOUBLE, number) if kind == DOUBLE else computed(Kind.INTEGER, int(number)))
+            for number, kind in pairs
+        ]
+        ids[done] = frame.terms.ids(texts)[places]
+    if len(rest):
+        ids[rest] = _scalar_ids(expression, frame, rest)
+    return ids
+
+
+def _scalar_ids(expression: Expression, frame: Frame, rows: Int64Array | None = None) -> Int64Array:
+    values, places = _scalar_values(expression, frame, rows)
+    distinct_ids = np.full(len(values), UNBOUND, np.int64)
+    known = [place for place, value in enumerate(values) if value is not None]
+    if known:
+        distinct_ids[known] = frame.terms.ids([text_of(value) for value in values if value is not None])
+    return distinct_ids[places]
+
+
+# --- numbers and single values ----------------------------------------------------------------------------------------
+
+
+def _numbers(expression: Expression, frame: Frame) -> Numbers | None:
+    """Return an expression's column of numbers; None if it is not made of variables, constants and arithmetic."""
+    if isinstance(expression, Variable):
+        return frame.numbers(expression)
+    if isinstance(expression, Term):
+        return numbers_of([value_of(expression.text)])
+    if not isinstance(expression, Call) or (expression.op not in ARITHMETIC and expression.op != "NEGATE"):
+        return None
+    columns = [_numbers(argument, frame) for argument in expression.arguments]
+    known = [column for column in columns if column is not None]
+    if len(known) < len(columns):
+        return None
+    return negate(known[0]) if expression.op == "NEGATE" else combine(expression.op, *known)
+
+
+def _scalar_values(
+    expression: Expression, frame: Frame, rows: Int64Array | None
+) -> tuple[list[Value | None], Int64Array]:
+    """Evaluate an expression once per distinct combination of its variables' ids, in some rows or in all.
+
+    Returns
+    -------
+    values : list of Value or None      One for each combination.
+    places : int64[n_rows]              The place of each row's combination in it."""
+    used = sorted(variables_of(expression), key=lambda variable: variable.name)
+    length = frame.table.length if rows is None else len(rows)
+    columns = [frame.places(variable) if rows is None else frame.places(variable)[rows] for variable in used]
+    places, firsts = numbered(columns, length)
+    arguments = [[frame.values[place] for place in column[firsts].tolist()] for column in columns]
+    solutions = zip(*arguments, strict=True) if used else [()] * len(firsts)
+    return [value_in(expression, dict(zip(used, solution, strict=True))) for solution in solutions], places

@@ -1,0 +1,90 @@
+"""Frame: a binding table during the evaluation of one expression, with the values of the ids that it needs.
+
+Text is what costs, so the distinct ids of all these columns are collected first and decoded in one call. What is
+derived from a value (its number, its identity) is derived once per distinct id and spread over the rows by place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from csparql.terms import Variable
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
+from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.number_columns import Numbers, numbers_of
+from wukongs.rows import numbered
+from wukongs.values import Kind, Value, value_of
+
+BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
+"""How far an id decides equality: not at all; against STRING_ID and ANY_ID; against every term."""
+
+_IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kind.STRING: STRING_ID}
+
+
+def decoded(ids: Int64Array, terms: TermSpace) -> list[Value | None]:
+    """Return the values of distinct ids, None for UNBOUND."""
+    bound = ids[ids != UNBOUND]
+    values = iter([value_of(text) for text in terms.texts(bound)] if len(bound) else ())
+    return [None if item == UNBOUND else next(values) for item in ids.tolist()]
+
+
+def identity_of(value: Value | None) -> int:
+    """Return how far a term's id decides equality; an unbound one decides it, to be an error."""
+    return ANY_ID if value is None else _IDENTITY.get(value.kind, BY_VALUE)
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The distinct ids of some columns: their values, and for each row of each column the place of its value."""
+
+    values: list[Value | None]
+    places: dict[Variable, Int64Array]
+    numbers: Numbers | None = None
+    identity: UInt8Array | None = None
+
+
+@dataclass(slots=True)
+class Frame:
+    """variables : those whose values will be asked for. Nothing is decoded before that happens."""
+
+    table: BindingTable
+    terms: TermSpace
+    variables: Sequence[Variable]
+    _known: _Pool | None = field(default=None, init=False)
+
+    @property
+    def _pool(self) -> _Pool:
+        if self._known is None:
+            columns = [self.table.column(variable) for variable in self.variables]
+            joined = np.concatenate([np.empty(0, np.int64), *columns])
+            places, firsts = numbered([joined], len(joined))
+            by_column = places.reshape(len(columns), self.table.length)
+            values = decoded(joined[firsts], self.terms)
+            self._known = _Pool(values, dict(zip(self.variables, by_column, strict=True)))
+        return self._known
+
+    @property
+    def values(self) -> list[Value | None]:
+        """The values of all distinct ids of the variables; `places` tells which one a row has."""
+        return self._pool.values
+
+    def places(self, variable: Variable) -> Int64Array:
+        """Return, for each row, the place in `values` of what a variable is bound to."""
+        return self._pool.places[variable]
+
+    def numbers(self, variable: Variable) -> Numbers:
+        """Return a variable's column for arithmetic."""
+        pool = self._pool
+        if pool.numbers is None:
+            pool.numbers = numbers_of(pool.values)
+        return pool.numbers.take(pool.places[variable])
+
+    def identity(self, variable: Variable) -> UInt8Array:
+        """Return for each row how far the variable's id decides equality."""
+        pool = self._pool
+        if pool.identity is None:
+            pool.identity = np.array([identity_of(value) for value in pool.values], np.uint8)
+        return pool.identity[pool.places[variable]]

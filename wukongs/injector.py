@@ -1,0 +1,142 @@
+"""Injector: the thread that moves time on: it seals stream batches in order of time, and fires the queries due."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from wukongs.continuous import ContinuousQuery, Firing
+from wukongs.core import FOREVER_MS, Core
+from wukongs.errors import StreamError
+
+log = logging.getLogger("wukongs")
+
+
+class Injector:
+    """One per engine; its thread starts with the first stream and ends with the engine."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._queries: dict[str, ContinuousQuery] = {}
+        self._thread: threading.Thread | None = None
+        self._has_news = False
+        self._is_busy = False
+        self._news_at_s = 0.0
+
+    @property
+    def queries(self) -> dict[str, ContinuousQuery]:
+        """The registered queries by name; read with the lock held."""
+        return self._queries
+
+    def start(self) -> None:
+        """Start the thread, once. Called with the lock held."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
+            self._thread.start()
+
+    def add(self, query: ContinuousQuery) -> None:
+        """Register a query. Called with the lock held."""
+        for window in query.query.dataset.windows:
+            state = self._core.stream(window.stream)
+            state.ring.index_windows(window.range_ms // state.batch_ms)
+        self._queries[query.name] = query
+        self.wake()
+
+    def forget(self, query: ContinuousQuery) -> None:
+        """Take a query out. Called with the lock held."""
+        if self._queries.get(query.name) is query:
+            del self._queries[query.name]
+
+    def wake(self) -> None:
+        """Say that something has come. Called with the lock held."""
+        if not self._has_news:
+            self._has_news = True
+            self._news_at_s = time.perf_counter()
+            self._core.changed.notify_all()
+
+    def settle(self, timeout_s: float | None) -> None:
+        """Wait until all closed stream batches are visible and all due windows are reported.
+
+        Raises StreamError when timeout_s (seconds) passes first, or when called from on_result.
+        """
+        if threading.current_thread() is self._thread:
+            raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._core.lock:
+            while (self._has_news or self._is_busy) and self._core.failure is None:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise StreamError(f"not settled within timeout_s = {timeout_s:g}: give it more time")
+                self._core.changed.wait(left)
+            self._core.check_is_open()
+
+    def stop(self) -> None:
+        """End the thread. Called without the lock, after the engine was marked closed."""
+        with self._core.lock:
+            self._core.changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._wait_for_news():
+                while (firing := self._next_firing()) is not None and not self._core.is_closed:
+                    firing.query.run(firing, self._news_at_s)
+        except BaseException as error:
+            log.exception("the injector has failed")
+            with self._core.lock:
+                self._core.failure = error
+                self._is_busy = False
+                self._core.changed.notify_all()
+            for query in list(self._queries.values()):
+                query.close()
+
+    def _wait_for_news(self) -> bool:
+        with self._core.lock:
+            self._is_busy = False
+            self._core.changed.notify_all()
+            while not self._has_news and not self._core.is_closed:
+                self._core.changed.wait()
+            self._has_news = False
+            self._is_busy = True
+            return not self._core.is_closed
+
+    def _next_firing(self) -> Firing | None:
+        """Seal stream batches in order of time until a query is due; return its firing, None when nothing is left."""
+        core = self._core
+        with core.lock:
+            while True:
+                end_ms = core.next_batch_end()
+                due = [(at_ms, name) for name, query in self._queries.items() if (at_ms := query.due()) is not None]
+                at_ms, name = min(due, default=(FOREVER_MS, ""))
+                if end_ms is not None and end_ms <= at_ms:
+                    core.seal(end_ms)
+                elif name:
+                    core.move_to(at_ms)
+                    query = self._queries[name]
+                    if query.is_paused:
+                        query.skip_to(at_ms)
+                    else:
+                        return query.prepare(at_ms)
+                else:
+                    stable = core.stable_ms()
+                    if stable is not None and stable != FOREVER_MS:
+                        core.move_to(stable)
+                    self._drop_slices()
+                    return None
+
+    def _drop_slices(self) -> None:
+        """Drop the slices that are older than history_ms and that no registered window needs any more."""
+        core = self._core
+        for state in core.streams.values():
+            stable = core.sealed_ms
+            if stable is None or state.closed_ms is None:
+                continue
+            keep_after = [min(stable, state.closed_ms) - state.history_ms]
+            for query in self._queries.values():
+                if any(window.stream == state.iri for window in query.query.dataset.windows):
+                    needed = query.keep_after_ms(state.iri)
+                    if needed is not None:
+                        keep_after.append(needed)
+            core.drop_slices(state, min(keep_after))

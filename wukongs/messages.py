@@ -1,0 +1,371 @@
+"""The wire messages between a pipeline and the nodes, and their version.
+
+A message is a list of frames: a JSON header (version, kind, sequence number, fields) and, for a piece, three Arrow IPC
+record batches: its tuples, the texts of its terms, and those of its clashing terms (an empty frame when there are
+none). Their schemas belong to the protocol version and do not travel. Nothing that comes in is unpickled or evaluated;
+whatever a peer sends, the answer is a message or a DataError that says what was wrong with it.
+
+Invariants of a decoded Piece: all columns have one length; ids are >= 0 or codes of its clashes (a graph may be
+UNBOUND); 0 <= first_offset < end_offset; the terms are distinct, and every id that
+is not inlined has its text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
+from store.encoded import Encoded, TermTable
+from wukongs.errors import DataError, StreamError
+
+PROTOCOL_VERSION = 1
+HEADER_BYTES_MAX = 1 << 20
+_INT64_MAX = (1 << 63) - 1
+
+Frame: TypeAlias = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A writer is about to send a source partition of a stream; epoch is its fencing epoch: newer ones lock it out."""
+
+    stream: str
+    partition: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the node knows of the stream. timing: True for all tuples, or the IRIs of the timing predicates.
+
+    resume_offset: the offset from which the writer has to send; what lies before it is safe here.
+    """
+
+    batch_ms: int
+    into: str | None
+    timing: bool | tuple[str, ...]
+    resume_offset: int
+    hash_bits: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """The tuples of one stream batch from rows [first_offset, end_offset) of one source partition, or a node's share.
+
+    The pieces of a partition tile its rows: each begins where the one before it, or the last Close, ended. piece tells
+    the shares of one offset range apart (after sharding). encoded has its timestamps; timing : bool[len(encoded)].
+    """
+
+    stream: str
+    partition: str
+    epoch: int
+    first_offset: int
+    end_offset: int
+    piece: int
+    batch_number: int
+    encoded: Encoded
+    timing: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """All rows before end_offset were sent, and nothing at or before complete_ms comes any more from this partition."""
+
+    stream: str
+    partition: str
+    epoch: int
+    end_offset: int
+    complete_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """This source partition is at its end and holds nobody back."""
+
+    stream: str
+    partition: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The piece (or, with piece = -1, the Close or Finish up to end_offset) is safe at the node."""
+
+    stream: str
+    partition: str
+    end_offset: int
+    piece: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The node raised this error: the name of its class and its message."""
+
+    error: str
+    message: str
+
+
+Message: TypeAlias = Open | Opened | Piece | Close | Finish | Ack | Refused
+
+_KINDS: dict[str, type] = {
+    "open": Open,
+    "opened": Opened,
+    "piece": Piece,
+    "close": Close,
+    "finish": Finish,
+    "ack": Ack,
+    "refused": Refused,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_ARRAYS = ("encoded", "timing")
+_MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number"})
+
+
+def check_batch_number(piece: Piece, batch_ms: int) -> None:
+    """Check that all tuples of a piece belong to the stream batch that it names.
+
+    Raises: StreamError (a timestamp outside ((k-1) * batch_ms, k * batch_ms], k the piece's batch number).
+    """
+    times = piece.encoded.timestamps
+    low, high = (piece.batch_number - 1) * batch_ms, piece.batch_number * batch_ms
+    if len(times) and not (low < int(times.min()) and int(times.max()) <= high):
+        raise StreamError(
+            f"stream {piece.stream}, partition {piece.partition!r}, rows {piece.first_offset} to {piece.end_offset}: "
+            f"timestamps from {times.min()} to {times.max()} ms do not belong to stream batch {piece.batch_number} "
+            f"({low} to {high} ms). Cut the rows with the batch_ms = {batch_ms} that the stream was opened with"
+        )
+
+
+# --- message -> frames ------------------------------------------------------------------------------------------------
+
+
+def to_frames(message: Message, sequence: int) -> list[Frame]:
+    """Return the frames of a message; sequence is repeated by the reply to it."""
+    if isinstance(message, Piece):
+        fields = {name: getattr(message, name) for name in Piece.__slots__ if name not in _ARRAYS}
+        encoded = message.encoded
+        columns = [_tuples_frame(message), _terms_frame(encoded.terms), _terms_frame(encoded.clashes)]
+    else:
+        fields, columns = asdict(message), []
+    header = {"wukongs": PROTOCOL_VERSION, "kind": _NAMES[type(message)], "seq": sequence, **fields}
+    return [json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(), *columns]
+
+
+@lru_cache(maxsize=1)
+def _schemas() -> tuple[Any, Any]:
+    """Return the schemas of the tuples and of terms and clashes."""
+    import pyarrow as pa
+
+    names = ("subject", "predicate", "object", "graph", "timestamp_ms")
+    tuples = pa.schema([*((name, pa.int64()) for name in names), ("timing", pa.bool_())])
+    return tuples, pa.schema([("id", pa.int64()), ("text", pa.large_string())])
+
+
+def _tuples_frame(piece: Piece) -> Frame:
+    import pyarrow as pa
+
+    encoded = piece.encoded
+    columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, encoded.timestamps, piece.timing)
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=_schemas()[0])
+    return memoryview(batch.serialize())
+
+
+def _terms_frame(terms: TermTable) -> Frame:
+    import pyarrow as pa
+
+    if len(terms) == 0:
+        return b""
+    offsets, text = np.ascontiguousarray(terms.offsets), np.ascontiguousarray(terms.text)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    texts = pa.Array.from_buffers(pa.large_string(), len(terms), buffers)
+    return memoryview(pa.RecordBatch.from_arrays([pa.array(terms.ids), texts], schema=_schemas()[1]).serialize())
+
+
+# --- frames -> message ------------------------------------------------------------------------------------------------
+
+
+def from_frames(frames: Sequence[Frame]) -> tuple[Message, int]:
+    """Return the message and its sequence number.
+
+    Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big).
+    """
+    header = _read_header(frames)
+    kind = header["kind"]
+    sequence = _int_field(header, kind, "seq")
+    if kind == "piece":
+        return _read_piece(frames, header), sequence
+    if len(frames) != 1:
+        raise DataError(f"message '{kind}': expected 1 frame, found {len(frames)}")
+    return _plain_message(kind, header), sequence
+
+
+def sequence_of(frames: Sequence[Frame]) -> int:
+    """Return the sequence number of a message that may be broken elsewhere, -1 where it cannot be found."""
+    try:
+        header = _read_header(frames)
+        return _int_field(header, header["kind"], "seq")
+    except DataError:
+        return -1
+
+
+def _read_header(frames: Sequence[Frame]) -> dict[str, Any]:
+    if not frames:
+        raise DataError("message: expected a header frame, found no frame")
+    raw = bytes(frames[0][: HEADER_BYTES_MAX + 1])
+    if len(raw) > HEADER_BYTES_MAX:
+        raise DataError(f"message: expected a header of at most {HEADER_BYTES_MAX} bytes, found {len(frames[0])}")
+    try:
+        header = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise DataError(f"message: expected a JSON header, found {raw[:60]!r}") from None
+    if not isinstance(header, dict) or "wukongs" not in header:
+        raise DataError(f"message: expected a header with a 'wukongs' version, found {raw[:60]!r}")
+    if header["wukongs"] != PROTOCOL_VERSION:
+        raise DataError(
+            f"message: expected protocol version {PROTOCOL_VERSION}, found {header['wukongs']!r}. "
+            "Run the same version of wukongs on both sides"
+        )
+    kind = header.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise DataError(f"message: expected a kind among {', '.join(_KINDS)}, found {kind!r}")
+    return header
+
+
+def _int_field(header: dict[str, Any], kind: str, name: str) -> int:
+    value = header.get(name)
+    low = -_INT64_MAX if name in _MAY_BE_NEGATIVE else 0
+    if type(value) is not int or not low <= value <= _INT64_MAX:
+        raise DataError(f"message '{kind}': expected {name} to be an integer from {low} to 2^63 - 1, found {value!r}")
+    return value
+
+
+def _text_field(header: dict[str, Any], kind: str, name: str) -> str:
+    value = header.get(name)
+    if not isinstance(value, str):
+        raise DataError(f"message '{kind}': expected {name} to be a text, found {value!r}")
+    return value
+
+
+def _plain_message(kind: str, header: dict[str, Any]) -> Message:
+    def text(name: str) -> str:
+        return _text_field(header, kind, name)
+
+    def number(name: str) -> int:
+        return _int_field(header, kind, name)
+
+    if kind == "open":
+        return Open(text("stream"), text("partition"), number("epoch"))
+    if kind == "opened":
+        return _read_opened(header)
+    if kind == "close":
+        return Close(
+            text("stream"), text("partition"), number("epoch"), number("end_offset"), complete_ms=number("complete_ms")
+        )
+    if kind == "finish":
+        return Finish(text("stream"), text("partition"), number("epoch"))
+    if kind == "ack":
+        return Ack(text("stream"), text("partition"), number("end_offset"), number("piece"))
+    return Refused(text("error"), text("message"))
+
+
+def _read_opened(header: dict[str, Any]) -> Opened:
+    into, timing = header.get("into"), header.get("timing")
+    if into is not None and not isinstance(into, str):
+        raise DataError(f"message 'opened': expected into to be a graph IRI or null, found {into!r}")
+    if isinstance(timing, list) and all(isinstance(iri, str) for iri in timing):
+        timing = tuple(timing)
+    elif timing is not True:
+        raise DataError(f"message 'opened': expected timing to be true or a list of predicate IRIs, found {timing!r}")
+    batch_ms, hash_bits = _int_field(header, "opened", "batch_ms"), _int_field(header, "opened", "hash_bits")
+    if batch_ms == 0 or not 1 <= hash_bits <= 62:
+        raise DataError(
+            f"message 'opened': expected batch_ms > 0 and hash_bits from 1 to 62, found {batch_ms} and {hash_bits}"
+        )
+    return Opened(batch_ms, into, timing, _int_field(header, "opened", "resume_offset"), hash_bits)
+
+
+def _read_piece(frames: Sequence[Frame], header: dict[str, Any]) -> Piece:
+    if len(frames) != 4:
+        raise DataError(f"message 'piece': expected 4 frames (header, tuples, terms, clashes), found {len(frames)}")
+    tuples_schema, terms_schema = _schemas()
+    tuples = _read_batch(frames[1], tuples_schema, "tuples")
+    terms = _read_terms(frames[2], terms_schema, "terms")
+    clashes = _read_terms(frames[3], terms_schema, "clashes")
+    subjects, predicates, objects, graphs, times, timing = (
+        np.array(column.to_numpy(zero_copy_only=False)) for column in tuples.columns
+    )
+    encoded = Encoded(subjects, predicates, objects, graphs, times, terms, clashes)
+    _check_ids(encoded)
+    numbers = {name: _int_field(header, "piece", name) for name in _PIECE_NUMBERS}
+    if not 0 <= numbers["first_offset"] < numbers["end_offset"] or numbers["piece"] < 0:
+        raise DataError(
+            "message 'piece': expected 0 <= first_offset < end_offset and piece >= 0, found first_offset = "
+            f"{numbers['first_offset']}, end_offset = {numbers['end_offset']}, piece = {numbers['piece']}"
+        )
+    stream, partition = _text_field(header, "piece", "stream"), _text_field(header, "piece", "partition")
+    return Piece(stream, partition, **numbers, encoded=encoded, timing=timing.astype(np.bool_))
+
+
+_PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")
+
+
+def _read_batch(frame: Frame, schema: Any, what: str) -> Any:
+    """Return the record batch of a frame, checked through and through against the schema of the protocol."""
+    import pyarrow as pa
+
+    try:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(frame), schema)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise DataError(f"message 'piece': expected {what} as an Arrow record batch, found: {first_line}") from None
+    if any(column.null_count for column in batch.columns):
+        raise DataError(f"message 'piece': expected {what} without nulls, found some")
+    return batch
+
+
+def _read_terms(frame: Frame, schema: Any, what: str) -> TermTable:
+    if len(frame) == 0:
+        return TermTable.empty()
+    batch = _read_batch(frame, schema, what)
+    ids = np.array(batch.column(0).to_numpy())
+    texts = batch.column(1)
+    _, offset_buffer, text_buffer = texts.buffers()
+    offsets = np.zeros(1, np.int64)
+    if len(texts):
+        offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    raw = np.empty(0, np.uint8) if text_buffer is None else np.frombuffer(text_buffer, np.uint8)
+    return TermTable(ids, offsets - offsets[0], raw[offsets[0] : offsets[-1]].copy())
+
+
+def _check_ids(encoded: Encoded) -> None:
+    last_clash = CLASH_FIRST - len(encoded.clashes)
+    for name in ("subjects", "predicates", "objects", "graphs"):
+        column: Int64Array = getattr(encoded, name)
+        strange = (column < 0) & ((column > CLASH_FIRST) | (column <= last_clash))
+        if name == "graphs":
+            strange &= column != UNBOUND
+        if np.any(strange):
+            raise DataError(f"message 'piece': expected term ids in {name}, found {column[strange][0]}")
+    known = np.sort(encoded.terms.ids)
+    if _are_strange(known) or np.any(known[1:] == known[:-1]) or _are_strange(encoded.clashes.ids):
+        raise DataError("message 'piece': expected distinct hash ids in its terms, found others")
+    used = np.concatenate([encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs])
+    used = np.unique(used[(used >= 0) & (used & INLINE_MARK == 0)])
+    missing = len(used)
+    if len(used) and len(known):
+        places = np.minimum(np.searchsorted(known, used), len(known) - 1)
+        missing = int(np.count_nonzero(known[places] != used))
+    if missing:
+        raise DataError(f"message 'piece': expected the text of every term, found {missing} terms without")
+
+
+def _are_strange(ids: Int64Array) -> bool:
+    """Tell whether some of these are no hash ids: negative, or marked as inlined."""
+    return bool(np.any((ids < 0) | (ids & INLINE_MARK != 0)))

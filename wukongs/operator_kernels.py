@@ -1,0 +1,163 @@
+"""Kernels of the operators: rows of term ids numbered by content, and the pairs of rows that join on them.
+
+Rows are hashed with shifts and exclusive-ors only: term ids are uniform already (store/dtypes.py), and nothing can
+overflow, so un-jitted runs give the same numbers without warnings. Tables are open-addressing, at most half full.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.jit import njit
+
+
+@njit
+def hash_row(keys, row):
+    """Hash one row.
+
+    Parameters
+    ----------
+    keys : int64[n_columns, n_rows]
+    row : int
+
+    Returns
+    -------
+    hash : int                      In [0, 2**63); its low bits are mixed, so that a mask of them is a good slot."""
+    mixed = np.int64(0)
+    for column in range(keys.shape[0]):
+        mixed = ((mixed & 0x3FFFFFFFFFFFFF) << 9) ^ (mixed >> 54) ^ (keys[column, row] & 0x7FFFFFFFFFFFFFFF)
+    return mixed ^ (mixed >> 1) ^ (mixed >> 32)
+
+
+@njit
+def rows_equal(left, left_row, right, right_row):
+    """Tell whether two rows hold the same ids. left, right : int64[n_columns, n_rows]."""
+    for column in range(left.shape[0]):  # noqa: SIM110 (numba has no generators with all)
+        if left[column, left_row] != right[column, right_row]:
+            return False
+    return True
+
+
+@njit
+def number_rows(keys):
+    """Number the distinct rows, in the order in which they first occur.
+
+    Parameters
+    ----------
+    keys : int64[n_columns, n_rows]     UNBOUND is an id like any other. No column at all makes all rows equal.
+
+    Returns
+    -------
+    numbers : int64[n_rows]             The number of each row's content, from 0.
+    firsts : int64[n_distinct]          The first row with each content, strictly increasing.
+    slots : int64[power of two]         The hash table: a number, or -1; for find_rows.
+
+    Cost: one probe sequence per row."""
+    n_rows = keys.shape[1]
+    size = 4
+    while size < 2 * n_rows:
+        size *= 2
+    slots = np.full(size, -1, np.int64)
+    numbers = np.empty(n_rows, np.int64)
+    firsts = np.empty(n_rows, np.int64)
+    n_distinct = 0
+    for row in range(n_rows):
+        slot = hash_row(keys, row) & (size - 1)
+        while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], keys, row):
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = n_distinct
+            firsts[n_distinct] = row
+            n_distinct += 1
+        numbers[row] = slots[slot]
+    return numbers, firsts[:n_distinct].copy(), slots
+
+
+@njit
+def find_rows(keys, firsts, slots, lookup):
+    """Find the number that number_rows(keys) gave to each looked-up row.
+
+    Parameters
+    ----------
+    keys : int64[n_columns, n_rows]
+    firsts, slots                       As number_rows(keys) returned them.
+    lookup : int64[n_columns, n_lookups]
+
+    Returns
+    -------
+    numbers : int64[n_lookups]          -1 for a row that keys does not have."""
+    n_lookups = lookup.shape[1]
+    mask = slots.shape[0] - 1
+    numbers = np.empty(n_lookups, np.int64)
+    for row in range(n_lookups):
+        slot = hash_row(lookup, row) & mask
+        while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], lookup, row):
+            slot = (slot + 1) & mask
+        numbers[row] = slots[slot]
+    return numbers
+
+
+@njit
+def group_members(numbers, n_groups):
+    """List the rows of each group.
+
+    Parameters
+    ----------
+    numbers : int64[n_rows]             In [0, n_groups).
+    n_groups : int
+
+    Returns
+    -------
+    offsets : int64[n_groups + 1]       The rows of group g are members[offsets[g]:offsets[g + 1]], increasing.
+    members : int64[n_rows]"""
+    n_rows = numbers.shape[0]
+    offsets = np.zeros(n_groups + 1, np.int64)
+    for row in range(n_rows):
+        offsets[numbers[row] + 1] += 1
+    for group in range(n_groups):
+        offsets[group + 1] += offsets[group]
+    cursors = offsets.copy()
+    members = np.empty(n_rows, np.int64)
+    for row in range(n_rows):
+        group = numbers[row]
+        members[cursors[group]] = row
+        cursors[group] += 1
+    return offsets, members
+
+
+@njit
+def count_pairs(offsets, lookup_numbers):
+    """Count the pairs that fill_pairs will write. offsets : int64[n_groups + 1]; lookup_numbers : int64[n_lookups]."""
+    total = np.int64(0)
+    for row in range(lookup_numbers.shape[0]):
+        group = lookup_numbers[row]
+        if group >= 0:
+            total += offsets[group + 1] - offsets[group]
+    return total
+
+
+@njit
+def fill_pairs(offsets, members, lookup_numbers, n_pairs):
+    """Pair each looked-up row with all members of its group.
+
+    Parameters
+    ----------
+    offsets, members                    As group_members returned them.
+    lookup_numbers : int64[n_lookups]   -1 where a row has no group.
+    n_pairs : int                       As count_pairs returned it.
+
+    Returns
+    -------
+    lookup_rows : int64[n_pairs]        Not decreasing.
+    member_rows : int64[n_pairs]        Increasing for one looked-up row."""
+    lookup_rows = np.empty(n_pairs, np.int64)
+    member_rows = np.empty(n_pairs, np.int64)
+    pair = 0
+    for row in range(lookup_numbers.shape[0]):
+        group = lookup_numbers[row]
+        if group >= 0:
+            for position in range(offsets[group], offsets[group + 1]):
+                lookup_rows[pair] = row
+                member_rows[pair] = members[position]
+                pair += 1
+    return lookup_rows, member_rows

@@ -1,0 +1,107 @@
+"""ORDER BY (SPARQL 1.1, 15.1), and the canonical order in which LIMIT cuts where a query orders nothing.
+
+Terms are ordered unbound < blank nodes < IRIs < literals. Literals are ordered as `<` orders them, and where `<` says
+nothing:
+
+* by kind: numbers, date-times, dates, booleans, strings, then all others;
+* NaN before all other numbers;
+* a string before the language-tagged strings of the same lexical form, these by language: `"a" "a"@de "a"@en "b"`;
+* all others by datatype, then by lexical form; blank nodes by label.
+
+Numbers are ordered by their exact values, the float64 first since it nearly always decides. `=` promotes, so a decimal
+and a double (0.1 and 1.0E-1) may be equal though their exact values differ by a rounding: terms that follow each other
+so are ranked equal if each of them equals both ends of their run. That keeps `=` where it can be kept: promotion makes
+it intransitive, and an order cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from csparql.algebra import Expression
+from store.dtypes import Int64Array
+from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.expressions import evaluate
+from wukongs.frame import decoded
+from wukongs.rows import numbered
+from wukongs.value_operators import compare
+from wukongs.values import Kind, Value, to_float64
+
+Condition = tuple[Expression, bool]
+"""An expression, and whether its order is descending."""
+
+_CLASSES = {
+    Kind.BLANK: 1,
+    Kind.IRI: 2,
+    Kind.INTEGER: 3,
+    Kind.DECIMAL: 3,
+    Kind.FLOAT: 3,
+    Kind.DOUBLE: 3,
+    Kind.DATETIME: 4,
+    Kind.DATE: 5,
+    Kind.BOOLEAN: 6,
+    Kind.STRING: 7,
+    Kind.LANG_STRING: 7,
+    Kind.OPAQUE: 8,
+}
+
+
+def order_by(table: BindingTable, conditions: Sequence[Condition], terms: TermSpace) -> BindingTable:
+    """Sort rows by the conditions, the first one first. Stable: rows that are equal in all of them keep their order."""
+    ranks = [_condition_ranks(condition, table, terms) for condition in conditions]
+    return table.take(np.lexsort(ranks[::-1])) if ranks else table
+
+
+def canonical_order(table: BindingTable) -> Int64Array:
+    """Return the numbers of the rows in canonical order: by ids, the first column first."""
+    if not table.columns:
+        return np.arange(table.length, dtype=np.int64)
+    return np.lexsort(table.columns[::-1])
+
+
+def _condition_ranks(condition: Condition, table: BindingTable, terms: TermSpace) -> Int64Array:
+    expression, is_descending = condition
+    column = evaluate(expression, table, terms)
+    places, firsts = numbered([column], table.length)
+    values = decoded(column[firsts], terms)
+    distinct_ranks = np.array(ranks_of(values), np.int64)
+    return (-distinct_ranks if is_descending else distinct_ranks)[places]
+
+
+def sort_key(value: Value | None) -> tuple[Any, ...]:
+    """Return a key under which Python's sort puts values in the order of ORDER BY ASC."""
+    if value is None:
+        return (0,)
+    rank = _CLASSES[value.kind]
+    if value.is_numeric:
+        nearest = to_float64(value.number)
+        # NaN compares with nothing, so it must not meet another key: (3, 0) is before every (3, 1, ...).
+        return (rank, 0) if nearest != nearest else (rank, 1, nearest, value.number)
+    if value.kind == Kind.OPAQUE:
+        return (rank, value.datatype, value.data)
+    return (rank, value.data, value.language)
+
+
+def ranks_of(values: Sequence[Value | None]) -> list[int]:
+    """Return the rank of each value: equal for values that ORDER BY does not tell apart."""
+    keys = [sort_key(value) for value in values]
+    order = sorted(range(len(values)), key=keys.__getitem__)
+    ranks = [0] * len(values)
+    rank, run_start = 0, -1
+    for previous, place in zip([-1, *order], order, strict=False):
+        if previous < 0 or not (_ties(keys, values, previous, place) and _ties(keys, values, run_start, place)):
+            rank, run_start = rank + 1, place
+        ranks[place] = rank
+    return ranks
+
+
+def _ties(keys: Sequence[tuple[Any, ...]], values: Sequence[Value | None], one: int, other: int) -> bool:
+    if keys[one] == keys[other]:
+        return True
+    first, second = values[one], values[other]
+    if first is None or second is None or not (first.is_numeric and second.is_numeric):
+        return False
+    return compare("=", first, second) is True

@@ -1,0 +1,379 @@
+# mypy: disallow-untyped-defs=false
+"""The kernels of a conjunctive plan: one nogil call explores all its steps, in chunks; it can stop and resume anywhere.
+
+Tables of partial matches lie between the steps. A step fills the table behind it; when that is full, or the step's
+input is used up, the next step takes over, and when the next one has used it up, the step goes on where it stopped. So
+memory is bounded by the tables, whatever the plan multiplies out to. Source: the paper, 4.1 and 5 (graph exploration).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.jit import njit
+from store.lookup_kernels import (
+    directory_row,
+    lower_bound,
+    side_keys,
+    side_values,
+    value_range,
+)
+from wukongs.plan_layout import (
+    AT_KEY,
+    AT_VALUE,
+    BOUND,
+    CANCELLED,
+    CONSTANT,
+    COUNT,
+    DIRECTION,
+    DONE,
+    FULL,
+    GRAPH,
+    GRAPH_KIND,
+    KEY,
+    KEY_KIND,
+    LEVEL,
+    NEED_SPANS,
+    NEW,
+    NOT_STARTED,
+    PART_BATCH,
+    PART_GRAPH,
+    PARTS_FROM,
+    PARTS_TO,
+    PAUSED,
+    PREDICATE,
+    PREDICATE_KIND,
+    ROW,
+    RUN,
+    SAME,
+    SEARCH,
+    SPAN_BATCH,
+    SPAN_GRAPH,
+    SPAN_HI,
+    SPAN_LO,
+    SPAN_PREDICATE,
+    UNION,
+    VALUE,
+    VALUE_KIND,
+)
+from wukongs.span_kernels import collect_keys, collect_values, contains_value, run_end
+
+
+@njit
+def known(kind, reference, source, row):
+    """Return what an operand is bound to before the match, -1 if the match is to find it."""
+    if kind == CONSTANT:
+        return reference
+    if kind == BOUND:
+        return source[row, reference]
+    return np.int64(-1)
+
+
+@njit
+def write_match(step, source, row, target, at, key, predicate, value, graph):
+    """Write one match as row `at` of the target; return False (the row is void) if a repeated variable disagrees."""
+    for column in range(source.shape[1]):
+        target[at, column] = source[row, column]
+    if step[KEY_KIND] == NEW:
+        target[at, step[KEY]] = key
+    if step[PREDICATE_KIND] == NEW:
+        target[at, step[PREDICATE]] = predicate
+    elif step[PREDICATE_KIND] == SAME and target[at, step[PREDICATE]] != predicate:
+        return False
+    if step[VALUE_KIND] == NEW:
+        target[at, step[VALUE]] = value
+    elif step[VALUE_KIND] == SAME and target[at, step[VALUE]] != value:
+        return False
+    if step[GRAPH_KIND] == NEW:
+        target[at, step[GRAPH]] = graph
+    elif step[GRAPH_KIND] == SAME and target[at, step[GRAPH]] != graph:
+        return False
+    return True
+
+
+@njit
+def emit_values(step, descriptors, spans, run, end, source, row, target, at, key, resume):
+    """Write a match for each value of the spans run..end, each value once.
+
+    resume : int64[1]                The value (several spans) or position (one span) to go on after; -1 to begin.
+    Returns (rows in target, whether all values are written); else the place is in resume.
+    """
+    direction = step[DIRECTION]
+    predicate = spans[run, SPAN_PREDICATE]
+    graph = spans[run, SPAN_GRAPH]
+    capacity = target.shape[0]
+    if end == run + 1:
+        hi = spans[run, SPAN_HI]
+        values = side_values(descriptors[spans[run, SPAN_BATCH]], direction, hi)
+        for v in range(max(spans[run, SPAN_LO], resume[0] + 1), hi):
+            if at == capacity:
+                resume[0] = v - 1
+                return at, False
+            if write_match(step, source, row, target, at, key, predicate, values[v], graph):
+                at += 1
+        return at, True
+    for i in range(run, end):
+        values = side_values(descriptors[spans[i, SPAN_BATCH]], direction, spans[i, SPAN_HI])
+        spans[i, SPAN_LO] = lower_bound(values, spans[i, SPAN_LO], spans[i, SPAN_HI], resume[0] + 1)
+    while True:
+        smallest = np.int64(-1)
+        for i in range(run, end):
+            if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
+                values = side_values(descriptors[spans[i, SPAN_BATCH]], direction, spans[i, SPAN_HI])
+                value = values[spans[i, SPAN_LO]]
+                if smallest < 0 or value < smallest:
+                    smallest = value
+        if smallest < 0:
+            return at, True
+        if at == capacity:
+            resume[0] = smallest - 1
+            return at, False
+        for i in range(run, end):
+            if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
+                values = side_values(descriptors[spans[i, SPAN_BATCH]], direction, spans[i, SPAN_HI])
+                if values[spans[i, SPAN_LO]] == smallest:
+                    spans[i, SPAN_LO] += 1
+        if write_match(step, source, row, target, at, key, predicate, smallest, graph):
+            at += 1
+
+
+@njit
+def explore(step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state):
+    """Run a step whose key is bound: expand to new values, or check a bound one, row by row of the source.
+
+    state : int64[STATE_WIDTH]       Where the step stopped; moved on.
+    Returns (rows in target, DONE | FULL | NEED_SPANS); DONE when the source is used up.
+    """
+    resume = np.empty(1, np.int64)
+    row = state[ROW]
+    while row < state[COUNT]:
+        key = known(step[KEY_KIND], step[KEY], source, row)
+        predicate = known(step[PREDICATE_KIND], step[PREDICATE], source, row)
+        wanted = known(step[VALUE_KIND], step[VALUE], source, row)
+        graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
+        m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
+        if m < 0:
+            state[ROW] = row
+            return at, NEED_SPANS
+        run = state[RUN]
+        while run < m:
+            end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
+            if wanted >= 0:
+                if contains_value(step, descriptors, spans, run, end, wanted):
+                    if at == target.shape[0]:
+                        state[ROW] = row
+                        state[RUN] = run
+                        return at, FULL
+                    if write_match(
+                        step, source, row, target, at, key, spans[run, SPAN_PREDICATE], wanted, spans[run, SPAN_GRAPH]
+                    ):
+                        at += 1
+            else:
+                resume[0] = state[AT_VALUE]
+                at, complete = emit_values(step, descriptors, spans, run, end, source, row, target, at, key, resume)
+                if not complete:
+                    state[ROW] = row
+                    state[RUN] = run
+                    state[AT_VALUE] = resume[0]
+                    return at, FULL
+            state[AT_VALUE] = NOT_STARTED
+            run = end
+        state[RUN] = 0
+        row += 1
+    state[ROW] = row
+    return at, DONE
+
+
+@njit
+def scan_keys(step, descriptors, spans, i, source, row, target, at, state, value_spans):
+    """Write every (key, value) of one span of keys, in their order. Returns (rows in target, whether all are)."""
+    direction = step[DIRECTION]
+    descriptor = descriptors[spans[i, SPAN_BATCH]]
+    keys = side_keys(descriptor, direction)
+    resume = np.empty(1, np.int64)
+    value_spans[0, SPAN_BATCH] = spans[i, SPAN_BATCH]
+    value_spans[0, SPAN_PREDICATE] = spans[i, SPAN_PREDICATE]
+    value_spans[0, SPAN_GRAPH] = spans[i, SPAN_GRAPH]
+    resume[0] = state[AT_VALUE]
+    for k in range(max(spans[i, SPAN_LO], state[AT_KEY]), spans[i, SPAN_HI]):
+        lo, hi = value_range(descriptor, direction, k)
+        value_spans[0, SPAN_LO] = lo
+        value_spans[0, SPAN_HI] = hi
+        at, complete = emit_values(step, descriptors, value_spans, 0, 1, source, row, target, at, keys[k], resume)
+        if not complete:
+            state[AT_KEY] = k
+            state[AT_VALUE] = resume[0]
+            return at, False
+        resume[0] = NOT_STARTED
+    return at, True
+
+
+@njit
+def scan_united(step, descriptors, spans, run, end, source, row, target, at, state, value_spans):
+    """Write every (key, value) that stands in any of the spans of keys run..end, each once, in order of the ids."""
+    direction = step[DIRECTION]
+    resume = np.empty(1, np.int64)
+    resume[0] = state[AT_VALUE]
+    for i in range(run, end):
+        keys = side_keys(descriptors[spans[i, SPAN_BATCH]], direction)
+        spans[i, SPAN_LO] = lower_bound(keys, spans[i, SPAN_LO], spans[i, SPAN_HI], state[AT_KEY])
+    while True:
+        smallest = np.int64(-1)
+        for i in range(run, end):
+            if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
+                key = side_keys(descriptors[spans[i, SPAN_BATCH]], direction)[spans[i, SPAN_LO]]
+                if smallest < 0 or key < smallest:
+                    smallest = key
+        if smallest < 0:
+            return at, True
+        m = 0
+        for i in range(run, end):
+            if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
+                descriptor = descriptors[spans[i, SPAN_BATCH]]
+                if side_keys(descriptor, direction)[spans[i, SPAN_LO]] == smallest:
+                    lo, hi = value_range(descriptor, direction, spans[i, SPAN_LO])
+                    value_spans[m, SPAN_BATCH] = spans[i, SPAN_BATCH]
+                    value_spans[m, SPAN_PREDICATE] = spans[run, SPAN_PREDICATE]
+                    value_spans[m, SPAN_GRAPH] = spans[run, SPAN_GRAPH]
+                    value_spans[m, SPAN_LO] = lo
+                    value_spans[m, SPAN_HI] = hi
+                    spans[i, SPAN_LO] += 1
+                    m += 1
+        if m == 1:
+            # emit_values goes on after a value where spans are united, after a position in a single one.
+            first = value_spans[0, SPAN_LO]
+            values = side_values(descriptors[value_spans[0, SPAN_BATCH]], direction, value_spans[0, SPAN_HI])
+            value_spans[0, SPAN_LO] = lower_bound(values, first, value_spans[0, SPAN_HI], resume[0] + 1)
+            resume[0] = NOT_STARTED
+            at, complete = emit_values(step, descriptors, value_spans, 0, 1, source, row, target, at, smallest, resume)
+            if not complete:
+                resume[0] = values[resume[0] + 1] - 1
+        else:
+            at, complete = emit_values(step, descriptors, value_spans, 0, m, source, row, target, at, smallest, resume)
+        if not complete:
+            state[AT_KEY] = smallest
+            state[AT_VALUE] = resume[0]
+            return at, False
+        resume[0] = NOT_STARTED
+
+
+@njit
+def scan(step, parts, part_rows, descriptors, default_graph, source, target, at, spans, value_spans, state):
+    """Run a step neither of whose ends is bound: all keys of the index, for each row of the source.
+
+    Returns (rows in target, DONE | FULL | NEED_SPANS), as explore.
+    """
+    row = state[ROW]
+    while row < state[COUNT]:
+        predicate = known(step[PREDICATE_KIND], step[PREDICATE], source, row)
+        graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
+        m = collect_keys(step, parts, part_rows, descriptors, default_graph, predicate, graph, spans)
+        if m < 0:
+            state[ROW] = row
+            return at, NEED_SPANS
+        run = state[RUN]
+        while run < m:
+            end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
+            if end == run + 1:
+                at, complete = scan_keys(step, descriptors, spans, run, source, row, target, at, state, value_spans)
+            else:
+                at, complete = scan_united(
+                    step, descriptors, spans, run, end, source, row, target, at, state, value_spans
+                )
+            if not complete:
+                state[ROW] = row
+                state[RUN] = run
+                return at, FULL
+            state[AT_KEY] = NOT_STARTED
+            state[AT_VALUE] = NOT_STARTED
+            run = end
+        state[RUN] = 0
+        row += 1
+    state[ROW] = row
+    return at, DONE
+
+
+@njit
+def resolve_parts(steps, parts, descriptors, part_rows):
+    """Find the directory row of every part whose predicate and graph are constant; SEARCH for the others."""
+    for s in range(steps.shape[0]):
+        for q in range(steps[s, PARTS_FROM], steps[s, PARTS_TO]):
+            if steps[s, PREDICATE_KIND] == CONSTANT and parts[q, PART_GRAPH] >= 0:
+                part_rows[q] = directory_row(
+                    descriptors[parts[q, PART_BATCH]], steps[s, PREDICATE], parts[q, PART_GRAPH]
+                )
+            else:
+                part_rows[q] = SEARCH
+
+
+@njit
+def start_step(state, s, count):
+    """Point a step at the beginning of an input table of `count` rows."""
+    state[s, ROW] = 0
+    state[s, RUN] = 0
+    state[s, AT_KEY] = NOT_STARTED
+    state[s, AT_VALUE] = NOT_STARTED
+    state[s, COUNT] = count
+
+
+@njit
+def run_plan(
+    steps, parts, part_rows, descriptors, default_graph, seeds, tables, out, state, spans, value_spans, control
+):
+    """Run a conjunctive plan from seed rows to the output table.
+
+    Parameters
+    ----------
+    steps : int64[n_steps, STEP_WIDTH]; parts : int64[n_parts, PART_WIDTH]; part_rows : int64[n_parts], scratch.
+    descriptors : int64[n_batches, DESCRIPTOR_WIDTH], of batches that outlive the call.
+    default_graph : int              The id of the stored default graph, which ALL_NAMED leaves out.
+    seeds : int64[n_seeds, width]    The rows to start from, all columns of the plan wide.
+    tables : int64[n_steps - 1, chunk, width]; out : int64[capacity, width]
+    state : int64[n_steps + 1, STATE_WIDTH]   start_step(state, 0, n_seeds) and zeros in the last row to begin.
+    spans, value_spans : int64[n, SPAN_WIDTH], scratch.
+    control : int64[2]               [0] not 0: stop for good; [1]: chunks to work on before a pause, counted down.
+
+    Returns
+    -------
+    status : DONE; FULL: take state[n_steps, COUNT] rows from out, set that to 0 and call again; NEED_SPANS: call again
+    with more scratch; PAUSED: call again; CANCELLED.
+    """
+    n = steps.shape[0]
+    resolve_parts(steps, parts, descriptors, part_rows)
+    s = state[n, LEVEL]
+    while True:
+        if control[0] != 0 or control[1] <= 0:
+            state[n, LEVEL] = s
+            return CANCELLED if control[0] != 0 else PAUSED
+        control[1] -= 1
+        source = seeds if s == 0 else tables[s - 1]
+        target = out if s == n - 1 else tables[s]
+        step = steps[s]
+        at = state[s + 1, COUNT]
+        if step[KEY_KIND] == NEW:
+            at, status = scan(
+                step, parts, part_rows, descriptors, default_graph, source, target, at, spans, value_spans, state[s]
+            )
+        else:
+            at, status = explore(
+                step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state[s]
+            )
+        if s == n - 1:
+            state[n, COUNT] = at
+        if status == NEED_SPANS or (status == FULL and s == n - 1):
+            if s < n - 1:
+                state[s + 1, COUNT] = at
+            state[n, LEVEL] = s
+            return status
+        if s < n - 1 and at > 0:
+            s += 1
+            start_step(state, s, at)
+            if s < n - 1:
+                state[s + 1, COUNT] = 0
+            continue
+        while s >= 0 and state[s, ROW] >= state[s, COUNT]:
+            s -= 1
+        if s < 0:
+            return DONE
+        if s < n - 1:
+            state[s + 1, COUNT] = 0

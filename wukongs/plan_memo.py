@@ -1,0 +1,64 @@
+"""PlanMemo: the plans of one query, kept from execution to execution while the sizes they rest on still hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from csparql.algebra import Bgp, GraphRef
+from csparql.plan import PlanStep
+from csparql.planner import plan_bgp
+from csparql.terms import Term, Variable
+from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.lowering import LoweredPlan, lower
+
+SIZE_BITS_APART = 2
+"""A plan is made anew when a source has become larger or smaller by this many powers of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    sizes: tuple[int, ...]
+    constants: tuple[int, ...]
+    steps: tuple[PlanStep, ...]
+    lowered: LoweredPlan
+
+
+class PlanMemo:
+    """Plans by basic graph pattern and the variables that are bound before it. Not shared between threads."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[Bgp, tuple[Variable, ...]], _Remembered] = {}
+        self.planned_count = 0
+
+    def plan(self, bgp: Bgp, bound: tuple[Variable, ...], bound_rows: int, dataset: Dataset) -> LoweredPlan:
+        """Return the plan of a Bgp over a dataset, made anew only when sizes have changed much or an id has."""
+        sizes = tuple(_size_bits(pattern.graph, dataset) for pattern in bgp.patterns)
+        constants = tuple(dataset.resolve(term) for term in _constants(bgp))
+        known = self._plans.get((bgp, bound))
+        if known is not None and _are_close(known.sizes, sizes):
+            if known.constants == constants:
+                return known.lowered
+            steps = known.steps
+        else:
+            steps = plan_bgp(bgp, frozenset(bound), DatasetCardinalities(dataset), float(max(1, bound_rows)))
+            self.planned_count += 1
+        lowered = lower(steps, bound, dataset)
+        self._plans[bgp, bound] = _Remembered(sizes, constants, steps, lowered)
+        return lowered
+
+
+def _constants(bgp: Bgp) -> list[Term]:
+    return [
+        part
+        for pattern in bgp.patterns
+        for part in (pattern.subject, pattern.predicate, pattern.object)
+        if isinstance(part, Term)
+    ]
+
+
+def _size_bits(graph: GraphRef, dataset: Dataset) -> int:
+    return sum(len(part.batches) for part in dataset.source(graph).parts).bit_length()
+
+
+def _are_close(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return all(abs(a - b) < SIZE_BITS_APART for a, b in zip(one, other, strict=True))

@@ -1,0 +1,132 @@
+"""Runs a lowered plan: calls the kernel, gives it room, gathers its rows, and stops it in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from store.dtypes import Int64Array
+from wukongs import plan_layout as layout
+from wukongs.binding_table import BindingTable
+from wukongs.dataset import Dataset
+from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.lowering import LoweredPlan, with_parts
+from wukongs.plan_kernels import run_plan, start_step
+
+CHUNK_ROWS = 512
+OUT_ROWS = 4096
+SPANS = 256
+CHUNKS_PER_CALL = 4096
+"""How often a call comes up for air: for Ctrl-C, time limits and budgets."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """What one execution may take. deadline_s: time.monotonic() at which it ends; rows_max: rows of one table."""
+
+    rows_max: int = 50_000_000
+    deadline_s: float | None = None
+    timeout_s: float | None = None
+
+    def check(self) -> None:
+        """Raise QueryTimeout after the deadline."""
+        if self.deadline_s is not None and time.monotonic() > self.deadline_s:
+            raise QueryTimeout(
+                f"the query ran longer than timeout_s = {self.timeout_s:g}: give it more time, or make it narrower"
+            )
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Buffers of one thread, kept from call to call; they grow as plans need."""
+
+    tables: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    out: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    spans: Int64Array = field(default_factory=lambda: np.empty((SPANS, layout.SPAN_WIDTH), np.int64))
+    value_spans: Int64Array = field(default_factory=lambda: np.empty((SPANS, layout.SPAN_WIDTH), np.int64))
+
+    def tables_for(self, n_tables: int, width: int) -> Int64Array:
+        size = n_tables * CHUNK_ROWS * width
+        if len(self.tables) < size:
+            self.tables = np.empty(size, np.int64)
+        return self.tables[:size].reshape(n_tables, CHUNK_ROWS, width)
+
+    def out_for(self, width: int) -> Int64Array:
+        size = OUT_ROWS * width
+        if len(self.out) < size:
+            self.out = np.empty(size, np.int64)
+        return self.out[:size].reshape(OUT_ROWS, width)
+
+    def grow_spans(self) -> None:
+        size = 4 * len(self.spans)
+        self.spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
+        self.value_spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
+
+
+class _ThreadWorkspace(threading.local):
+    def __init__(self) -> None:
+        self.workspace = Workspace()
+
+
+_OWN = _ThreadWorkspace()
+
+
+def run(
+    plan: LoweredPlan, seeds: BindingTable, dataset: Dataset, limits: Limits, rows_wanted: int | None = None
+) -> BindingTable:
+    """Run a plan from the rows of `seeds` (whose variables are the plan's first) over a dataset.
+
+    rows_wanted: stop once there are this many. Raises QueryTimeout, BudgetExceeded.
+    """
+    if plan.is_void:
+        return BindingTable.empty(plan.variables)
+    workspace = _OWN.workspace
+    n, width = len(plan.steps), max(1, len(plan.variables))
+    steps, parts = with_parts(plan, dataset)
+    part_rows = np.empty(len(parts), np.int64)
+    start = np.empty((seeds.length, width), np.int64)
+    for at, column in enumerate(seeds.columns):
+        start[:, at] = column
+    tables, out = workspace.tables_for(n - 1, width), workspace.out_for(width)
+    state = np.zeros((n + 1, layout.STATE_WIDTH), np.int64)
+    start_step(state, 0, seeds.length)
+    control = np.zeros(2, np.int64)
+    gathered: list[Int64Array] = []
+    total = 0
+    status = layout.PAUSED
+    while status != layout.DONE:
+        control[1] = CHUNKS_PER_CALL
+        status = run_plan(
+            steps,
+            parts,
+            part_rows,
+            dataset.descriptors,
+            dataset.default_graph,
+            start,
+            tables,
+            out,
+            state,
+            workspace.spans,
+            workspace.value_spans,
+            control,
+        )
+        if status == layout.NEED_SPANS:
+            workspace.grow_spans()
+        elif status != layout.PAUSED:
+            rows = int(state[n, layout.COUNT])
+            state[n, layout.COUNT] = 0
+            total += rows
+            if total > limits.rows_max:
+                raise BudgetExceeded(
+                    f"a basic graph pattern has more than rows_max = {limits.rows_max} solutions: "
+                    "make it narrower, or raise rows_max"
+                )
+            gathered.append(out[:rows].T.copy())
+            if rows_wanted is not None and total >= rows_wanted:
+                break
+        limits.check()
+    columns = np.concatenate(gathered, axis=1) if len(gathered) > 1 else gathered[0]
+    return BindingTable(plan.variables, tuple(columns[: len(plan.variables)]), total)

@@ -1,0 +1,60 @@
+"""The terms of one query: the ids of its constants, and the terms that its expressions compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from csparql.terms import Term
+from store.dtypes import NO_MATCH, Int64Array
+from store.term_registry import TermReader, TermRegistry
+
+
+class ConstantIds:
+    """The ids of a query's constants. Those given are reserved and never change; others are as the data has them."""
+
+    def __init__(self, registry: TermRegistry, reserved: Mapping[Term, int] | None = None) -> None:
+        self._registry = registry
+        self._ids = dict(reserved or {})
+
+    def __call__(self, term: Term) -> int:
+        found = self._ids.get(term)
+        if found is None:
+            found = self._ids[term] = self._registry.resolve(term.text)
+        return found
+
+
+class QueryTerms:
+    """wukongs.binding_table.TermSpace of one execution: terms of the data, and computed ones with their texts."""
+
+    def __init__(self, registry: TermRegistry, reader: TermReader) -> None:
+        self._registry = registry
+        self._reader = reader
+        self._computed: dict[int, str] = {}
+        self._ids: dict[str, int] = {}
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        if not self._computed:
+            return self._reader.texts(ids)
+        computed = [self._computed.get(number) for number in ids.tolist()]
+        others = np.array([text is None for text in computed], np.bool_)
+        read = iter(self._reader.texts(ids[others]))
+        return [next(read) if text is None else text for text in computed]
+
+    def ids(self, texts: Sequence[str]) -> Int64Array:
+        return np.fromiter((self._id(text) for text in texts), np.int64, len(texts))
+
+    def _id(self, text: str) -> int:
+        found = self._ids.get(text)
+        if found is None:
+            found = self._registry.resolve(text)
+            salt = 0
+            while found == NO_MATCH or self._computed.get(found, text) != text:
+                # Another term has this one's hash. No data has this term, so any free id will do for it.
+                salt += 1
+                found = self._registry.resolve(f"{text}\0{salt}")
+            self._ids[text] = found
+            if found & 1 == 0:
+                self._computed[found] = text
+        return found

@@ -1,0 +1,183 @@
+"""RDF terms in their three dresses: canonical text, N-Triples, rdflib terms.
+
+Canonical text is what ids are hashed from (csparql/terms.py). It keeps lexical forms to the letter, so rdflib literals
+are made with normalize=False: `"01"^^xsd:integer` stays `01` on every way through this module.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from csparql.terms import XSD
+from wukongs.errors import DataError
+
+if TYPE_CHECKING:
+    from rdflib.term import IdentifiedNode, Literal
+
+_HEX = r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}"
+_IRI = rf'<(?:[^\x00-\x20<>"{{}}|^`\\]|{_HEX})*>'
+_TEXT = rf'"(?:[^"\\\n\r]|\\[tbnrf"\'\\]|{_HEX})*"'
+_LANGUAGE = r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*"
+_LABEL_START = (
+    "A-Za-z_:\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
+    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff0-9"
+)
+_LABEL_INNER = _LABEL_START + "\u00b7\u0300-\u036f\u203f-\u2040\\-"
+_BLANK = f"_:[{_LABEL_START}](?:[{_LABEL_INNER}.]*[{_LABEL_INNER}])?"
+
+_NTRIPLES_TERM = re.compile(f"{_IRI}|{_BLANK}|{_TEXT}(?:\\^\\^{_IRI}|{_LANGUAGE})?")
+_ESCAPE = re.compile(rf"{_HEX}|\\.")
+_ESCAPED_CHARACTERS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+
+_IN_TEXT = re.compile(r'["\\\x00-\x1f\x7f]')
+_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+_SHORT_ESCAPES = {value: "\\" + key for key, value in _ESCAPED_CHARACTERS.items() if key != "'"}
+
+
+def split_literal(canonical: str) -> tuple[str, str | None, str | None]:
+    """Return (lexical form, datatype IRI without brackets or None, language or None) of a literal in canonical form."""
+    if canonical.endswith('"'):
+        return canonical[1:-1], None, None
+    if canonical.endswith(">"):
+        lexical, _, datatype = canonical.rpartition('"^^<')
+        return lexical[1:], datatype[:-1], None
+    lexical, _, language = canonical.rpartition('"@')
+    return lexical[1:], None, language
+
+
+# --- canonical text <-> N-Triples -------------------------------------------------------------------------------------
+
+
+def _escape_in_text(match: re.Match[str]) -> str:
+    return _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
+
+
+def _escape_in_iri(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04X}"
+
+
+def to_ntriples(canonical: str) -> str:
+    """Return a term as N-Triples writes it: quotes, backslashes and control characters escaped, the rest in UTF-8."""
+    if canonical.startswith("<"):
+        return f"<{_IN_IRI.sub(_escape_in_iri, canonical[1:-1])}>"
+    if not canonical.startswith('"'):
+        return canonical
+    lexical, datatype, language = split_literal(canonical)
+    quoted = f'"{_IN_TEXT.sub(_escape_in_text, lexical)}"'
+    if datatype is not None:
+        return f"{quoted}^^<{_IN_IRI.sub(_escape_in_iri, datatype)}>"
+    return quoted if language is None else f"{quoted}@{language}"
+
+
+def _unescape(match: re.Match[str]) -> str:
+    escape = match[0]
+    if escape[1] not in "uU":
+        return _ESCAPED_CHARACTERS[escape[1]]
+    number = int(escape[2:], 16)
+    if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+        raise DataError(f"expected an escape that stands for a Unicode character, found {escape}")
+    return chr(number)
+
+
+def from_ntriples(text: str) -> str:
+    """Return the canonical form of one N-Triples term.
+
+    Raises: DataError (not an N-Triples term, or an escape that stands for no character).
+    """
+    _check_ntriples(text)
+    plain = _ESCAPE.sub(_unescape, text) if "\\" in text else text
+    if not text.startswith('"'):
+        return plain
+    if text.endswith(">"):
+        return plain.removesuffix(f"^^<{XSD}string>")
+    if text.endswith('"'):
+        return plain
+    head, _, language = plain.rpartition('"@')
+    return f'{head}"@{language.lower()}'
+
+
+def _check_ntriples(text: str) -> None:
+    if _NTRIPLES_TERM.fullmatch(text) is None or not _is_encodable(text):
+        raise DataError(
+            f'expected an rdflib term or an N-Triples string such as <http://ex/a>, "text", "text"@en or _:b, '
+            f"found the string {_shown(text)}"
+        )
+
+
+def _is_encodable(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    text = ascii(value) if isinstance(value, str) and not _is_encodable(value) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# --- terms as users hand them in --------------------------------------------------------------------------------------
+
+
+def canonical_of(term: object) -> str:
+    """Return the canonical form of an rdflib term or N-Triples string; blank nodes keep their label, without a scope.
+
+    Raises: DataError (anything else, or text that UTF-8 or N-Triples cannot hold).
+    """
+    if type(term) is str:
+        return from_ntriples(term)
+    from rdflib.term import BNode, Literal, URIRef
+
+    canonical = ""
+    if isinstance(term, URIRef):
+        canonical = f"<{term}>"
+    elif isinstance(term, BNode):
+        canonical = f"_:{term}"
+        if re.fullmatch(_BLANK, canonical) is None:
+            raise DataError(f"expected a blank node label that N-Triples can write, found {_shown(str(term))}")
+    elif isinstance(term, Literal):
+        datatype = None if term.datatype is None else str(term.datatype)
+        if term.language:
+            canonical = f'"{term!s}"@{term.language.lower()}'
+        elif datatype is None or datatype == XSD + "string":
+            canonical = f'"{term!s}"'
+        else:
+            canonical = f'"{term!s}"^^<{datatype}>'
+    if not canonical:
+        raise DataError(
+            f"expected an rdflib term (URIRef, BNode, Literal) or an N-Triples string, "
+            f"found {_shown(term)} of type {type(term).__name__}"
+        )
+    if not _is_encodable(canonical):
+        raise DataError(f"expected text that UTF-8 can hold, found a lone surrogate in {_shown(canonical)}")
+    return canonical
+
+
+def from_python(term: object) -> str:
+    """Return an rdflib term as an N-Triples string; an N-Triples string is checked and returned as it is.
+
+    Raises: DataError, as canonical_of.
+    """
+    if type(term) is str:
+        _check_ntriples(term)
+        return term
+    return to_ntriples(canonical_of(term))
+
+
+# --- terms as users get them back -------------------------------------------------------------------------------------
+
+
+def to_rdflib(canonical: str) -> IdentifiedNode | Literal:
+    """Return the rdflib term: URIRef, BNode with the label that stands in the text, or Literal as it was written."""
+    from rdflib.term import BNode, Literal, URIRef
+
+    if canonical.startswith("<"):
+        return URIRef(canonical[1:-1])
+    if canonical.startswith("_:"):
+        return BNode(canonical[2:])
+    lexical, datatype, language = split_literal(canonical)
+    return Literal(lexical, language, None if datatype is None else URIRef(datatype), normalize=False)

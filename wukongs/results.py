@@ -1,0 +1,263 @@
+"""Result: what a query answers, as columns of term ids that become terms only when somebody asks.
+
+Invariants:
+
+* the columns never change; the reader gives the same text for an id as long as the result lives, because it holds the
+  snapshot (and the slices) that the query read;
+* each distinct id is asked of the reader at most once, and made an rdflib term at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from store.dtypes import UNBOUND, Int64Array
+from wukongs.rdf_terms import to_ntriples, to_rdflib
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+    import rdflib
+    from rdflib.term import IdentifiedNode
+    from rdflib.term import Literal as RdfLiteral
+
+    RdfTerm: TypeAlias = IdentifiedNode | RdfLiteral
+
+Kind: TypeAlias = Literal["select", "ask", "construct", "describe"]
+Triple: TypeAlias = tuple[str, str, str]
+
+_TRIPLE_COLUMNS = ("subject", "predicate", "object")
+_CHUNK_ROWS = 8192
+
+
+class TextReader(Protocol):
+    """Where a result finds the terms of its ids."""
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        """Return the canonical form of each id; UNBOUND is never asked."""
+
+
+class Result:
+    """The answer of one query at one snapshot.
+
+    kind: select, ask, construct or describe; snapshot: the SN that was read. A select has rows: iterating gives tuples
+    of rdflib terms, None where unbound. A construct has triples: iterating gives them, len counts them. An ask has
+    boolean, which is also its truth; the truth of the others is whether they have a row.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        variables: tuple[str, ...],
+        columns: tuple[Int64Array, ...],
+        reader: TextReader,
+        snapshot: int,
+        boolean: bool | None = None,
+        triples: list[Triple] | None = None,
+        length: int | None = None,
+    ) -> None:
+        """columns[i] : int64[n_rows], the ids of variables[i]; length: n_rows, needed only where there is no column;
+        triples: canonical texts of a graph's triples, repeats allowed (a graph is a set: they are dropped)."""
+        assert len(variables) == len(columns), (variables, len(columns))
+        assert len({len(column) for column in columns}) <= 1, [len(column) for column in columns]
+        self.kind: Kind = kind
+        self.snapshot = snapshot
+        self.boolean = boolean
+        self._variables = variables
+        self._columns = columns
+        self._reader = reader
+        self._triples = list(dict.fromkeys(triples or ()))
+        self._rows = len(columns[0]) if columns else length or 0
+        self._text_of: dict[int, str] = {}
+        self._term_of: dict[str, RdfTerm] = {}
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def vars(self) -> list[str]:
+        """The names of the variables, in the order of the query, without question marks."""
+        return list(self._variables)
+
+    @property
+    def is_graph(self) -> bool:
+        return self.kind in ("construct", "describe")
+
+    def __len__(self) -> int:
+        return len(self._triples) if self.is_graph else self._rows
+
+    def __bool__(self) -> bool:
+        return bool(self.boolean) if self.kind == "ask" else len(self) > 0
+
+    def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]:
+        for row in self._text_rows():
+            yield tuple(None if text is None else self._term(text) for text in row)
+
+    def texts(self) -> list[tuple[str | None, ...]]:
+        """Return the rows (or triples) as canonical texts, None where unbound."""
+        return list(self._text_rows())
+
+    def triples(self) -> list[Triple]:
+        """Return the triples of a construct or describe as canonical texts; none for the other kinds."""
+        return list(self._triples)
+
+    def _text_rows(self) -> Iterator[tuple[str | None, ...]]:
+        if self.is_graph:
+            yield from self._triples
+        elif not self._columns:
+            yield from (() for _ in range(self._rows))
+        else:
+            for start in range(0, self._rows, _CHUNK_ROWS):
+                stop = start + _CHUNK_ROWS
+                yield from zip(*(self._decode(column[start:stop]) for column in self._columns), strict=True)
+
+    def _decode(self, column: Int64Array) -> list[str | None]:
+        """Return the canonical text of each id of a column, None for UNBOUND."""
+        distinct, places = np.unique(column, return_inverse=True)
+        ids: list[int] = distinct.tolist()
+        unknown = [term_id for term_id in ids if term_id != UNBOUND and term_id not in self._text_of]
+        if unknown:
+            texts = self._reader.texts(np.array(unknown, np.int64))
+            self._text_of.update(zip(unknown, texts, strict=True))
+        known = [self._text_of.get(term_id) for term_id in ids]
+        return [known[place] for place in places.tolist()]
+
+    def _term(self, text: str) -> RdfTerm:
+        term = self._term_of.get(text)
+        if term is None:
+            term = self._term_of[text] = to_rdflib(text)
+        return term
+
+    # --- other shapes -------------------------------------------------------------------------------------------------
+
+    def graph(self) -> rdflib.Graph:
+        """Return the triples of a construct or describe as a new rdflib graph.
+
+        Raises: TypeError (a select or an ask, which makes no graph).
+        """
+        import rdflib
+
+        if not self.is_graph:
+            raise TypeError(f"a {self.kind} result has no graph; only CONSTRUCT and DESCRIBE make one")
+        graph = rdflib.Graph()
+        for triple in self._triples:
+            subject, predicate, object_ = (self._term(text) for text in triple)
+            graph.add((subject, predicate, object_))
+        return graph
+
+    def arrow(self) -> pyarrow.Table:
+        """Return an Arrow table of strings: one column per variable, terms as N-Triples, null where unbound.
+
+        A graph has the columns subject, predicate and object, so that it can go back into `push_arrow`; an ask has one
+        boolean column named `ask`.
+        """
+        import pyarrow
+
+        if self.kind == "ask":
+            return pyarrow.table({"ask": pyarrow.array([bool(self.boolean)], pyarrow.bool_())})
+        names, columns = self._text_columns()
+        memo: dict[str, str] = {}
+        arrays = []
+        for texts in columns:
+            memo.update((text, to_ntriples(text)) for text in set(texts) if text is not None and text not in memo)
+            arrays.append(pyarrow.array([None if text is None else memo[text] for text in texts], pyarrow.string()))
+        return pyarrow.Table.from_arrays(arrays, names=list(names))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a data frame of Python values: numbers, booleans, dates and times for literals that are such, strings
+        for all others (an IRI without brackets, `_:label` for a blank node), None where unbound.
+
+        A column of integers without gaps gets dtype int64, and so on; a column with gaps or of several kinds stays
+        `object`, so that no integer turns into a float.
+        """
+        import pandas
+
+        from wukongs.python_values import to_python
+
+        if self.kind == "ask":
+            return pandas.DataFrame({"ask": [bool(self.boolean)]})
+        names, columns = self._text_columns()
+        memo: dict[str, object] = {}
+        series = []
+        for texts in columns:
+            memo.update((text, to_python(text)) for text in set(texts) if text is not None and text not in memo)
+            values = [None if text is None else memo[text] for text in texts]
+            one_kind = len({type(value) for value in values}) == 1
+            column = pandas.Series(values, dtype=object)
+            series.append(column.infer_objects() if one_kind else column)
+        frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=range(len(self)))
+        frame.columns = pandas.Index(list(names), dtype=object)
+        return frame
+
+    def _text_columns(self) -> tuple[tuple[str, ...], list[list[str | None]]]:
+        if self.is_graph:
+            return _TRIPLE_COLUMNS, [[triple[place] for triple in self._triples] for place in range(3)]
+        return self._variables, [self._decode(column) for column in self._columns]
+
+    def serialize(self, format: str = "json", prefixes: Mapping[str, str] | None = None) -> str:
+        """Return the result as text: json, xml, csv or tsv of a select or ask, ttl or nt of a graph, table of any.
+
+        prefixes: prefix -> IRI, to shorten IRIs in ttl and table.
+        Raises: SettingsError (an unknown format, or one that does not go with this kind of result); DataError (a
+        character that XML cannot hold).
+        """
+        from wukongs.serialize import serialize
+
+        return serialize(self, format, prefixes)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._summary()}, snapshot {self.snapshot}>"
+
+    def _summary(self) -> str:
+        if self.kind == "ask":
+            return f"ask: {str(bool(self.boolean)).lower()}"
+        if self.is_graph:
+            return f"{self.kind}: {_counted(len(self), 'triple')}"
+        names = " ".join(f"?{name}" for name in self._variables)
+        return f"select {names}: {_counted(len(self), 'row')}" if names else f"select: {_counted(len(self), 'row')}"
+
+
+class WindowResult(Result):
+    """What one firing of a registered query reports.
+
+    query: the registered name; windows: stream IRI -> (start_ms, end_ms), each start exclusive and end inclusive;
+    end_ms: the time of the firing, so that (query, end_ms) names it; start_ms: where the earliest window begins;
+    partial: a window reached back before what the slices still held; latency_us: from the moment the window could be
+    closed until its columns were ready, in microseconds.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        variables: tuple[str, ...],
+        columns: tuple[Int64Array, ...],
+        reader: TextReader,
+        snapshot: int,
+        boolean: bool | None = None,
+        triples: list[Triple] | None = None,
+        length: int | None = None,
+        *,
+        query: str,
+        start_ms: int,
+        end_ms: int,
+        windows: Mapping[str, tuple[int, int]],
+        partial: bool,
+        latency_us: float,
+    ) -> None:
+        super().__init__(kind, variables, columns, reader, snapshot, boolean, triples, length)
+        self.query = query
+        self.start_ms = start_ms
+        self.end_ms = end_ms
+        self.windows = dict(windows)
+        self.partial = partial
+        self.latency_us = latency_us
+
+    def _summary(self) -> str:
+        partial = ", partial" if self.partial else ""
+        return f"{self.query} ({self.start_ms}, {self.end_ms}] ms{partial}, {super()._summary()}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

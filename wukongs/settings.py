@@ -1,0 +1,97 @@
+"""Settings: every option of the engine, once, with its default, unit and bounds.
+
+An option is given to Settings itself, or by the environment variable WUKONGS_<NAME>; what is given in the program wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from wukongs.errors import SettingsError
+
+
+def _option(default: int, low: int, high: int, unit: str, doc: str) -> Any:
+    return field(default=default, metadata={"low": low, "high": high, "unit": unit, "doc": doc})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of an Engine; all are integers within stated bounds.
+
+    Raises: SettingsError (a value that is no integer, or is out of bounds).
+    """
+
+    batch_ms: int = _option(
+        100, 1, 3_600_000, "milliseconds", "length of a stream batch, for streams that do not say their own"
+    )
+    history_ms: int = _option(
+        60_000, 0, 31_536_000_000, "milliseconds", "how long slices are kept even if no registered window needs them"
+    )
+    results_max: int = _option(
+        100_000, 1, 1_000_000_000, "windows", "reported windows that one registered query holds until they are read"
+    )
+    queued_bytes_max: int = _option(
+        1 << 30, 1 << 10, 1 << 50, "bytes", "what one stream may hold in stream batches that cannot be sealed yet"
+    )
+    rows_max: int = _option(50_000_000, 1, 1 << 40, "rows", "the longest binding table that one query may make")
+    hash_bits: int = _option(
+        62, 1, 62, "bits", "bits of the term hash that are used; fewer only to provoke collisions in tests"
+    )
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            _check(option.name, getattr(self, option.name), option.metadata, "")
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str] | None = None, **given: int) -> Settings:
+        """Return the settings with what is given, else what WUKONGS_<NAME> says, else the default.
+
+        Raises: SettingsError (a value that is no integer or out of bounds; it names the variable; an unknown name).
+        """
+        environment = os.environ if environment is None else environment
+        known = {option.name: option for option in fields(Settings)}
+        for name in given:
+            if name not in known:
+                raise SettingsError(f"{name} = {given[name]!r}: expected one of the options {', '.join(known)}")
+        values = dict(given)
+        for name, option in known.items():
+            variable = variable_of(name)
+            if name not in given and variable in environment:
+                values[name] = _number(name, environment[variable], option.metadata, f" (from {variable})")
+        return Settings(**values)
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable that sets an option."""
+    return f"WUKONGS_{name.upper()}"
+
+
+def _number(name: str, text: str, bounds: Mapping[str, Any], origin: str) -> int:
+    try:
+        value: object = int(text)
+    except ValueError:
+        value = text
+    return _check(name, value, bounds, origin)
+
+
+def _check(name: str, value: object, bounds: Mapping[str, Any], origin: str) -> int:
+    if type(value) is int and bounds["low"] <= value <= bounds["high"]:
+        return value
+    raise SettingsError(
+        f"{name} = {value!r}{origin}: expected an integer from {bounds['low']} to {bounds['high']}, in {bounds['unit']}"
+    )
+
+
+def describe() -> str:
+    """Return one line per option: name, default, unit, bounds, meaning and environment variable."""
+    lines = []
+    for option in fields(Settings):
+        bounds = option.metadata
+        lines.append(
+            f"{option.name} = {option.default} {bounds['unit']} ({bounds['low']} to {bounds['high']}; "
+            f"{variable_of(option.name)}): {bounds['doc']}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,125 @@
+"""Stream: a declared stream, as Engine.stream returns it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from store.encoded import Encoded
+from store.encoder import encode_columns
+from wukongs.core import Core
+from wukongs.errors import StreamError
+from wukongs.injector import Injector
+from wukongs.rdf_terms import from_python
+from wukongs.stream_state import PUSH_PARTITION, StreamState
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Stream:
+    """Tuples in. All methods may be called from any thread; calls of one stream are taken one after the other."""
+
+    def __init__(self, core: Core, injector: Injector, state: StreamState) -> None:
+        self.iri = state.iri
+        self.batch_ms = state.batch_ms
+        self._core = core
+        self._injector = injector
+        self._state = state
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.iri}: {self._state.tuple_count} tuples, closed up to {self._state.closed_ms} ms>"
+
+    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
+        """Add (subject, predicate, object, timestamp_ms) tuples, in order of time; return how many.
+
+        Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
+        falls, a closed stream, too much waiting); then nothing of the call was applied.
+        """
+        rows = list(tuples)
+        if not rows:
+            return 0
+        for at, row in enumerate(rows):
+            if len(row) != 4:
+                raise StreamError(
+                    f"stream {self.iri}: tuple {at} of the call has {len(row)} parts: expected (subject, predicate, "
+                    "object, timestamp_ms)"
+                )
+            if isinstance(row[3], bool) or not isinstance(row[3], int | np.integer):
+                raise StreamError(
+                    f"stream {self.iri}: timestamp {row[3]!r} at tuple {at} of the call: expected an integer, in "
+                    "milliseconds"
+                )
+        subjects, predicates, objects = ([from_python(row[part]) for row in rows] for part in range(3))
+        times = np.array([row[3] for row in rows], np.int64)
+        return self._take(
+            encode_columns(
+                subjects,
+                predicates,
+                objects,
+                times,
+                scope=self.iri.encode(),
+                hash_bits=self._core.settings.hash_bits,
+            )
+        )
+
+    def push_arrow(self, table: pyarrow.Table) -> int:
+        """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
+        tuple names its graph, graph; in order of time. Returns and raises as push."""
+        wanted = ("subject", "predicate", "object", "timestamp_ms")
+        missing = [name for name in wanted if name not in table.column_names]
+        if missing:
+            raise StreamError(
+                f"stream {self.iri}: the table has no column {', '.join(missing)}: expected {', '.join(wanted)}, "
+                f"found {', '.join(table.column_names) or 'none'}"
+            )
+        subjects, predicates, objects, times = (table.column(name) for name in wanted)
+        graphs = table.column("graph") if "graph" in table.column_names else None
+        return self._take(
+            encode_columns(
+                subjects,
+                predicates,
+                objects,
+                times,
+                graphs,
+                scope=self.iri.encode(),
+                hash_bits=self._core.settings.hash_bits,
+            )
+        )
+
+    def advance(self, timestamp_ms: int) -> None:
+        """Promise that nothing at or before this time comes any more: stream batches up to there close.
+
+        Raises StreamError (a closed stream, a time that is no time in ms)."""
+        with self._core.lock:
+            self._core.check_is_open()
+            self._state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
+            self._state.check_range(int(timestamp_ms))
+            self._state.open_partition(PUSH_PARTITION)
+            self._state.complete(PUSH_PARTITION, int(timestamp_ms))
+            self._injector.wake()
+
+    def close(self) -> None:
+        """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
+        with self._core.lock:
+            if not self._state.is_ended and not self._core.is_closed:
+                self._state.end()
+                self._injector.wake()
+
+    def _take(self, encoded: Encoded) -> int:
+        state = self._state
+        with self._core.lock:
+            self._core.check_is_open()
+            if not len(encoded):
+                return 0
+            state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
+            state.check_room(len(encoded))
+            timing = state.timing_mask(encoded.predicates)
+            encoded, transient_ids = self._core.registry.confirm(encoded, timing)
+            state.open_partition(PUSH_PARTITION)
+            state.take(encoded, timing, transient_ids)
+            state.complete(PUSH_PARTITION, int(encoded.timestamps[-1]) - 1)
+            self._injector.wake()
+            return len(encoded)

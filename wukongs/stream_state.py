@@ -1,0 +1,222 @@
+"""StreamState: one declared stream on this node: what has come, how far it is complete, and its recent slices.
+
+Stream batch k holds the tuples with timestamps in ((k - 1) * batch_ms, k * batch_ms]. Tuples wait here until their
+stream batch is closed on all source partitions and its time has come for the whole engine; then they become a slice,
+and the timeless ones are handed on to the stored graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from store.dtypes import UNBOUND, BoolArray, Int64Array
+from store.encoded import Encoded
+from store.slice_ring import SliceRing
+from store.snapshot import TICK_MAX_MS, TICK_MIN_MS
+from wukongs.errors import StreamError
+from wukongs.ledger import PartitionLedger
+from wukongs.settings import Settings
+
+PUSH_PARTITION = ""
+"""The source partition of Stream.push; pipelines name theirs."""
+_FRAGMENT_BYTES_PER_TUPLE = 41
+
+
+def batch_number(timestamp_ms: int, batch_ms: int) -> int:
+    """Return the number of the stream batch that a timestamp belongs to: ceil(timestamp_ms / batch_ms)."""
+    return -(-timestamp_ms // batch_ms)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragment:
+    """Tuples of one stream batch, from one call. Columns : int64[n]; timing : bool[n]; transient_ids : int64[m]."""
+
+    subjects: Int64Array
+    predicates: Int64Array
+    objects: Int64Array
+    graphs: Int64Array
+    timestamps: Int64Array
+    timing: BoolArray
+    transient_ids: Int64Array
+
+
+@dataclass(slots=True, eq=False)
+class StreamState:
+    """iri: without brackets; timing: True, or the ids of the timing predicates; into: id of the graph that timeless
+    tuples without a graph term of their own join. closed_ms: all stream batches up to there are complete."""
+
+    iri: str
+    batch_ms: int
+    timing: bool | Int64Array
+    timing_iris: tuple[str, ...]
+    into: int
+    into_iri: str | None
+    history_ms: int
+    settings: Settings
+    ring: SliceRing = field(default_factory=SliceRing)
+    ledgers: dict[str, PartitionLedger] = field(default_factory=dict)
+    closed_ms: int | None = None
+    first_ms: int | None = None
+    """The first tuple's timestamp or the first advance, whichever is earlier: from then on others wait for it."""
+    is_ended: bool = False
+    is_dropped: bool = False
+    tuple_count: int = 0
+    late_count: int = 0
+    waiting_bytes: int = 0
+    _waiting: dict[int, list[Fragment]] = field(default_factory=dict)
+    _complete_ms: dict[str, int | None] = field(default_factory=dict)
+    _finished: set[str] = field(default_factory=set)
+
+    @property
+    def is_started(self) -> bool:
+        return self.first_ms is not None
+
+    def timing_mask(self, predicates: Int64Array) -> BoolArray:
+        """Tell which tuples are timing. bool[n]"""
+        if isinstance(self.timing, bool):
+            return np.full(len(predicates), self.timing, np.bool_)
+        return np.isin(predicates, self.timing)
+
+    def open_partition(self, partition: str) -> PartitionLedger:
+        """Declare a source partition: the stream's batches close only when it says so, too."""
+        if partition not in self.ledgers:
+            self._check_is_open()
+            self.ledgers[partition] = PartitionLedger(self.iri, partition)
+            self._complete_ms[partition] = None
+        return self.ledgers[partition]
+
+    def check_timestamps(self, timestamps: Int64Array, partition: str) -> None:
+        """Raise StreamError unless timestamps do not decrease, come after what is complete, and can be named by SNs."""
+        self._check_is_open()
+        if len(timestamps) == 0:
+            return
+        falls = np.flatnonzero(np.diff(timestamps) < 0)
+        if len(falls):
+            at = int(falls[0])
+            raise StreamError(
+                f"stream {self.iri}: the timestamp falls from {timestamps[at]} to {timestamps[at + 1]} ms at tuple "
+                f"{at + 1} of the call: timestamps must not decrease. Nothing of this call was applied; sort it by time"
+            )
+        first, last = int(timestamps[0]), int(timestamps[-1])
+        self.check_range(first)
+        self.check_range(last)
+        stands = [ms for ms in (self._complete_ms.get(partition), self.closed_ms) if ms is not None]
+        complete = max(stands, default=None)
+        if complete is not None and first <= complete:
+            raise StreamError(
+                f"stream {self.iri}: timestamp {first} ms at tuple 0 of the call, but the stream already stands at "
+                f"{complete + 1} ms: timestamps must not decrease. Nothing of this call was applied"
+            )
+
+    def check_range(self, time_ms: int) -> None:
+        """Raise StreamError for an event time that no SN can name."""
+        if not TICK_MIN_MS + self.batch_ms < time_ms <= TICK_MAX_MS - self.batch_ms:
+            raise StreamError(
+                f"stream {self.iri}: timestamp {time_ms} ms is outside of what can be named ({TICK_MIN_MS} to "
+                f"{TICK_MAX_MS} ms since 1970): give milliseconds"
+            )
+
+    def check_room(self, tuple_count: int) -> None:
+        """Raise StreamError if this many more tuples would exceed what may wait for other streams."""
+        size = tuple_count * _FRAGMENT_BYTES_PER_TUPLE
+        if self.waiting_bytes + size > self.settings.queued_bytes_max:
+            raise StreamError(
+                f"stream {self.iri}: {self.waiting_bytes + size} bytes of unsealed stream batches would exceed "
+                f"queued_bytes_max = {self.settings.queued_bytes_max}: another stream holds this one back (see "
+                "stats()['held_back_by']); advance or close that one, or raise queued_bytes_max"
+            )
+
+    def take(self, encoded: Encoded, timing: BoolArray, transient_ids: Int64Array) -> None:
+        """Queue tuples, sorted by time, under their stream batches. transient_ids: of the whole call."""
+        numbers = -(-encoded.timestamps // self.batch_ms)
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        if len(numbers):
+            first = int(encoded.timestamps[0])
+            self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
+        for lo, hi in pairwise(bounds):
+            if lo == hi:
+                continue
+            # The terms of one call live as long as the last of its slices.
+            ids = transient_ids if hi == len(numbers) else transient_ids[:0]
+            fragment = Fragment(
+                encoded.subjects[lo:hi],
+                encoded.predicates[lo:hi],
+                encoded.objects[lo:hi],
+                encoded.graphs[lo:hi],
+                encoded.timestamps[lo:hi],
+                timing[lo:hi],
+                ids,
+            )
+            self._waiting.setdefault(int(numbers[lo]), []).append(fragment)
+        self.tuple_count += len(numbers)
+        self.waiting_bytes += len(numbers) * _FRAGMENT_BYTES_PER_TUPLE
+
+    def complete(self, partition: str, complete_ms: int) -> None:
+        """Note that nothing at or before complete_ms will come from a partition any more."""
+        known = self._complete_ms.get(partition)
+        if known is None or complete_ms > known:
+            self._complete_ms[partition] = complete_ms
+        if self.first_ms is None:
+            self.first_ms = complete_ms
+        self._close_batches()
+
+    def finish(self, partition: str) -> None:
+        """Note that a partition is at its end. The last one to finish ends the stream: it holds nobody back."""
+        self._finished.add(partition)
+        if all(name in self._finished for name in self.ledgers):
+            self.end()
+        else:
+            self._close_batches()
+
+    def end(self) -> None:
+        """End the stream: its last stream batch closes, and time passes it by."""
+        self.is_ended = True
+        last = max(self._waiting, default=None)
+        complete = [ms for ms in self._complete_ms.values() if ms is not None]
+        ends = [*([last * self.batch_ms] if last is not None else []), *(self._floor(ms) for ms in complete)]
+        if self.closed_ms is not None:
+            ends.append(self.closed_ms)
+        self.closed_ms = max(ends, default=None)
+
+    def next_batch(self) -> int | None:
+        """Return the number of the earliest stream batch that waits and is closed, None if there is none."""
+        first = min(self._waiting, default=None)
+        if first is None or self.closed_ms is None or first * self.batch_ms > self.closed_ms:
+            return None
+        return first
+
+    def seal(self, number: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Make a waiting stream batch a slice; return graphs, subjects, predicates, objects of its timeless tuples."""
+        fragments = self._waiting.pop(number)
+        subjects, predicates, objects, graphs, times, timing, transient_ids = (
+            np.concatenate([getattr(fragment, name) for fragment in fragments]) for name in Fragment.__slots__
+        )
+        self.waiting_bytes -= len(subjects) * _FRAGMENT_BYTES_PER_TUPLE
+        self.ring.add(number, subjects, predicates, objects, times, transient_ids)
+        timeless = ~timing.astype(np.bool_)
+        graphs = np.where(graphs == UNBOUND, self.into, graphs)
+        return graphs[timeless], subjects[timeless], predicates[timeless], objects[timeless]
+
+    def waiting_ids(self) -> Int64Array:
+        """Return the transient ids of everything that waits, repeats kept (for dropping the stream)."""
+        return np.concatenate(
+            [np.empty(0, np.int64), *(f.transient_ids for fragments in self._waiting.values() for f in fragments)]
+        )
+
+    def _close_batches(self) -> None:
+        open_partitions = [ms for name, ms in self._complete_ms.items() if name not in self._finished]
+        if open_partitions and None not in open_partitions:
+            closed = self._floor(min(ms for ms in open_partitions if ms is not None))
+            self.closed_ms = closed if self.closed_ms is None else max(self.closed_ms, closed)
+
+    def _floor(self, time_ms: int) -> int:
+        return time_ms // self.batch_ms * self.batch_ms
+
+    def _check_is_open(self) -> None:
+        if self.is_dropped:
+            raise StreamError(f"stream {self.iri} was dropped: declare it anew with Engine.stream to push more")
+        if self.is_ended:
+            raise StreamError(f"stream {self.iri} is closed: declare a new one to push more")

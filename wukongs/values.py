@@ -1,0 +1,280 @@
+"""The value space: canonical text -> Value and back. Exact where XML Schema is exact.
+
+| datatype                          | Kind                   | Value.data                                            |
+|-----------------------------------|------------------------|-------------------------------------------------------|
+| xsd:integer and all derived types | INTEGER                | int, of any size                                      |
+| xsd:decimal                       | DECIMAL                | Decimal with every digit, no -0                       |
+| xsd:float                         | FLOAT                  | float that a 32-bit float can hold                    |
+| xsd:double                        | DOUBLE                 | float                                                 |
+| xsd:boolean                       | BOOLEAN                | bool                                                  |
+| xsd:dateTime, xsd:date            | DATETIME, DATE         | Decimal or int: seconds from 0001-01-01T00:00:00Z     |
+| xsd:string; language-tagged       | STRING, LANG_STRING    | the lexical form                                      |
+| any other, or an ill-typed form   | OPAQUE                 | the lexical form                                      |
+| -                                 | IRI, BLANK             | the IRI without brackets; the label with its `_:`     |
+
+A date-time without a zone is taken as UTC: XPath's comparisons ask for an implicit time zone, and with one fixed zone
+all of them are comparable (no indeterminate orders). A date is the instant at which it starts.
+
+Computed values get XML Schema 1.1's canonical lexical forms: 2 and 2.5 for decimals, 1.0E0 for floats and doubles.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from functools import lru_cache
+
+import numpy as np
+
+from csparql.terms import RDF, XSD
+from wukongs.rdf_terms import split_literal
+
+
+class Kind(enum.IntEnum):
+    """What a term is; the order of the members is the order of numeric type promotion."""
+
+    INTEGER = 1
+    DECIMAL = 2
+    FLOAT = 3
+    DOUBLE = 4
+    BOOLEAN = 5
+    STRING = 6
+    LANG_STRING = 7
+    DATETIME = 8
+    DATE = 9
+    OPAQUE = 10
+    IRI = 11
+    BLANK = 12
+
+
+Number = int | float | Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A decoded term. text is its canonical form, or None if it was computed and nobody asked yet (see `text_of`).
+
+    datatype and language are '' where a term has none; a simple string has datatype xsd:string.
+    """
+
+    kind: Kind
+    data: Number | str
+    text: str | None
+    datatype: str = ""
+    language: str = ""
+
+    @property
+    def is_literal(self) -> bool:
+        return self.kind < Kind.IRI
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.kind <= Kind.DOUBLE
+
+    @property
+    def number(self) -> Number:
+        """The data of a numeric, boolean, dateTime or date value."""
+        assert not isinstance(self.data, str), self
+        return self.data
+
+    @property
+    def lexical(self) -> str:
+        """What STR gives: the lexical form of a literal, the IRI without brackets, the label of a blank node."""
+        if isinstance(self.data, str):
+            return self.data
+        return split_literal(text_of(self))[0]
+
+
+# Enough digits for every sum and product; nothing is allocated before it is needed.
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+_UNBOUNDED = (None, None)
+_INTEGER_BOUNDS: dict[str, tuple[int | None, int | None]] = {
+    "integer": _UNBOUNDED,
+    "nonNegativeInteger": (0, None),
+    "positiveInteger": (1, None),
+    "nonPositiveInteger": (None, 0),
+    "negativeInteger": (None, -1),
+    "long": (-(2**63), 2**63 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "byte": (-128, 127),
+    "unsignedLong": (0, 2**64 - 1),
+    "unsignedInt": (0, 2**32 - 1),
+    "unsignedShort": (0, 2**16 - 1),
+    "unsignedByte": (0, 255),
+}
+_DATATYPES = {
+    Kind.INTEGER: XSD + "integer",
+    Kind.DECIMAL: XSD + "decimal",
+    Kind.FLOAT: XSD + "float",
+    Kind.DOUBLE: XSD + "double",
+    Kind.BOOLEAN: XSD + "boolean",
+}
+# int() and str() of an int refuse more decimal digits than this by default; Decimal knows no such limit.
+_INT_DIGITS_MAX = 4000
+
+# [0-9], not \d: other scripts' digits are no XML Schema digits, though Python's int() would take them.
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN")
+_DAY = r"(-?(?:[1-9][0-9]{3,}|0[0-9]{3}))-([0-9]{2})-([0-9]{2})"
+_ZONE = r"(Z|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))?"
+_DATE = re.compile(_DAY + _ZONE)
+_DATETIME = re.compile(_DAY + r"T([0-9]{2}):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)" + _ZONE)
+
+
+# --- text -> value ----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 14)
+def value_of(text: str) -> Value:
+    """Decode a term in canonical form."""
+    if text.startswith("<"):
+        return Value(Kind.IRI, text[1:-1], text)
+    if not text.startswith('"'):
+        return Value(Kind.BLANK, text, text)
+    lexical, datatype, language = split_literal(text)
+    if language is not None:
+        return Value(Kind.LANG_STRING, lexical, text, RDF + "langString", language)
+    if datatype is None or datatype == XSD + "string":
+        return Value(Kind.STRING, lexical, text, XSD + "string")
+    parsed = _parse(lexical, datatype.removeprefix(XSD)) if datatype.startswith(XSD) else None
+    if parsed is None:
+        return Value(Kind.OPAQUE, lexical, text, datatype)
+    return Value(*parsed, text, datatype)
+
+
+def _parse(lexical: str, name: str) -> tuple[Kind, Number] | None:
+    """Parse a lexical form by the name of its xsd datatype; None if it is ill-typed or the datatype has no Kind."""
+    if name in _INTEGER_BOUNDS:
+        integer = _integer(lexical) if _INTEGER.fullmatch(lexical) else None
+        lower, upper = _INTEGER_BOUNDS[name]
+        if integer is None or (lower is not None and integer < lower) or (upper is not None and integer > upper):
+            return None
+        return Kind.INTEGER, integer
+    if name == "decimal":
+        return (Kind.DECIMAL, EXACT.plus(Decimal(lexical))) if _DECIMAL.fullmatch(lexical) else None
+    if name == "double":
+        return (Kind.DOUBLE, float(lexical)) if _FLOAT.fullmatch(lexical) else None
+    if name == "float":
+        return (Kind.FLOAT, to_float32(float(lexical))) if _FLOAT.fullmatch(lexical) else None
+    if name == "boolean":
+        return (Kind.BOOLEAN, lexical in ("true", "1")) if lexical in ("true", "false", "1", "0") else None
+    if name == "dateTime":
+        instant = _date_time(lexical)
+        return None if instant is None else (Kind.DATETIME, instant)
+    if name == "date":
+        start = _date(lexical)
+        return None if start is None else (Kind.DATE, start)
+    return None
+
+
+def _integer(lexical: str) -> int:
+    return int(lexical) if len(lexical) <= _INT_DIGITS_MAX else int(Decimal(lexical))
+
+
+def _date(lexical: str) -> int | None:
+    match = _DATE.fullmatch(lexical)
+    days = _days(_integer(match[1]), int(match[2]), int(match[3])) if match else None
+    return None if match is None or days is None else days * 86400 - _zone_seconds(match[4])
+
+
+def _date_time(lexical: str) -> Decimal | None:
+    match = _DATETIME.fullmatch(lexical)
+    days = _days(_integer(match[1]), int(match[2]), int(match[3])) if match else None
+    if match is None or days is None:
+        return None
+    hour, minute, second = int(match[4]), int(match[5]), Decimal(match[6])
+    is_end_of_day = hour == 24 and minute == 0 and second == 0
+    if not is_end_of_day and (hour > 23 or minute > 59 or second >= 60):
+        return None
+    return EXACT.add(Decimal(days * 86400 + hour * 3600 + minute * 60 - _zone_seconds(match[7])), second)
+
+
+def _days(year: int, month: int, day: int) -> int | None:
+    """Days from 0001-01-01 in the proleptic Gregorian calendar (year 0 is 1 BC); None if there is no such day."""
+    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    lengths = (31, 29 if is_leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    if not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1]:
+        return None
+    before = year - 1
+    return before * 365 + before // 4 - before // 100 + before // 400 + sum(lengths[: month - 1]) + day - 1
+
+
+def _zone_seconds(zone: str | None) -> int:
+    if zone is None or zone == "Z":
+        return 0
+    seconds = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
+    return -seconds if zone[0] == "-" else seconds
+
+
+def to_float32(number: float) -> float:
+    """Round to the nearest 32-bit float; infinite beyond its range."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
+def to_float64(number: Number) -> float:
+    """Round to the nearest double; infinite beyond its range."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+# --- value -> text ----------------------------------------------------------------------------------------------------
+
+
+def computed(kind: Kind, data: Number) -> Value:
+    """Make the numeric or boolean value of an operation."""
+    return Value(kind, data, None, _DATATYPES[kind])
+
+
+def string(lexical: str) -> Value:
+    return Value(Kind.STRING, lexical, f'"{lexical}"', XSD + "string")
+
+
+def iri(address: str) -> Value:
+    return Value(Kind.IRI, address, f"<{address}>")
+
+
+TRUE = computed(Kind.BOOLEAN, True)
+FALSE = computed(Kind.BOOLEAN, False)
+
+
+def text_of(value: Value) -> str:
+    """Return a value's canonical form; the lexical form of a computed one is XML Schema's canonical one."""
+    if value.text is not None:
+        return value.text
+    return f'"{_canonical_lexical(value.kind, value.number)}"^^<{value.datatype}>'
+
+
+def _canonical_lexical(kind: Kind, data: Number) -> str:
+    if kind == Kind.BOOLEAN:
+        return "true" if data else "false"
+    if isinstance(data, Decimal):
+        return _decimal_lexical(data)
+    if isinstance(data, int):
+        return str(Decimal(data))
+    return _float_lexical(np.float32(data) if kind == Kind.FLOAT else np.float64(data))
+
+
+def _decimal_lexical(number: Decimal) -> str:
+    """Digits without exponent, without trailing zeros, with a digit before the point."""
+    digits = format(number, "f")
+    if "." in digits:
+        digits = digits.rstrip("0").rstrip(".")
+    return digits
+
+
+def _float_lexical(number: np.float32 | np.float64) -> str:
+    """The shortest digits that read back as the same number, such as 1.0E0 and -2.5E-10."""
+    if np.isnan(number):
+        return "NaN"
+    if np.isinf(number):
+        return "INF" if number > 0 else "-INF"
+    mantissa, exponent = np.format_float_scientific(number, unique=True, trim="0").split("e")
+    return f"{mantissa}E{int(exponent)}"

@@ -1,0 +1,63 @@
+"""Windows: `[RANGE r STEP s]` as intervals of stream batches, and when a query fires."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from csparql.algebra import Query, StreamWindow
+from wukongs.errors import StreamError
+from wukongs.stream_state import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The window (start_ms, end_ms]: stream batches after < k <= to."""
+
+    start_ms: int
+    end_ms: int
+    after: int
+    to: int
+
+
+def interval(window: StreamWindow, batch_ms: int, at_ms: int) -> Interval:
+    """Return the latest closing of a window at or before a time: whole stream batches, since both divide evenly."""
+    end_ms = at_ms // window.step_ms * window.step_ms
+    start_ms = end_ms - window.range_ms
+    return Interval(start_ms, end_ms, start_ms // batch_ms, end_ms // batch_ms)
+
+
+def firing_step(query: Query) -> int:
+    """Return how often a query fires, in ms: COMPUTED EVERY, or the smallest STEP of its windows."""
+    registration = query.registration
+    if registration is not None and registration.computed_every_ms is not None:
+        return registration.computed_every_ms
+    return min(window.step_ms for window in query.dataset.windows)
+
+
+def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
+    """Return the first multiple of step_ms at or after a time (strictly after it, if is_strict)."""
+    return (time_ms // step_ms + 1) * step_ms if is_strict else -(-time_ms // step_ms) * step_ms
+
+
+def check_window(window: StreamWindow, state: StreamState) -> None:
+    """Raise StreamError unless RANGE and STEP are multiples of the stream's batch_ms."""
+    for name, length_ms in (("RANGE", window.range_ms), ("STEP", window.step_ms)):
+        if length_ms % state.batch_ms:
+            below = length_ms // state.batch_ms * state.batch_ms
+            nearest = f"{below} or {below + state.batch_ms}" if below else f"{state.batch_ms}"
+            raise StreamError(
+                f"query, line {window.line}, column {window.column}: {name} of {length_ms} ms on stream "
+                f"{window.stream} is no multiple of its batch_ms = {state.batch_ms}: a window is made of whole stream "
+                f"batches. Use {nearest} ms, or declare the stream with a batch_ms that divides {length_ms}"
+            )
+
+
+def check_clause(query: Query) -> None:
+    """Raise StreamError for windows that GRAPH could not tell apart."""
+    named = [window for window in query.dataset.windows if window.named]
+    for at, window in enumerate(named):
+        if any(other.stream == window.stream for other in named[:at]):
+            raise StreamError(
+                f"query, line {window.line}, column {window.column}: FROM NAMED STREAM <{window.stream}> stands twice, "
+                f"so GRAPH <{window.stream}> would mean two windows. Declare one of them with FROM STREAM"
+            )
