@@ -24,6 +24,9 @@ class Arrangement:
 
         graphs, subjects, predicates, objects : int64[n] ids, repeats allowed.
         """
+        if len(subjects) == 0:
+            self.trace.advance(sn + 1)
+            return 0
         held = self.trace.read(self.trace.upper)
         if len(held):
             new = mark_new(held.descriptors, graphs, predicates, subjects, objects)

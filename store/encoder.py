@@ -100,7 +100,6 @@ def _character_classes() -> UInt8Array:
 
 
 CHARACTER_CLASSES = _character_classes()
-_CLASSES = CHARACTER_CLASSES
 
 
 class _TermTableBuilder:
@@ -110,7 +109,7 @@ class _TermTableBuilder:
         slot_bits = max(4, (2 * term_count).bit_length())
         self.state = np.zeros(kernels.STATE_SIZE, np.int64)
         self.fixed: tuple[Any, ...] = (
-            _CLASSES,
+            CHARACTER_CLASSES,
             DATATYPE_NAMES,
             DATATYPES,
             blank_node_prefix(scope),

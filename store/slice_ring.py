@@ -94,6 +94,7 @@ class SliceRing:
             self._levels = levels
             self._unpaired[top] = sorted(j for level, j in self._blocks if level == top)
             self._build_blocks()
+            self._windows.clear()
 
     def window(self, after: int, to: int) -> BatchSet:
         """Return the batches that hold what is kept of the stream batches after < k <= to.

@@ -173,6 +173,9 @@ class Trace:
     def merge_all(self) -> None:
         """Merge as far as open handles allow: to one batch if there are none. Takes as long as it takes."""
         while True:
+            for held in [m for m in self._merges if self._is_held_open(m.older, m.newer)]:
+                held.older.merging = held.newer.merging = False
+                self._merges.remove(held)  # it would keep both from their other neighbours
             count = self.batch_count
             self.work(UNLIMITED_FUEL)
             pair = next((pair for pair in self._pairs() if self._may_merge(*pair)), None)

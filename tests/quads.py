@@ -1,4 +1,4 @@
-"""Small encoded graphs for tests: ids that spread over the id range as hashes do, and quads as columns and as tuples."""
+"""Small encoded graphs for tests: ids that spread over the id range as hashes do; quads as columns and tuples."""
 
 from __future__ import annotations
 

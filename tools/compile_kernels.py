@@ -1,4 +1,4 @@
-"""Compile the kernels, once, into the user's cache: part of `make setup`, so that the demo and the tests start at once."""
+"""Compile the kernels, once, into the user's cache: part of `make setup`, so that demo and tests start at once."""
 
 import sys
 
@@ -11,9 +11,8 @@ EX = "http://example.org/"
 
 def main() -> None:
     """Run every kind of step once over a handful of triples."""
-    if kernels_are_cached():
-        return
-    print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
+    if not kernels_are_cached():
+        print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
     with Engine() as engine:
         stream = engine.stream(EX + "s", timing=[EX + "timing"], batch_ms=100)
         query = engine.register(

@@ -245,8 +245,8 @@ class ContinuousQuery:
         began later, the first at or after their first tuple or advance. None while one has not begun."""
         since = [state.first_ms for s, state in self._states.items() if s not in self._closed_at_start]
         begun = [ms for ms in since if ms is not None]
-        if any(self._states[s].first_ms is None and not self._states[s].is_ended for s in self._states):
-            return None
+        if any(state.closed_ms is None and not state.is_ended for state in self._states.values()):
+            return None  # not begun, or another source partition may still bring an earlier first tuple
         closed = list(self._closed_at_start.values())
         firsts = []
         if closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,20 +14,19 @@ from csparql.algebra import Query
 from csparql.parser import parse_query
 from csparql.rules import rewrite
 from csparql.terms import Term
-from store.dtypes import Int64Array
 from store.encoded import MalformedLine
-from store.encoder import canonical_term
+from wukongs import export
 from wukongs.answer import answer
 from wukongs.bindings import bind
 from wukongs.continuous import ContinuousQuery, explain_over
 from wukongs.core import Core
 from wukongs.dataset import Dataset
-from wukongs.errors import SettingsError, StreamError
+from wukongs.errors import CompactedError, SettingsError, StreamError
 from wukongs.injector import Injector
+from wukongs.names import canonical, graph_term, positive
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.query_terms import ConstantIds, QueryTerms
-from wukongs.rdf_terms import from_python
 from wukongs.results import Result, WindowResult
 from wukongs.settings import Settings
 from wukongs.stream import Stream
@@ -104,39 +103,21 @@ class Engine:
         )
         with core.lock:
             core.check_is_open()
-            into = core.default_graph if graph is None else core.name(_graph_term(graph))
+            into = core.default_graph if graph is None else core.name(graph_term(graph))
             sn, _ = core.absorb(chunks, into)
             return sn
 
     def graph_names(self) -> list[str]:
         """Return the IRIs of the stored named graphs."""
-        with self._core.lock:
-            batches = self._core.arrangement.trace.read(self._core.sn).batches
-            found = {int(graph) for batch in batches for graph in batch.graphs} - {self._core.default_graph}
-            texts = self._core.registry.texts(np.array(sorted(found), np.int64))
-        return sorted(text[1:-1] if text.startswith("<") else text for text in texts)
+        return export.graph_names(self._core)
 
     def graph(self, name: str | None = None) -> rdflib.Graph:
         """Return a stored graph (default: the default graph) as an rdflib.Graph of its own."""
-        import rdflib
-
-        from wukongs.rdf_terms import to_rdflib
-
-        found = rdflib.Graph()
-        for triple in self._triples(name):
-            found.add(tuple(to_rdflib(text) for text in triple))  # type: ignore[arg-type]
-        return found
+        return export.as_rdflib(self._core, name)
 
     def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
         """Write a stored graph (default: the default graph) to a file as N-Triples; return how many triples."""
-        from store.terms import to_ntriples
-
-        count = 0
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            for triple in self._triples(graph):
-                file.write(" ".join(to_ntriples(text) for text in triple) + " .\n")
-                count += 1
-        return count
+        return export.dump(self._core, path, graph)
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 
@@ -156,14 +137,19 @@ class Engine:
         started_s = time.monotonic()
         query = self._one_shot(text, base)
         if bindings:
-            query = bind(query, {name: Term(_canonical(value)) for name, value in bindings.items()})
+            query = bind(query, {name: Term(canonical(value)) for name, value in bindings.items()})
         core = self._core
         limits = Limits(core.settings.rows_max, None if timeout_s is None else started_s + timeout_s, timeout_s)
         with core.lock:
             core.check_is_open()
+            if at is not None and not 0 <= at <= core.sn:
+                raise CompactedError(
+                    f"at = {at}: expected a snapshot number from 0 to {core.sn}, the newest stable one"
+                )
             handle = core.arrangement.open(core.sn if at is None else at, f"query {text[:40]!r}")
             stored = handle.read()
             terms = QueryTerms(core.registry, core.registry.snapshot_reader())
+            terms.ids([f"<{name}>" for name in query.dataset.named_graphs])  # GRAPH ?g names them, whatever they hold
             core.query_count += 1
             scope = f"query {core.query_count}"
         try:
@@ -207,7 +193,7 @@ class Engine:
         """
         core = self._core
         settings = core.settings
-        name = _graph_term(stream_iri).text[1:-1]
+        name = graph_term(stream_iri).text[1:-1]
         timing = timing or ()
         with core.lock:
             core.check_is_open()
@@ -216,14 +202,14 @@ class Engine:
             timing_iris = () if isinstance(timing, bool) else tuple(timing)
             state = StreamState(
                 name,
-                _positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
+                positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
                 timing
                 if isinstance(timing, bool)
-                else np.array([core.name(_graph_term(text)) for text in timing_iris], np.int64),
+                else np.array([core.name(graph_term(text)) for text in timing_iris], np.int64),
                 timing_iris,
-                core.default_graph if into is None else core.name(_graph_term(into)),
+                core.default_graph if into is None else core.name(graph_term(into)),
                 into,
-                _positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
+                positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
                 settings,
             )
             core.streams[name] = state
@@ -367,34 +353,3 @@ class Engine:
                 )
 
         return report
-
-    def _triples(self, name: str | None) -> Iterator[tuple[str, ...]]:
-        core = self._core
-        with core.lock:
-            core.check_is_open()
-            graph = core.default_graph if name is None else core.registry.resolve(_graph_term(name).text)
-            batches = core.arrangement.trace.read(core.sn).batches
-            reader = core.registry.snapshot_reader()
-        for batch in batches:
-            graphs, *columns = batch.triples()
-            wanted: list[Int64Array] = [column[graphs == graph] for column in columns]
-            yield from zip(*(reader.texts(column) for column in wanted), strict=True)
-
-
-def _graph_term(name: str) -> Term:
-    """Return the term of a graph or stream name, given with or without angle brackets."""
-    value = str(name)
-    if not value.startswith("<"):
-        value = f"<{value}>"
-    canonical_term(value, b"")
-    return Term(value)
-
-
-def _canonical(value: Any) -> str:
-    return canonical_term(from_python(value), b"bindings")
-
-
-def _positive(name: str, value: int, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise SettingsError(f"{name} = {value!r}: expected an integer of at least {low}, in milliseconds")
-    return value

@@ -182,6 +182,9 @@ class IngestLink:
             reply, sequence = from_frames(frames)
         except DataError as error:
             raise DataError(f"{peer.address}: {error.message}") from None
+        if isinstance(reply, Refused) and sequence == 0:  # the node could not even read what it refuses
+            self._forget()
+            raise error_of(reply, peer.address)
         waited = peer.waiting.pop(sequence, None)
         if waited is None:
             return  # the second answer to something that was sent twice

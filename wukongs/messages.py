@@ -42,7 +42,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What the node knows of the stream. timing: True for all tuples, or the IRIs of the timing predicates.
+    """What the node knows of the stream. timing: True for all tuples, False for none, or the timing predicates' IRIs.
 
     resume_offset: the offset from which the writer has to send; what lies before it is safe here.
     """
@@ -146,7 +146,7 @@ def check_batch_number(piece: Piece, batch_ms: int) -> None:
 
 
 def to_frames(message: Message, sequence: int) -> list[Frame]:
-    """Return the frames of a message; sequence is repeated by the reply to it."""
+    """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it."""
     if isinstance(message, Piece):
         fields = {name: getattr(message, name) for name in Piece.__slots__ if name not in _ARRAYS}
         encoded = message.encoded
@@ -206,12 +206,12 @@ def from_frames(frames: Sequence[Frame]) -> tuple[Message, int]:
 
 
 def sequence_of(frames: Sequence[Frame]) -> int:
-    """Return the sequence number of a message that may be broken elsewhere, -1 where it cannot be found."""
+    """Return the sequence number of a message that may be broken elsewhere, 0 (nobody's) where it cannot be found."""
     try:
         header = _read_header(frames)
         return _int_field(header, header["kind"], "seq")
     except DataError:
-        return -1
+        return 0
 
 
 def _read_header(frames: Sequence[Frame]) -> dict[str, Any]:
@@ -280,8 +280,8 @@ def _read_opened(header: dict[str, Any]) -> Opened:
         raise DataError(f"message 'opened': expected into to be a graph IRI or null, found {into!r}")
     if isinstance(timing, list) and all(isinstance(iri, str) for iri in timing):
         timing = tuple(timing)
-    elif timing is not True:
-        raise DataError(f"message 'opened': expected timing to be true or a list of predicate IRIs, found {timing!r}")
+    elif not isinstance(timing, bool):
+        raise DataError(f"message 'opened': expected timing to be a boolean or a list of IRIs, found {timing!r}")
     batch_ms, hash_bits = _int_field(header, "opened", "batch_ms"), _int_field(header, "opened", "hash_bits")
     if batch_ms == 0 or not 1 <= hash_bits <= 62:
         raise DataError(

@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=false
 """Kernels of the operators: rows of term ids numbered by content, and the pairs of rows that join on them.
 
 Rows are hashed with shifts and exclusive-ors only: term ids are uniform already (store/dtypes.py), and nothing can

@@ -142,13 +142,12 @@ class IngestSocket:
             _log.warning("ingest: a reply could not be sent: %s", error)
 
     def _answer(self, frames: Sequence[Frame]) -> tuple[Message, int]:
-        sequence = -1
+        sequence = 0
         try:
             message, sequence = from_frames(frames)
             return self._handle(message), sequence
         except WukongsError as error:
-            sequence = sequence if sequence >= 0 else sequence_of(frames)
-            return Refused(type(error).__name__, str(error)), max(sequence, 0)
+            return Refused(type(error).__name__, str(error)), max(sequence, sequence_of(frames))
         except Exception as error:
             _log.exception("ingest: the handler failed")
             return Refused("WukongsError", f"the node failed: {type(error).__name__}: {error}. See its log"), sequence

@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=false
 """Kernels of the line sources: where rows begin and when they happen; prefixed names made into IRIs."""
 
 from __future__ import annotations

@@ -103,12 +103,12 @@ def readonly(array: UInt8Array) -> UInt8Array:
 
 
 def _scan(data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"]) -> tuple[Int64Array, Int64Array]:
-    from store.encoder import _CLASSES
+    from store.encoder import CHARACTER_CLASSES
     from store.ntriples_kernels import TIME_PREFIX, TIME_SUFFIX
 
     data = readonly(data)
     count = int(kernels.count_rows(data, first))
     starts, times = np.empty(count + 1, np.int64), np.empty(count, np.int64)
     mode = TIME_SUFFIX if timestamps == "suffix" else TIME_PREFIX
-    kernels.scan_rows(data, first, mode, _CLASSES, starts, times)
+    kernels.scan_rows(data, first, mode, CHARACTER_CLASSES, starts, times)
     return starts, times

@@ -40,14 +40,14 @@ def run_pipeline(
 ) -> PipelineReport:
     """Send all rows of the streams' sources to the nodes; returns at their end, or soon after stop is set.
 
-    session: a Spark session to use (start_session); without it one is started and stopped here. checkpoint: the folder
-    of Spark's offsets, a temporary one by default; where to begin is decided by the nodes. timeout_s: how long a node
-    may be silent. on_progress is called with the report so far, from this thread.
+    session: a Spark session to use (start_session); without it and without an active one, one is started and stopped
+    here. checkpoint: the folder of Spark's offsets, a temporary one by default; where to begin is decided by the nodes.
+    timeout_s: how long a node may be silent. on_progress is called with the report so far, from this thread.
 
     Raises: SettingsError (no Java, a mapping); DataError (a source); StreamError (a stream that a node does not know);
     NodeUnavailable; whatever error a node answered to a task."""
     from adapters.sources import prepare
-    from adapters.spark.session import start_session, stop_session
+    from adapters.spark.session import active_session, start_session, stop_session
 
     config = config or PipelineConfig()
     stop = stop or threading.Event()
@@ -58,7 +58,8 @@ def run_pipeline(
         prepared = prepare(streams, folder / "plain")
         with IngestLink(addresses, timeout_s=timeout_s) as link:
             planner = plan_replay(prepared, link, config, writer_epoch() if epoch is None else epoch)
-        spark = session or start_session(config.parallelism)
+        found = session or active_session()
+        spark = found or start_session(config.parallelism)
         try:
             from adapters.spark.data_source import PipelinePlan, save_index
 
@@ -76,7 +77,7 @@ def run_pipeline(
             )
             return _run(spark, plan, checkpoint or str(folder / "checkpoint"), stop, on_progress)
         finally:
-            if session is None:
+            if found is None:
                 stop_session(spark)
 
 

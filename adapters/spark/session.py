@@ -62,7 +62,7 @@ def start_session(parallelism: int = 2) -> SparkSession:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        active = SparkSession.getActiveSession()
+        active = active_session()
         if active is not None:
             return active
         folder = Path(tempfile.mkdtemp(prefix="wukongs-spark-"))
@@ -73,6 +73,17 @@ def start_session(parallelism: int = 2) -> SparkSession:
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("OFF")
         return SparkSession(context)
+
+
+def active_session() -> SparkSession | None:
+    """Return the Spark session that runs in this process, if there is one; loads nothing to find out."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    return None if context is None else SparkSession.getActiveSession() or SparkSession(context)
 
 
 def stop_session(session: SparkSession) -> None:
@@ -92,15 +103,6 @@ def stop_session(session: SparkSession) -> None:
                 process.wait(10)
     if folder and Path(folder).name.startswith("wukongs-spark-"):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def log_tail(session: SparkSession, lines: int = 15) -> str:
-    """Return the end of what the JVM and its workers have printed."""
-    try:
-        text = (Path(str(session.conf.get("spark.local.dir"))) / "spark.log").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-lines:])
 
 
 def check_java() -> None:

@@ -101,9 +101,10 @@ def clauses(draw: st.DrawFn, streams: list[OracleStream]) -> DatasetClause:
             range_ms = stream.batch_ms * draw(st.sampled_from([1, 2, 3, 5, 10]))
             step_ms = stream.batch_ms * draw(st.sampled_from([1, 2, 3, 5]))
             windows.append(Window(stream.iri, range_ms, step_ms, is_named))
-    graphs = draw(st.lists(st.sampled_from([None, make.GRAPHS[0]]), max_size=2, unique=True))
-    named_graphs = draw(st.lists(st.sampled_from(make.GRAPHS), max_size=1))
-    return DatasetClause(tuple(graphs), tuple(named_graphs), tuple(windows))
+    g0, g1 = make.GRAPHS
+    graphs: list[tuple[Term | None, ...]] = [(None,), (None, g0), (g0,), (), (None, g1)]
+    named_graphs = draw(st.sampled_from([(), (g0,), (g1,)]))
+    return DatasetClause(draw(st.sampled_from(graphs)), named_graphs, tuple(windows))
 
 
 @st.composite
@@ -113,6 +114,8 @@ def registrations(draw: st.DrawFn, streams: list[OracleStream], name: str) -> Re
     names = tuple(dict.fromkeys([*clause.named_graphs, *(iri(window.stream) for window in clause.windows)]))
     # Whether GRAPH ?g ranges over a window of FROM STREAM is not said: only asked where all windows are named.
     any_graph = all(window.named for window in clause.windows)
+    if draw(st.booleans()):
+        return Register(name, clause, probe(names, any_graph))
     labels = make._Labels()
     if any_graph or draw(st.booleans()):
         blocks = [iri(window.stream) for window in clause.windows]
@@ -124,6 +127,16 @@ def registrations(draw: st.DrawFn, streams: list[OracleStream], name: str) -> Re
     else:
         where = draw(make.groups(names, any_graph, 2, labels))
     return Register(name, clause, draw(make.queries(("select", "select", "grouped"), where=where)))
+
+
+def probe(names: tuple[Term, ...], any_graph: bool) -> Query:
+    """A query that shows all that its dataset holds: ?a of the default graph, ?c of named graphs and windows."""
+    a, b, c, d, g = (ast.Var(name) for name in "abcdg")
+    inner = ast.Group((ast.Bgp(((c, d, b),)),))
+    blocks: list[ast.Node] = [g] if any_graph else list(names)
+    groups = [ast.Group((ast.GraphPattern(each, inner),)) for each in blocks]
+    where = ast.Group((ast.Union((ast.Group((ast.Bgp(((a, d, b),)),)), *groups)),))
+    return Query("select", where, tuple(map(ast.Column, (a, b, c, d, g) if any_graph else (a, b, c, d))))
 
 
 @st.composite
@@ -139,7 +152,7 @@ def asks(draw: st.DrawFn) -> Ask:
             ]
         )
     )
-    return Ask(clause, draw(make.queries(named=tuple(make.GRAPHS))))
+    return Ask(clause, probe((), True) if draw(st.booleans()) else draw(make.queries(named=tuple(make.GRAPHS))))
 
 
 @st.composite
@@ -157,8 +170,8 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     ]
     shadow = StreamOracle({each.iri: OracleStream(each.iri, each.batch_ms) for each in streams})
     names = [f"q{i}" for i in range(draw(st.integers(1, 3)))]
-    kinds = ["push"] * 5 + ["advance", "load", "ask", "check"]
-    plan = draw(st.lists(st.sampled_from(kinds), min_size=4, max_size=14))
+    kinds = ["push"] * 4 + ["advance", "load", "load", "ask", "check"]
+    plan = draw(st.lists(st.sampled_from(kinds), min_size=6, max_size=16))
     for name in names:
         plan.insert(draw(st.integers(0, len(plan))), name)
     advanced: set[str] = set()
@@ -171,7 +184,9 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             events.append(draw(_move(shadow, iri_, kind, iri_ in advanced)))
             (advanced.add if kind == "advance" else advanced.discard)(iri_)
         elif kind == "load":
-            events.append(Load(draw(st.sampled_from([None, *make.GRAPHS])), frozenset(draw(make.graphs(max_size=6)))))
+            events.append(
+                Load(draw(st.sampled_from([None, None, *make.GRAPHS])), frozenset(draw(make.graphs(max_size=6))))
+            )
         else:
             events.append(draw(asks()) if kind == "ask" else Check())
     end_ms = max([0, *(stream.last_ms for stream in shadow.streams.values())])

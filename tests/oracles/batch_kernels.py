@@ -80,9 +80,8 @@ def list_vertices(
     found = []
     for direction, starts, keys in ((0, out_key_starts.tolist(), out_keys), (1, in_key_starts.tolist(), in_keys)):
         for row in range(len(starts) - 1):
-            for key in keys.tolist()[starts[row] : starts[row + 1]]:
-                if direction == 0 or key % 2 == 0:
-                    found.append((key, 2 * row + direction))
+            own = keys.tolist()[starts[row] : starts[row + 1]]
+            found += [(key, 2 * row + direction) for key in own if direction == 0 or key % 2 == 0]
     pairs = np.array(found, np.int64).reshape(-1, 2)
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 

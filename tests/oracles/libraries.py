@@ -55,7 +55,7 @@ def rdflib_answer(dataset: Dataset, query: Query) -> Answer | None:
                     if t[0].kind != "literal" and t[1].kind == "iri"
                 }
             return [_row(row, from_rdflib) for row in result]
-    except (SPARQLError, AttributeError, TypeError):
+    except (SPARQLError, AttributeError, TypeError, ArithmeticError):
         return None
     finally:
         rdflib.NORMALIZE_LITERALS = before

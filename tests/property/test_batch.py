@@ -102,7 +102,7 @@ def check_absent(batch: Batch, quads: set[Quad]) -> None:
         known[0][g, p].add(s)
         known[1][g, p].add(o)
     for key in [0, 1, 2**63 - 1, 2**62, *near]:
-        for (g, p), _ in known[0].items():
+        for g, p in known[0]:
             row = directory_row(batch.descriptor, p, g)
             for direction in (0, 1):
                 assert (find_key(batch.descriptor, direction, row, key) >= 0) == (key in known[direction][g, p])

@@ -80,7 +80,8 @@ class Maker:
     def stored(self) -> tuple[BatchSet, dict[int, set[Triple]]]:
         """Disjoint batches, as a trace has them."""
         quads: list[Quad] = [
-            (self.rng.choice([*GRAPHS, DEFAULT_ID]), *triple) for triple in self.triples(self.rng.randrange(self.size // 4, self.size))
+            (self.rng.choice([*GRAPHS, DEFAULT_ID]), *triple)
+            for triple in self.triples(self.rng.randrange(self.size // 4, self.size))
         ]
         distinct = sorted(set(quads))
         self.rng.shuffle(distinct)

@@ -111,12 +111,12 @@ class TraceMachine(RuleBasedStateMachine):
         held = {handle.sn for handle in self.open_handles}
         for sn in range(max(0, self.model.upper + 1)):
             try:
-                assert read(self.trace, sn) == self.model.read(sn)
-            except CompactedError as error:
+                found = read(self.trace, sn)
+            except CompactedError:
                 assert sn < since
                 assert sn not in held
-                assert f"'t' at SN {sn}" in str(error)
-                assert f"SN >= {since}" in str(error)
+            else:
+                assert found == self.model.read(sn)
         assert len(self.trace) == len(self.model.log)
 
     @invariant()
@@ -153,13 +153,16 @@ class ArrangementMachine(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 2**32), size=st.sampled_from([0, 1, 3, 12]), gap=st.sampled_from([0, 4]))
     def absorb(self, seed: int, size: int, gap: int) -> None:
         rng = random.Random(seed)
-        part = [[spread(i) for i in range(3)], [spread(9, 0), spread(9, 1)]]
-        quads = [tuple(rng.choice(part[0]) for _ in range(3)) + (rng.choice(part[0] + part[1]),) for _ in range(size)]
+        nodes = [spread(i) for i in range(3)]
+        quads: list[Quad] = [
+            (rng.choice(nodes), rng.choice(nodes), rng.choice(nodes), rng.choice([*nodes, spread(9, 0), spread(9, 1)]))
+            for _ in range(size)
+        ]
         sn = self.arrangement.trace.upper + gap
         new = {quad for quad in quads if quad not in self.known}
-        assert self.arrangement.absorb(sn, *columns(quads)) == len(new)  # type: ignore[arg-type]
-        self.known |= new  # type: ignore[arg-type]
-        self.model.seal(sn, new)  # type: ignore[arg-type]
+        assert self.arrangement.absorb(sn, *columns(quads)) == len(new)
+        self.known |= new
+        self.model.seal(sn, new)
 
     @rule()
     def merge(self) -> None:

@@ -17,6 +17,8 @@ from tests.unit.adapters.helpers import SCOPE, read_all, triples_of
 from wukongs.errors import DataError, SettingsError
 from wukongs.run_config import LsbenchSource, StreamConfig, TimestampedSource
 
+pytestmark = pytest.mark.nojit
+
 A = '<http://ex/a> <http://ex/p> "x"'
 
 

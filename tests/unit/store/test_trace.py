@@ -58,8 +58,7 @@ def test_compacted_error_says_what_where_and_what_next(trace: Trace) -> None:
     with pytest.raises(CompactedError) as caught:
         trace.open(5, "me")
     assert str(caught.value) == (
-        "cannot read 'follows' at SN 5: compacted up to SN 6. "
-        "Read at SN >= 6, or open the handle earlier to hold it."
+        "cannot read 'follows' at SN 5: compacted up to SN 6. Read at SN >= 6, or open the handle earlier to hold it."
     )
     assert trace.since == 6
     assert not list(trace.handles())

@@ -179,6 +179,15 @@ def test_a_refusal_is_raised_under_its_name_with_the_address_and_ends_the_waitin
     link.flush()
 
 
+def test_a_node_that_cannot_read_the_message_is_heard() -> None:
+    def refuse(message: Message, sequence: int) -> list[tuple[Message, int]]:
+        return [(Refused("DataError", "message: expected protocol version 2, found 1"), 0)]
+
+    link, _, _ = _link(refuse)
+    with pytest.raises(DataError, match=r"^tcp://127.0.0.1:7000: message: expected protocol version 2, found 1$"):
+        link.send(make_piece())
+
+
 def test_every_error_class_comes_back_and_a_strange_one_keeps_its_name() -> None:
     assert isinstance(error_of(Refused("DataError", "torn")), DataError)
     strange = error_of(Refused("os.system", "rm"), "tcp://a")

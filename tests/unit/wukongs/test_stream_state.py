@@ -34,7 +34,9 @@ def encoded(times: list[int], predicates: list[int] | None = None, graph: int = 
     )
 
 
-def take(state: StreamState, times: list[int], partition: str = PUSH_PARTITION, transient: list[int] | None = None) -> None:
+def take(
+    state: StreamState, times: list[int], partition: str = PUSH_PARTITION, transient: list[int] | None = None
+) -> None:
     tuples = encoded(times)
     state.open_partition(partition)
     state.check_timestamps(tuples.timestamps, partition)

@@ -1,0 +1,82 @@
+"""Engine.query's bindings: terms in the place of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from csparql.algebra import Bgp, Extend, Project
+from csparql.parser import parse_query
+from csparql.terms import Term, Variable, iri
+from store.batch_set import BatchSet
+from store.dtypes import Int64Array
+from tests.property.test_plan import DEFAULT_ID, VERTICES, resolve, term
+from tests.quads import batch_of, spread
+from wukongs.bindings import bind
+from wukongs.dataset import Dataset
+from wukongs.executor import Executor
+from wukongs.plan_memo import PlanMemo
+from wukongs.plan_runner import Limits
+
+A, B = iri("http://ex/a"), iri("http://ex/b")
+
+
+def test_a_bound_variable_is_a_constant_that_is_still_reported() -> None:
+    query = bind(parse_query("SELECT ?s ?o { ?s ?p ?o }", None), {"s": A})
+    assert isinstance(query.pattern, Project)
+    inner = query.pattern.pattern
+    assert isinstance(inner, Extend)
+    assert (inner.variable, inner.expression) == (Variable("s"), A)
+    assert isinstance(inner.pattern, Bgp)
+    assert inner.pattern.patterns[0].subject == A
+    assert query.variables == ("s", "o")
+
+
+@pytest.mark.parametrize("name", ["s", "?s", "$s"])
+def test_names_may_have_their_mark(name: str) -> None:
+    query = bind(parse_query("SELECT ?o { ?s ?p ?o }", None), {name: A})
+    assert "http://ex/a" in repr(query.pattern)
+    assert Variable("s") not in query.pattern.pattern.pattern.patterns[0].variables()  # type: ignore[union-attr]
+
+
+def test_no_bindings_change_nothing() -> None:
+    query = parse_query("SELECT ?s { ?s ?p ?o FILTER(?o = ?s) } ORDER BY ?s LIMIT 3", None)
+    assert bind(query, {}) == query
+
+
+class NumberedTerms:
+    """A TermSpace in which <n> has the id n."""
+
+    def ids(self, texts: Sequence[str]) -> Int64Array:
+        return np.array([resolve(Term(text)) for text in texts], np.int64)
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        return [f"<{number}>" for number in ids.tolist()]
+
+
+def rows_of(text: str, bindings: dict[str, Term]) -> list[tuple[int, ...]]:
+    """Run a query over <1> <p> <2>, <2> <p> <3> of the plan test's vertices."""
+    quads = [(DEFAULT_ID, VERTICES[i], spread(500), VERTICES[i + 1]) for i in range(2)]
+    query = bind(parse_query(text, None), bindings)
+    dataset = Dataset(query.dataset, BatchSet.of((batch_of(quads),), True), {}, resolve)
+
+    table = Executor(dataset, NumberedTerms(), Limits(), PlanMemo()).run(query.pattern)
+    columns = [table.column(Variable(name)).tolist() for name in query.variables]
+    return sorted(zip(*columns, strict=True))
+
+
+def test_rows_are_those_that_have_the_value() -> None:
+    first, second = VERTICES[0], VERTICES[1]
+    text = "SELECT ?s ?o { ?s ?p ?o }"
+    assert rows_of(text, {}) == sorted([(first, second), (second, VERTICES[2])])
+    assert rows_of(text, {"s": term(first)}) == [(first, second)]
+    assert rows_of(text, {"s": term(VERTICES[4])}) == []
+    assert rows_of("SELECT ?s ?o { ?s ?p ?o FILTER(sameTerm(?s, ?x)) }", {"x": term(second)}) == [(second, VERTICES[2])]
+
+
+def test_a_binding_reaches_below_groups_and_orders() -> None:
+    second = VERTICES[1]
+    text = "SELECT ?s ?o { ?s ?p ?o } GROUP BY ?s ?o ORDER BY ?s"
+    assert rows_of(text, {"s": term(second)}) == [(second, VERTICES[2])]

@@ -1,0 +1,105 @@
+"""Dataset: what each graph of a query stands for, and what the planner is told of it (answers: property/test_plan)."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.algebra import DEFAULT, DatasetClause, StreamWindow
+from csparql.terms import Term, Variable
+from store.batch_set import BatchSet
+from store.slice_ring import SliceRing
+from tests.property.test_plan import DEFAULT_ID, GRAPHS, NAMES, PREDICATES, VERTICES, resolve, term
+from tests.property.test_slice_ring import add
+from tests.quads import Quad, batch_of, spread
+from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.plan_layout import ALL_NAMED, FROM_DIRECTORY
+
+A, B, C = VERTICES[:3]
+P = PREDICATES[0]
+NAMED = GRAPHS[1]
+QUADS: list[Quad] = [(DEFAULT_ID, A, P, B), (DEFAULT_ID, A, P, C), (NAMED, B, P, C)]
+WINDOW = StreamWindow("777", 200, 100, False)
+
+
+def stored() -> BatchSet:
+    return BatchSet.of((batch_of(QUADS[:1]), batch_of(QUADS[1:])), True)
+
+
+def windowed(clause: DatasetClause) -> Dataset:
+    """Two stream batches, both with A P B, the second with A P C too."""
+    ring = SliceRing()
+    add(ring, 1, [((A, P, B), 1)])
+    add(ring, 2, [((A, P, B), 2), ((A, P, C), 2)])
+    return Dataset(clause, stored(), {window: ring.window(0, 2) for window in clause.windows}, resolve)
+
+
+def test_all_batches_stand_in_one_table() -> None:
+    dataset = windowed(DatasetClause(default_graphs=(str(DEFAULT_ID),), windows=(WINDOW,)))
+    parts, united = dataset.parts(DEFAULT)
+    assert united
+    assert parts[:, 0].tolist() == [0, 1, 2, 3]
+    assert parts[:, 1].tolist() == [DEFAULT_ID, DEFAULT_ID, 0, 0]
+    assert len(dataset.descriptors) == 4
+    assert dataset.parts(DEFAULT)[0] is parts, "asked for once"
+
+
+def test_without_a_clause_a_graph_variable_is_any_named_graph() -> None:
+    dataset = Dataset(DatasetClause(), stored(), {}, resolve)
+    parts, united = dataset.parts(Variable("g"))
+    assert not united
+    assert {tuple(row) for row in parts[:, 1:].tolist()} == {(ALL_NAMED, FROM_DIRECTORY)}
+    assert dataset.named_graphs() == [NAMED]
+    assert dataset.is_named(term(NAMED))
+    assert not dataset.is_named(term(DEFAULT_ID))
+    assert not dataset.is_named(term(A))
+
+
+def test_a_clause_is_exact() -> None:
+    dataset = Dataset(DatasetClause(named_graphs=(str(NAMED), "nowhere")), stored(), {}, resolve)
+    assert len(dataset.parts(DEFAULT)[0]) == 0
+    assert len(dataset.parts(term(DEFAULT_ID))[0]) == 0
+    assert len(dataset.parts(term(NAMED))[0]) == 2
+    assert dataset.is_named(term(NAMED))
+    assert dataset.is_named(Term("<nowhere>")), "a declared graph is there, if empty"
+    assert dataset.declared_names() == [str(NAMED), "nowhere"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_stream_is_reached_by_graph_declared_either_way(named: bool) -> None:
+    window = StreamWindow("777", 200, 100, named)
+    dataset = windowed(DatasetClause(windows=(window,)))
+    assert len(dataset.parts(Term("<777>"))[0]) == 2
+    assert len(dataset.parts(DEFAULT)[0]) == (0 if named else 2)
+    assert dataset.named_graphs() == ([NAMES["<777>"]] if named else [])
+    assert len(dataset.parts(Variable("g"))[0]) == (2 if named else 0)
+    assert len(dataset.parts(term(NAMED))[0]) == 0
+
+
+def test_the_planner_is_told_exact_counts_of_disjoint_batches() -> None:
+    sizes = DatasetCardinalities(Dataset(DatasetClause(), stored(), {}, resolve))
+    predicate = term(P)
+    assert sizes.edges(DEFAULT, predicate) == 2
+    assert sizes.keys(DEFAULT, predicate, "out") == 2, "an upper bound: A stands in both batches"
+    assert sizes.keys(DEFAULT, predicate, "in") == 2
+    assert sizes.degree(DEFAULT, predicate, "out", term(A)) == 2
+    assert sizes.degree(DEFAULT, predicate, "in", term(C)) == 1
+    assert sizes.degree(DEFAULT, predicate, "in", term(A)) == 0
+    assert sizes.edges(Variable("g"), predicate) == 1
+    assert sizes.degree(Variable("g"), predicate, "out", term(B)) == 1
+    assert sizes.edges(term(NAMED), predicate) == 1
+    assert sizes.edges(term(A), predicate) == 0
+    assert sizes.edges(DEFAULT, Term("<of no data>")) == 0
+    assert sizes.edges(DEFAULT, None) == 3, "any predicate: all triples, an upper bound"
+    assert sizes.degree(DEFAULT, None, "out", term(A)) > 0
+
+
+def test_counts_over_a_window_are_upper_bounds() -> None:
+    sizes = DatasetCardinalities(windowed(DatasetClause(windows=(WINDOW,))))
+    assert sizes.edges(DEFAULT, term(P)) == 3
+    assert sizes.degree(DEFAULT, term(P), "in", term(B)) == 2
+
+
+def test_a_stored_default_graph_is_named_like_any_other() -> None:
+    dataset = Dataset(DatasetClause(default_graphs=("urn:x-wukongs:default",)), stored(), {}, resolve)
+    assert set(dataset.parts(DEFAULT)[0][:, 1].tolist()) == {DEFAULT_ID}
+    assert spread(0) == A

@@ -1,0 +1,105 @@
+"""Lowering: plan steps as rows of operands."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
+from csparql.plan import PlanStep
+from csparql.terms import Term, Variable
+from store.batch_set import BatchSet
+from tests.property.test_plan import DEFAULT_ID, PREDICATES, VERTICES, resolve, term
+from tests.quads import batch_of
+from wukongs import plan_layout as layout
+from wukongs.binding_table import BindingTable
+from wukongs.dataset import Dataset
+from wukongs.lowering import LoweredPlan, lower, with_parts
+from wukongs.plan_runner import Limits, run
+
+A, B, C = VERTICES[:3]
+P = term(PREDICATES[0])
+X, Y, G = Variable("x"), Variable("y"), Variable("g")
+DATASET = Dataset(
+    DatasetClause(),
+    BatchSet.of((batch_of([(DEFAULT_ID, A, PREDICATES[0], B)]), batch_of([(DEFAULT_ID, B, PREDICATES[0], C)])), True),
+    {},
+    resolve,
+)
+
+
+def step(subject: object, predicate: object, object_: object, graph: GraphRef = DEFAULT, way: str = "out") -> PlanStep:
+    return PlanStep(TriplePattern(subject, predicate, object_, graph), way, 1.0)  # type: ignore[arg-type]
+
+
+def operands(plan: LoweredPlan, at: int = 0) -> list[tuple[int, int]]:
+    """(kind, reference) of key, predicate, value and graph."""
+    columns = (layout.KEY_KIND, layout.PREDICATE_KIND, layout.VALUE_KIND, layout.GRAPH_KIND)
+    return [(int(plan.steps[at, c]), int(plan.steps[at, c + 1])) for c in columns]
+
+
+def test_the_first_use_of_a_variable_fills_its_column() -> None:
+    plan = lower([step(X, P, Y), step(Y, P, X)], (), DATASET)
+    assert plan.variables == (X, Y)
+    predicate = (layout.CONSTANT, PREDICATES[0])
+    assert operands(plan, 0) == [(layout.NEW, 0), predicate, (layout.NEW, 1), (layout.ANY, 0)]
+    assert operands(plan, 1) == [(layout.BOUND, 1), predicate, (layout.BOUND, 0), (layout.ANY, 0)]
+
+
+def test_the_seeds_come_first() -> None:
+    plan = lower([step(X, P, Y)], (Y,), DATASET)
+    assert plan.variables == (Y, X)
+    assert plan.steps[0, layout.DIRECTION] == 1
+    assert operands(plan)[0] == (layout.BOUND, 0)
+
+
+def test_a_repeat_within_one_pattern_is_compared() -> None:
+    plan = lower([step(X, X, X, X)], (), DATASET)
+    assert operands(plan) == [(layout.NEW, 0), (layout.SAME, 0), (layout.SAME, 0), (layout.SAME, 0)]
+    assert operands(lower([step(X, X, X, G)], (X,), DATASET)) == [
+        (layout.BOUND, 0),
+        (layout.BOUND, 0),
+        (layout.BOUND, 0),
+        (layout.NEW, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("subject", "object_", "way", "direction"),
+    [
+        (term(A), Y, "in", 0),
+        (X, term(A), "out", 1),
+        (term(A), term(B), "out", 0),
+        (term(A), term(B), "in", 1),
+        (X, Y, "out", 0),
+        (X, Y, "in", 1),
+    ],
+)
+def test_only_a_bound_end_is_looked_up(subject: object, object_: object, way: str, direction: int) -> None:
+    plan = lower([step(subject, P, object_, way=way)], (), DATASET)
+    assert plan.steps[0, layout.DIRECTION] == direction
+
+
+def test_parts_are_the_batches_that_the_dataset_has_now() -> None:
+    plan = lower([step(X, P, Y), step(Y, P, X), step(X, P, Y, Term("<of no data>"))], (), DATASET)
+    steps, parts = with_parts(plan, DATASET)
+    assert steps[:, layout.PARTS_FROM].tolist() == [0, 2, 4]
+    assert steps[:, layout.PARTS_TO].tolist() == [2, 4, 6]
+    assert steps[:, layout.UNION].tolist() == [0, 0, 0]
+    assert parts.shape == (6, layout.PART_WIDTH)
+    assert not plan.steps[:, layout.PARTS_TO].any(), "the plan itself is kept for other datasets"
+
+
+@pytest.mark.parametrize("way", ["in", "out"])
+@pytest.mark.parametrize("graph", [DEFAULT, G])
+@pytest.mark.parametrize("place", ["subject", "predicate", "object"])
+def test_a_term_that_no_data_can_have_matches_nothing(place: str, graph: GraphRef, way: str) -> None:
+    """Its id is no id: it must not be taken for `not known yet`, wherever it stands."""
+    stored = BatchSet.of((batch_of([(graph_id, A, PREDICATES[0], B) for graph_id in (DEFAULT_ID, C)]),), True)
+    dataset = Dataset(DatasetClause(), stored, {}, resolve)
+    nothing = Term("<of no data>")
+    pattern = {"subject": term(A), "predicate": P, "object": term(B)}
+    known = run(lower([step(*pattern.values(), graph, way)], (), dataset), BindingTable.unit(), dataset, Limits())
+    assert known.length == 1
+    plan = lower([step(*{**pattern, place: nothing}.values(), graph, way)], (), dataset)
+    assert plan.is_void
+    assert run(plan, BindingTable.unit(), dataset, Limits()).length == 0

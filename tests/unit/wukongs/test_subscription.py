@@ -1,0 +1,69 @@
+"""Subscription: windows waiting to be read."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from wukongs.errors import QueryTimeout, WukongsError
+from wukongs.subscription import Subscription
+
+
+def window(name: str) -> Any:
+    """Anything that is no error stands for a window here."""
+    return name
+
+
+def test_windows_come_out_in_order_and_then_none() -> None:
+    subscription = Subscription(10)
+    for name in "abc":
+        subscription.put(window(name))
+    assert len(subscription) == 3
+    assert list(subscription.read(0)) == ["a", "b", "c"]
+    assert subscription.take(0) is None
+    assert subscription.take(0.001) is None
+
+
+def test_the_oldest_go_where_there_are_too_many() -> None:
+    subscription = Subscription(2)
+    for name in "abcde":
+        subscription.put(window(name))
+    assert subscription.dropped_count == 3
+    assert list(subscription.read(0)) == ["d", "e"]
+
+
+def test_what_waits_is_read_after_the_close() -> None:
+    subscription = Subscription(10)
+    subscription.put(window("a"))
+    subscription.close()
+    assert list(subscription.read(None)) == ["a"]
+    assert subscription.take(None) is None
+
+
+def test_an_error_stands_in_its_place_and_reading_goes_on_after_it() -> None:
+    subscription = Subscription(10)
+    subscription.put(window("a"))
+    subscription.put(QueryTimeout("too long"))
+    subscription.put(window("b"))
+    read = subscription.read(0)
+    assert next(read) == "a"
+    with pytest.raises(WukongsError, match="too long"):
+        next(read)
+    assert list(subscription.read(0)) == ["b"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_waiting_reader_is_woken(ends: bool) -> None:
+    subscription = Subscription(10)
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.append(subscription.take(60)))
+    reader.start()
+    if ends:
+        subscription.close()
+    else:
+        subscription.put(window("a"))
+    reader.join(30)
+    assert not reader.is_alive()
+    assert found == [None if ends else "a"]
