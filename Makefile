@@ -32,7 +32,7 @@ demo: $(READY)
 	@$(VENV)/bin/wukongs demo
 
 test: $(READY)
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n 2 --dist loadfile
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)

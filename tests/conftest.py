@@ -5,6 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run; kernels compile and machines are shared, so no example is timed.
+settings.register_profile(
+    "wukongs", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("wukongs")
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 

@@ -48,7 +48,8 @@ def test_small_merges() -> None:
 
 
 def check_merge(one: list[Quad], other: list[Quad], fuels: list[int], timed: bool) -> None:
-    times = [random.Random(len(one)).randrange(-99, 99) for _ in [*one, *other]] if timed else []
+    rng = random.Random(len(one))
+    times = [rng.randrange(-99, 99) for _ in [*one, *other]] if timed else []
     a, b = batch_of(one, times[: len(one)]), batch_of(other, times[len(one) :])
     both = batch_of([*one, *other], times)
     assert_same_batch(merged(a, b, fuels), both)
