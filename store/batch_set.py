@@ -12,20 +12,22 @@ from store.dtypes import Int64Array
 class BatchSet:
     """batches, kept alive as long as this object; descriptors : int64[n_batches, DESCRIPTOR_WIDTH].
 
-    disjoint: no triple stands in two of them, so that a read needs no union.
+    disjoint: no triple stands in two of them, so that a read needs no union. count: the triples of all batches; those
+    in several count as often.
     """
 
     batches: tuple[Batch, ...]
     descriptors: Int64Array
     disjoint: bool
+    count: int
 
     def __len__(self) -> int:
-        """Count the triples; those in several batches count as often."""
-        return sum(len(batch) for batch in self.batches)
+        return self.count
 
     @staticmethod
     def of(batches: tuple[Batch, ...], disjoint: bool) -> BatchSet:
-        return BatchSet(batches, stack_descriptors(batches), disjoint or len(batches) < 2)
+        count = sum(len(batch) for batch in batches)
+        return BatchSet(batches, stack_descriptors(batches), disjoint or len(batches) < 2, count)
 
 
 EMPTY = BatchSet.of((), True)

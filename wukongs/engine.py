@@ -103,6 +103,7 @@ class Engine:
         )
         with core.lock:
             core.check_is_open()
+            self._injector.catch_up()
             into = core.default_graph if graph is None else core.name(graph_term(graph))
             sn, _ = core.absorb(chunks, into)
             return sn

@@ -11,6 +11,7 @@ from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import StreamError
 
 log = logging.getLogger("wukongs")
+CATCH_UP_POLL_S = 0.002
 
 
 class Injector:
@@ -70,6 +71,27 @@ class Injector:
                     raise StreamError(f"not settled within timeout_s = {timeout_s:g}: give it more time")
                 self._core.changed.wait(left)
             self._core.check_is_open()
+
+    def catch_up(self) -> None:
+        """Wait until what is stable now is sealed, and the firings due by then have picked what they read.
+
+        So a load that comes after an advance is seen by no earlier firing. Called with the lock held; from on_result it
+        returns at once, since there it would wait for itself.
+        """
+        core = self._core
+        target_ms = core.stable_ms()
+        if target_ms is None or threading.current_thread() is self._thread:
+            return
+        while not core.is_closed and core.failure is None and self._is_behind(target_ms):
+            core.changed.wait(CATCH_UP_POLL_S)
+        core.check_is_open()
+        if target_ms != FOREVER_MS:
+            core.move_to(target_ms)
+
+    def _is_behind(self, target_ms: int) -> bool:
+        end_ms = self._core.next_batch_end()
+        due = [at_ms for query in self._queries.values() if (at_ms := query.due()) is not None]
+        return (end_ms is not None and end_ms <= target_ms) or any(at_ms <= target_ms for at_ms in due)
 
     def stop(self) -> None:
         """End the thread. Called without the lock, after the engine was marked closed."""

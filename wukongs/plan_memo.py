@@ -17,8 +17,13 @@ SIZE_BITS_APART = 2
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
+    """bgp is held so that its identity, the key, stays its own."""
+
+    bgp: Bgp
+    constants: tuple[Term, ...]
+    graphs: tuple[GraphRef, ...]
     sizes: tuple[int, ...]
-    constants: tuple[int, ...]
+    ids: tuple[int, ...]
     steps: tuple[PlanStep, ...]
     lowered: LoweredPlan
 
@@ -27,23 +32,28 @@ class PlanMemo:
     """Plans by basic graph pattern and the variables that are bound before it. Not shared between threads."""
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[Bgp, tuple[Variable, ...]], _Remembered] = {}
+        self._plans: dict[tuple[int, tuple[Variable, ...]], _Remembered] = {}
         self.planned_count = 0
 
     def plan(self, bgp: Bgp, bound: tuple[Variable, ...], bound_rows: int, dataset: Dataset) -> LoweredPlan:
         """Return the plan of a Bgp over a dataset, made anew only when sizes have changed much or an id has."""
-        sizes = tuple(_size_bits(pattern.graph, dataset) for pattern in bgp.patterns)
-        constants = tuple(dataset.resolve(term) for term in _constants(bgp))
-        known = self._plans.get((bgp, bound))
+        known = self._plans.get((id(bgp), bound))
+        if known is None:
+            constants = tuple(_constants(bgp))
+            graphs = tuple(dict.fromkeys(pattern.graph for pattern in bgp.patterns))
+        else:
+            constants, graphs = known.constants, known.graphs
+        sizes = tuple(_size_bits(graph, dataset) for graph in graphs)
+        ids = tuple(dataset.resolve(term) for term in constants)
         if known is not None and _are_close(known.sizes, sizes):
-            if known.constants == constants:
+            if known.ids == ids:
                 return known.lowered
             steps = known.steps
         else:
             steps = plan_bgp(bgp, frozenset(bound), DatasetCardinalities(dataset), float(max(1, bound_rows)))
             self.planned_count += 1
         lowered = lower(steps, bound, dataset)
-        self._plans[bgp, bound] = _Remembered(sizes, constants, steps, lowered)
+        self._plans[id(bgp), bound] = _Remembered(bgp, constants, graphs, sizes, ids, steps, lowered)
         return lowered
 
 

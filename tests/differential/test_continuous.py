@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
 import wukongs
 from tests.differential.scenario import Harness, Scenario, fuzz, scenarios
+
+pytestmark = pytest.mark.nojit
 
 
 @fuzz(50)

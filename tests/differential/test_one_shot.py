@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from tests.oracles.query_ast import Query
 from tests.oracles.rdf import Term, Triple, nquad
 from tests.oracles.sparql_oracle import Dataset
 from tests.oracles.stream_oracle import DatasetClause
+
+pytestmark = pytest.mark.nojit
 
 Data = dict[Term | None, set[Triple]]
 

@@ -15,7 +15,7 @@ WINDOW = re.compile(r"\((-?\d+), (-?\d+)\]")
 
 @dataclass
 class RunOutput:
-    """windows: (query, end_ms) -> rows reported; rows: the rows printed of each, as a bag; asked: (name, when) -> rows."""
+    """windows: (query, end_ms) -> rows reported; rows: those printed, as a bag; asked: (name, when) -> rows."""
 
     windows: dict[tuple[str, int], int] = field(default_factory=dict)
     rows: dict[tuple[str, int], Counter[tuple[str, ...]]] = field(default_factory=dict)

@@ -14,6 +14,8 @@ import pytest
 
 import wukongs
 
+pytestmark = pytest.mark.nojit
+
 HERE = Path(__file__).parent / "paper_example"
 XLAB = "http://example.org/xlab/"
 GRAPH = XLAB + "X-Lab"

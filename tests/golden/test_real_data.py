@@ -1,4 +1,4 @@
-"""LSBench and CityBench through the whole path: files, Spark, ingest socket, engine; sizes as the data's READMEs give."""
+"""LSBench and CityBench through the whole path, files to windows; sizes as the data's READMEs give them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adapters.sources import rows_kernels as kernels
 from adapters.sources.lsbench_file import RDF_TYPE
-from store.encoder import _CLASSES
+from store.encoder import CHARACTER_CLASSES
 from store.ntriples_kernels import TIME_SUFFIX
 from tests.oracles import line_rows
 
@@ -59,7 +59,7 @@ def test_rows_and_times_are_those_of_plain_python(lines: list[tuple[bytes, bytes
         assert count_rows(_array(data), 0) == len(rows)
     for scan_rows in _both(kernels.scan_rows):
         starts, times = np.zeros(len(rows) + 1, np.int64), np.zeros(len(rows), np.int64)
-        scan_rows(_array(data), 0, TIME_SUFFIX, _CLASSES, starts, times)
+        scan_rows(_array(data), 0, TIME_SUFFIX, CHARACTER_CLASSES, starts, times)
         assert starts.tolist() == expected_starts
         assert times.tolist() == [line_rows.time_of(row) for row in rows]
     for scan_starts in _both(kernels.scan_starts):

@@ -12,6 +12,8 @@ from rdflib.namespace import XSD
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, rows, windows
 
+pytestmark = pytest.mark.nojit
+
 
 @pytest.fixture
 def engine() -> Iterator[wukongs.Engine]:

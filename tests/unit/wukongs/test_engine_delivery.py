@@ -13,6 +13,8 @@ import rdflib
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, windows
 
+pytestmark = pytest.mark.nojit
+
 
 @pytest.fixture
 def engine() -> Iterator[wukongs.Engine]:

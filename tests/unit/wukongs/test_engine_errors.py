@@ -11,6 +11,8 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_text, windows
 
+pytestmark = pytest.mark.nojit
+
 
 @pytest.fixture
 def engine() -> Iterator[wukongs.Engine]:

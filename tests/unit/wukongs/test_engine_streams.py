@@ -10,6 +10,8 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, B, at, names, register_text, rows, windows
 
+pytestmark = pytest.mark.nojit
+
 
 @pytest.fixture
 def engine() -> Iterator[wukongs.Engine]:

@@ -1,0 +1,106 @@
+"""Which slices are kept: history, what windows still need, and what `partial` says of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import wukongs
+from tests.unit.wukongs.engine_helpers import A, at, names, register_text
+from wukongs.settings import Settings
+
+
+@pytest.fixture
+def engine() -> Iterator[wukongs.Engine]:
+    with wukongs.Engine(settings=Settings(batch_ms=100)) as engine:
+        yield engine
+
+
+def slices(engine: wukongs.Engine, stream: str = A) -> int:
+    engine.settle(timeout_s=60)
+    count: int = engine.stats()["streams"][stream]["slices"]
+    return count
+
+
+@pytest.mark.parametrize(("history_ms", "kept"), [(0, 0), (100, 1), (550, 6), (60_000, 20)])
+def test_history_is_kept_and_no_more(engine: wukongs.Engine, history_ms: int, kept: int) -> None:
+    stream = engine.stream(A, history_ms=history_ms)
+    for t in range(50, 2050, 100):
+        stream.push([at(f"t{t}", t)])
+    stream.advance(2000)
+    assert slices(engine) == kept
+
+
+@pytest.mark.parametrize("step_ms", [100, 300, 700])
+def test_a_window_that_is_still_needed_is_never_dropped(engine: wukongs.Engine, step_ms: int) -> None:
+    stream = engine.stream(A, history_ms=0)
+    query = engine.register(register_text(f"RANGE 500ms STEP {step_ms}ms"))
+    expected = {}
+    pushed = []
+    for t in range(50, 4050, 100):
+        stream.push([at(f"t{t}", t)])
+        engine.settle(timeout_s=60)
+        pushed.append(t)
+    stream.advance(4000)
+    for end in range(step_ms, 4001, step_ms):
+        expected[end] = sorted(f"t{t}" for t in pushed if end - 500 < t <= end)
+    engine.settle(timeout_s=60)
+    found = list(query.results(timeout_s=0.05))
+    assert {w.end_ms: names(w) for w in found} == expected
+    assert not any(w.partial for w in found)
+    assert slices(engine) <= (500 + 2 * step_ms) // 100
+
+
+def test_two_queries_keep_what_the_wider_needs(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, history_ms=0)
+    wide = engine.register(register_text("RANGE 1s STEP 100ms", "wide"))
+    engine.register(register_text("RANGE 100ms STEP 100ms", "narrow"))
+    for t in range(50, 3050, 100):
+        stream.push([at(f"t{t}", t)])
+    stream.advance(3000)
+    assert 10 <= slices(engine) <= 12
+    wide.close()
+    stream.advance(3100)
+    assert slices(engine) <= 2
+
+
+def test_partial_says_that_held_tuples_are_gone_and_the_rest_is_there(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, history_ms=300)
+    for t in range(50, 1050, 100):
+        stream.push([at(f"t{t}", t)])
+    stream.advance(1000)
+    engine.settle(timeout_s=60)
+    query = engine.register(register_text("RANGE 800ms STEP 100ms"))
+    stream.advance(1700)
+    engine.settle(timeout_s=60)
+    found = {w.end_ms: (w.partial, names(w)) for w in query.results(timeout_s=0.05)}
+    assert found[1100] == (True, ["t750", "t850", "t950"])
+    assert found[1400] == (True, ["t750", "t850", "t950"])
+    assert found[1500] == (False, ["t750", "t850", "t950"]), "from 700 on nothing was lost"
+
+
+def test_a_window_before_the_first_tuple_is_not_partial_however_late_the_query(engine: wukongs.Engine) -> None:
+    """Nothing was there to lose, though history_ms has passed that time."""
+    stream = engine.stream(A, history_ms=1000)
+    stream.push([at("a", 1_000_050)])
+    stream.advance(1_000_100)
+    engine.settle(timeout_s=60)
+    query = engine.register(register_text("RANGE 100s STEP 1s"))
+    stream.advance(1_001_000)
+    engine.settle(timeout_s=60)
+    (window,) = list(query.results(timeout_s=0.05))
+    assert (names(window), window.partial) == (["a"], False)
+
+
+def test_the_strings_of_timing_tuples_go_with_their_slices(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, timing=True, history_ms=0)
+    stream.push([at("first", 50)])
+    stream.advance(100)
+    engine.settle(timeout_s=60)
+    before = engine.stats()["terms"]
+    for t in range(150, 3050, 100):
+        stream.push([at(f"t{t}", t)])
+    stream.advance(3000)
+    engine.settle(timeout_s=60)
+    assert engine.stats()["terms"] <= before
