@@ -5,41 +5,58 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from adapters.replay import PipelineReport
 from wukongs.results import Result, WindowResult
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.table import Table
 
     from wukongs.continuous import ContinuousQuery
     from wukongs.engine import Engine
 
 REFRESHES_PER_S = 4
+RATE_OVER_S = 3.0
 
 
-@dataclass(slots=True)
 class Progress:
     """What a display draws from: the engine, its queries and the newest report of the pipeline."""
 
-    engine: Engine
-    queries: Sequence[ContinuousQuery]
-    report: PipelineReport
-    began_s: float
+    def __init__(self, engine: Engine, queries: Sequence[ContinuousQuery]) -> None:
+        self.engine = engine
+        self.queries = queries
+        self.report = PipelineReport()
+        self.began_s = time.monotonic()
+        self.stored_before = self.stored()
+        self._counted: deque[tuple[float, int]] = deque([(self.began_s, 0)])
+
+    def stored(self) -> int:
+        """Return how many triples the stored graph has now."""
+        return int(self.engine.stats()["stored_triples"])
+
+    def seconds(self) -> float:
+        """Seconds since the run began to stream."""
+        return time.monotonic() - self.began_s
 
     def tuples_per_s(self) -> float:
-        """Tuples in per second since the pipeline sent its first."""
-        return self.report.triples / max(time.monotonic() - self.began_s, 1e-3) if self.report.triples else 0.0
+        """Tuples in per second, over the last RATE_OVER_S seconds."""
+        now, triples = time.monotonic(), self.report.triples
+        self._counted.append((now, triples))
+        while len(self._counted) > 2 and self._counted[1][0] <= now - RATE_OVER_S:
+            self._counted.popleft()
+        began_s, began = self._counted[0]
+        return (triples - began) / max(now - began_s, 1e-3)
 
     def state_line(self) -> str:
         """Say how much came in and how large the stored graph is."""
-        stats = self.engine.stats()
+        windows = sum(query.stats()["windows"] for query in self.queries)
         return (
-            f"{self.report.triples:,} tuples in ({self.tuples_per_s():,.0f}/s), "
-            f"{stats['stored_triples']:,} triples stored in {stats['stored_batches']} batches"
+            f"{self.seconds():.0f} s: {self.report.triples:,} tuples in ({self.tuples_per_s():,.0f}/s), "
+            f"{self.stored():,} triples stored, {windows:,} windows reported"
         )
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
@@ -47,18 +64,16 @@ class Progress:
         found = []
         for query in self.queries:
             stats = query.stats()
-            median, p99 = stats["execution_us_p50"] / 1e3, stats["execution_us_p99"] / 1e3
-            found.append(
-                (query.name, f"{stats['windows']:,}", f"{stats['last_rows']:,}", f"{median:.3f}", f"{p99:.3f}")
-            )
+            times = [f"{stats[f'execution_us_p{part}'] / 1e3:.3f}" if stats["windows"] else "-" for part in (50, 99)]
+            found.append((query.name, f"{stats['windows']:,}", f"{stats['last_rows']:,}", times[0], times[1]))
         return found
 
 
-COLUMNS = ("query", "windows", "rows of the last", "median ms", "p99 ms")
+COLUMNS = ("query", "windows", "rows of last", "median exec. ms", "p99 exec. ms")
 
 
 class Display(Protocol):
-    """phase, asked and summary are called by the main thread; window by the engine's."""
+    """window is called by the engine's thread, phase also by that of the pipeline, the others by the main thread."""
 
     def phase(self, text: str) -> None: ...
 
@@ -79,7 +94,7 @@ def answer_size(result: Result) -> str:
     """Say how large an answer is: yes or no, triples, or rows."""
     if result.kind == "ask":
         return "yes" if result.boolean else "no"
-    return f"{len(result):,} {'triples' if result.is_graph else 'rows'}"
+    return f"{len(result):,} {'triple' if result.is_graph else 'row'}{'' if len(result) == 1 else 's'}"
 
 
 class PlainDisplay:
@@ -130,9 +145,9 @@ class PlainDisplay:
         now = time.monotonic()
         if self._each_window or self._progress is None or now - self._said_s < self._seconds_apart:
             return
-        self._said_s = now
-        shown = "  ".join(f"{name} {windows}w/{rows}r" for name, windows, rows, _, _ in self._progress.rows())
-        print(f"{self._progress.state_line()}  {shown}", file=self._err, flush=True)
+        if self._progress.report.triples:
+            self._said_s = now
+            print(self._progress.state_line(), file=self._err, flush=True)
 
     def stop(self) -> None:
         self._progress = None
@@ -141,7 +156,7 @@ class PlainDisplay:
         table = [COLUMNS, *progress.rows()]
         widths = [max(len(row[at]) for row in table) for at in range(len(COLUMNS))]
         with self._lock:
-            for row in table:
+            for row in table if progress.queries else []:
                 cells = [row[0].ljust(widths[0]), *(row[at].rjust(widths[at]) for at in range(1, len(COLUMNS)))]
                 print("  ".join(cells), file=self._out)
             for line in lines:
@@ -150,68 +165,70 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A table that is drawn anew in place, on a terminal."""
+    """A table that is drawn anew in place, on a terminal; under it the phase, and since when it goes on."""
 
     def __init__(self) -> None:
         from rich.console import Console
 
         self._console = Console()
-        self._live: object | None = None
+        self._live: Live | None = None
         self._progress: Progress | None = None
         self._phase = ""
+        self._phase_began_s = 0.0
 
     def phase(self, text: str) -> None:
-        self._phase = text
+        self._phase, self._phase_began_s = text, time.monotonic()
         if self._live is None:
-            self._console.print(text, style="dim", highlight=False)
+            self._console.print(text, style="dim", highlight=False, markup=False)
 
     def window(self, window: WindowResult) -> None:
         pass
 
     def asked(self, when: str, name: str, result: Result) -> None:
-        self._console.print(f"[bold]{name}[/bold] {when}: {answer_size(result)}", highlight=False)
+        self._console.print(f"{name}, {when}: {answer_size(result)}", highlight=False, markup=False)
 
     def start(self, progress: Progress) -> None:
         from rich.live import Live
 
         self._progress = progress
-        live = Live(
-            get_renderable=self._table,
+        self._live = Live(
+            get_renderable=self._drawn,
             console=self._console,
             refresh_per_second=REFRESHES_PER_S,
             transient=True,
         )
-        live.start()
-        self._live = live
+        self._live.start()
 
     def update(self) -> None:
         pass
 
     def stop(self) -> None:
-        from rich.live import Live
-
-        if isinstance(self._live, Live):
+        if self._live is not None:
             self._live.stop()
         self._live = None
 
     def summary(self, progress: Progress, lines: Sequence[str]) -> None:
-        self._progress = progress
-        self._phase = ""
-        self._console.print(self._table())
+        if progress.queries:
+            self._console.print(_table(progress, None))
         for line in lines:
-            self._console.print(line, highlight=False)
+            self._console.print(line, highlight=False, markup=False)
 
-    def _table(self) -> Table:
-        from rich.table import Table
-
+    def _drawn(self) -> Table:
         assert self._progress is not None
-        caption = self._progress.state_line()
-        table = Table(title=self._phase or None, caption=caption, title_justify="left", caption_justify="left")
-        for column in COLUMNS:
-            table.add_column(column, justify="left" if column == "query" else "right")
-        for row in self._progress.rows():
-            table.add_row(*row)
-        return table
+        waited = time.monotonic() - self._phase_began_s
+        state = self._progress.state_line() if self._progress.report.triples else f"{self._phase} {waited:.0f} s"
+        return _table(self._progress, state)
+
+
+def _table(progress: Progress, caption: str | None) -> Table:
+    from rich.table import Table
+
+    table = Table(caption=caption, caption_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "query" else "right", no_wrap=True)
+    for row in progress.rows():
+        table.add_row(*row)
+    return table
 
 
 def choose_display(plain: bool, each_window: bool, rows_shown: int = 0) -> Display:

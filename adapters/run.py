@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,9 @@ log = logging.getLogger("wukongs")
 SWITCH_INTERVAL_S = 50e-6
 """How long a thread may keep the interpreter while others wait: at the default of 5 ms a firing waits for decoding."""
 
+DRAWN_EVERY_S = 0.1
+DONE, INTERRUPTED = 0, 130
+
 
 def run(config_path: Path, plain: bool = False, rows_shown: int = 0) -> int:
     """Run a configuration from its file; return the exit status.
@@ -27,10 +31,12 @@ def run(config_path: Path, plain: bool = False, rows_shown: int = 0) -> int:
 
 
 def run_config(config: RunConfig, display: Display) -> int:
-    """Load the stored data, ask, stream, ask again, and sum up; return the exit status (130 after Ctrl-C)."""
+    """Load the stored data, ask, stream, ask again, and sum up; return the exit status (130 after Ctrl-C).
+
+    Streams and queries are made known before the data is loaded, which may take long: what is wrong is said at once.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with Engine(settings=config.settings) as engine:
-        _load(engine, config, display)
         for stream in config.streams:
             engine.stream(
                 stream.iri,
@@ -40,26 +46,32 @@ def run_config(config: RunConfig, display: Display) -> int:
                 history_ms=stream.history_ms,
             )
         queries = [engine.register(query.text, on_result=display.window) for query in config.queries]
+        _load(engine, config, display)
+        progress = Progress(engine, queries)
         _ask(engine, config, display, "before")
-        progress = Progress(engine, queries, PipelineReport(), time.monotonic())
-        status = _stream(engine, config, display, progress) if config.streams else 0
-        _ask(engine, config, display, "after")
-        display.summary(progress, summary_lines(progress))
+        status = _stream(engine, config, display, progress) if config.streams else DONE
+        if status == INTERRUPTED:
+            display.phase("interrupted: what was done until then" if progress.report.triples else "interrupted")
+        if progress.report.triples:
+            _ask(engine, config, display, "after")
+        if progress.report.triples or status == DONE:
+            display.summary(progress, summary_lines(progress))
     return status
 
 
 def summary_lines(progress: Progress) -> list[str]:
-    """Say in a few lines what a run did, and what it set aside."""
+    """Say in a few lines what a run did, how the stored graph has grown by it, and what it set aside."""
     report = progress.report
-    lines = [progress.state_line()]
+    lines = []
     if report.seconds:
         lines.append(
-            f"{report.triples:,} tuples ({report.timing_triples:,} timing) in {report.seconds:.1f} s, "
-            f"{report.pieces:,} pieces, {report.epochs:,} epochs"
+            f"{report.triples:,} tuples in {report.seconds:.1f} s ({report.triples / report.seconds:,.0f}/s), "
+            f"{report.timing_triples:,} of them timing: these lived in windows only"
         )
+    lines.append(f"stored triples: {progress.stored_before:,} before, {progress.stored():,} after")
     if report.set_aside:
         lines.append(
-            f"{report.set_aside:,} rows set aside ({report.malformed:,} malformed, {report.backwards:,} late):"
+            f"{report.set_aside:,} rows set aside ({report.malformed:,} malformed, {report.backwards:,} late), such as:"
         )
         lines += [f"  {one}" for one in report.examples]
     return lines
@@ -71,7 +83,8 @@ def _load(engine: Engine, config: RunConfig, display: Display) -> None:
         before = engine.stats()["stored_triples"]
         engine.load(stored.file, graph=stored.graph, format=stored.format)
         count = engine.stats()["stored_triples"] - before
-        display.phase(f"loaded {stored.file}: {count:,} new triples in {time.monotonic() - began_s:.1f} s")
+        name = Path(stored.file).name
+        display.phase(f"loaded {name}: {count:,} new triples in {time.monotonic() - began_s:.1f} s")
 
 
 def _ask(engine: Engine, config: RunConfig, display: Display, when: str) -> None:
@@ -80,28 +93,56 @@ def _ask(engine: Engine, config: RunConfig, display: Display, when: str) -> None
 
 
 def _stream(engine: Engine, config: RunConfig, display: Display, progress: Progress) -> int:
-    from adapters.spark.pipeline import run_pipeline
+    """Run the pipeline to its end; return the exit status.
 
-    address = engine.listen()
+    Spark has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy.
+    """
+    pipeline = _Pipeline(engine, config, display, progress)
     display.phase("starting local Spark ...")
-    began = False
-
-    def on_progress(report: PipelineReport) -> None:
-        nonlocal began
-        if not began:
-            began = True
-            progress.began_s = time.monotonic()
-            display.phase("streaming")
-        progress.report = report
-        display.update()
-
     display.start(progress)
     try:
-        progress.report = run_pipeline(config.streams, [address], config.pipeline, on_progress=on_progress)
+        pipeline.start()
+        while pipeline.is_alive():
+            pipeline.join(DRAWN_EVERY_S)
+            display.update()
+        if pipeline.error is not None:
+            raise pipeline.error
         engine.settle()
-        return 0
+        return DONE
     except KeyboardInterrupt:
-        display.phase("interrupted: summing up")
-        return 130
+        display.phase("interrupted: stopping Spark ...")
+        pipeline.stop.set()
+        pipeline.join()
+        return INTERRUPTED
     finally:
         display.stop()
+
+
+class _Pipeline(threading.Thread):
+    """Sends all streams of a run through local Spark, until their end or until stop is set."""
+
+    def __init__(self, engine: Engine, config: RunConfig, display: Display, progress: Progress) -> None:
+        super().__init__(name="wukongs-pipeline", daemon=True)
+        self.stop = threading.Event()
+        self.error: BaseException | None = None
+        self._address = engine.listen()
+        self._config, self._display, self._progress = config, display, progress
+
+    def run(self) -> None:
+        from adapters.spark.pipeline import run_pipeline
+
+        try:
+            self._progress.report = run_pipeline(
+                self._config.streams,
+                [self._address],
+                self._config.pipeline,
+                stop=self.stop,
+                on_progress=self._on_progress,
+            )
+        except BaseException as error:
+            self.error = error
+
+    def _on_progress(self, report: PipelineReport) -> None:
+        if not self._progress.report.triples and report.triples:
+            self._display.phase("streaming")
+        self._progress.report = report

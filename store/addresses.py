@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
+from numba.core import types
+from numba.extending import lower_builtin, type_callable
+from numba.np.arrayobj import make_array, populate_array
 
 
 def _view(address: int, size: int, ctype: Any, dtype: Any) -> Any:
@@ -38,26 +38,26 @@ def uint16_array(address, size):
     return _view(address, size, ctypes.c_uint16, np.uint16)
 
 
-@intrinsic
-def _pointer(typingctx, address):
-    """Make a void pointer of an integer, inside compiled code."""
+def _define(function, item):
+    """Teach compiled code what a view function does. A view has no owner there, so no references to it are counted; and
+    it is typed here, not by an overload, so that kernels without reference counting (njit_uncounted) may make one."""
+    array_type = types.Array(item, 1, "C")
 
-    def codegen(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+    @type_callable(function)
+    def typing(context):
+        return lambda address, size: array_type
 
-    return types.voidptr(address), codegen
+    @lower_builtin(function, types.Integer, types.Integer)
+    def lowering(context, builder, signature, arguments):
+        array = make_array(array_type)(context, builder)
+        address = context.cast(builder, arguments[0], signature.args[0], types.int64)
+        size = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        width = context.get_constant(types.intp, item.bitwidth // 8)
+        data = builder.inttoptr(address, array.data.type)
+        populate_array(array, data=data, shape=[size], strides=[width], itemsize=width, meminfo=None)
+        return array._getvalue()
 
 
-@overload(int64_array, inline="never")
-def _int64_array(address, size):
-    return lambda address, size: numba.carray(_pointer(address), (size,), np.int64)
-
-
-@overload(int32_array, inline="never")
-def _int32_array(address, size):
-    return lambda address, size: numba.carray(_pointer(address), (size,), np.int32)
-
-
-@overload(uint16_array, inline="never")
-def _uint16_array(address, size):
-    return lambda address, size: numba.carray(_pointer(address), (size,), np.uint16)
+_define(int64_array, types.int64)
+_define(int32_array, types.int32)
+_define(uint16_array, types.uint16)

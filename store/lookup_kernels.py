@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from store.addresses import int32_array, int64_array, uint16_array
-from store.jit import njit
+from store.jit import njit, njit_uncounted
 from store.layout import (
     CODE_BYTES,
     CODE_STARTS,
@@ -31,7 +31,7 @@ from store.layout import (
 )
 
 
-@njit
+@njit_uncounted
 def lower_bound(values, lo, hi, wanted):
     """Return the first position in sorted values[lo:hi] that is >= wanted."""
     while lo < hi:
@@ -43,7 +43,7 @@ def lower_bound(values, lo, hi, wanted):
     return lo
 
 
-@njit
+@njit_uncounted
 def directory_row(descriptor, predicate, graph):
     """Return the directory row of (graph, predicate), -1 if the batch has none. Cost: log2(directory) comparisons."""
     n = descriptor[DIRECTORY_SIZE]
@@ -62,7 +62,7 @@ def directory_row(descriptor, predicate, graph):
     return -1
 
 
-@njit
+@njit_uncounted
 def key_range(descriptor, direction, row):
     """Return the positions [lo, hi) of a directory row's keys on one side."""
     starts = int64_array(descriptor[SIDES + direction * SIDE_WIDTH + KEY_STARTS], descriptor[DIRECTORY_SIZE] + 1)
@@ -83,7 +83,26 @@ def side_values(descriptor, direction, size):
     return int64_array(descriptor[SIDES + direction * SIDE_WIDTH + VALUES], size)
 
 
-@njit
+@njit_uncounted
+def keys_at(descriptor, direction):
+    """Return the address of the keys of one side."""
+    return descriptor[SIDES + direction * SIDE_WIDTH + KEYS]
+
+
+@njit_uncounted
+def keys_count(descriptor, direction):
+    """Return how many keys one side has."""
+    n = descriptor[DIRECTORY_SIZE]
+    return int64_array(descriptor[SIDES + direction * SIDE_WIDTH + KEY_STARTS], n + 1)[n]
+
+
+@njit_uncounted
+def values_at(descriptor, direction):
+    """Return the address of the values of one side."""
+    return descriptor[SIDES + direction * SIDE_WIDTH + VALUES]
+
+
+@njit_uncounted
 def find_key(descriptor, direction, row, key):
     """Return the position of a key among the keys of one side, within one directory row; -1 if it is not there.
 
@@ -108,14 +127,14 @@ def find_key(descriptor, direction, row, key):
     return -1
 
 
-@njit
+@njit_uncounted
 def value_range(descriptor, direction, position):
     """Return the positions [lo, hi) of the values of the key at a position."""
     offsets = int32_array(descriptor[SIDES + direction * SIDE_WIDTH + OFFSETS], position + 2)
     return np.int64(offsets[position]), np.int64(offsets[position + 1])
 
 
-@njit
+@njit_uncounted
 def code_range(descriptor, vertex):
     """Return the positions [lo, hi) of a vertex's codes (2 * directory row + direction); empty if it is not there."""
     n = descriptor[VERTEX_COUNT]
@@ -134,7 +153,7 @@ def code_range(descriptor, vertex):
     return np.int64(0), np.int64(0)
 
 
-@njit
+@njit_uncounted
 def code_at(descriptor, position):
     """Return the code at a position: 16 bits wide, 32 where the directory is large."""
     if descriptor[CODE_BYTES] == 2:
@@ -142,7 +161,7 @@ def code_at(descriptor, position):
     return np.int64(int32_array(descriptor[CODES], position + 1)[position])
 
 
-@njit
+@njit_uncounted
 def has_edge(descriptor, graph, predicate, subject, object_):
     """Tell whether a batch holds a triple in a graph. Cost: directory, key and value look-ups, each logarithmic."""
     row = directory_row(descriptor, predicate, graph)
@@ -152,7 +171,7 @@ def has_edge(descriptor, graph, predicate, subject, object_):
     if position < 0:
         return False
     lo, hi = value_range(descriptor, 0, position)
-    values = side_values(descriptor, 0, hi)
+    values = int64_array(values_at(descriptor, 0), hi)
     at = lower_bound(values, lo, hi, object_)
     return at < hi and values[at] == object_
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit
+from store.addresses import int64_array
+from store.jit import njit_uncounted
 from store.lookup_kernels import (
     directory_row,
+    keys_at,
+    keys_count,
     lower_bound,
-    side_keys,
-    side_values,
     value_range,
+    values_at,
 )
 from wukongs.plan_layout import (
     AT_KEY,
@@ -59,7 +61,7 @@ from wukongs.plan_layout import (
 from wukongs.span_kernels import collect_keys, collect_values, contains_value, run_end
 
 
-@njit
+@njit_uncounted
 def known(kind, reference, source, row):
     """Return what an operand is bound to before the match, -1 if the match is to find it."""
     if kind == CONSTANT:
@@ -69,7 +71,7 @@ def known(kind, reference, source, row):
     return np.int64(-1)
 
 
-@njit
+@njit_uncounted
 def write_match(step, source, row, target, at, key, predicate, value, graph):
     """Write one match as row `at` of the target; return False (the row is void) if a repeated variable disagrees."""
     for column in range(source.shape[1]):
@@ -91,7 +93,7 @@ def write_match(step, source, row, target, at, key, predicate, value, graph):
     return True
 
 
-@njit
+@njit_uncounted
 def emit_values(step, descriptors, spans, run, end, source, row, target, at, key, resume):
     """Write a match for each value of the spans run..end, each value once.
 
@@ -104,7 +106,7 @@ def emit_values(step, descriptors, spans, run, end, source, row, target, at, key
     capacity = target.shape[0]
     if end == run + 1:
         hi = spans[run, SPAN_HI]
-        values = side_values(descriptors[spans[run, SPAN_BATCH]], direction, hi)
+        values = int64_array(values_at(descriptors[spans[run, SPAN_BATCH]], direction), hi)
         for v in range(max(spans[run, SPAN_LO], resume[0] + 1), hi):
             if at == capacity:
                 resume[0] = v - 1
@@ -113,13 +115,13 @@ def emit_values(step, descriptors, spans, run, end, source, row, target, at, key
                 at += 1
         return at, True
     for i in range(run, end):
-        values = side_values(descriptors[spans[i, SPAN_BATCH]], direction, spans[i, SPAN_HI])
+        values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], direction), spans[i, SPAN_HI])
         spans[i, SPAN_LO] = lower_bound(values, spans[i, SPAN_LO], spans[i, SPAN_HI], resume[0] + 1)
     while True:
         smallest = np.int64(-1)
         for i in range(run, end):
             if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
-                values = side_values(descriptors[spans[i, SPAN_BATCH]], direction, spans[i, SPAN_HI])
+                values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], direction), spans[i, SPAN_HI])
                 value = values[spans[i, SPAN_LO]]
                 if smallest < 0 or value < smallest:
                     smallest = value
@@ -130,21 +132,21 @@ def emit_values(step, descriptors, spans, run, end, source, row, target, at, key
             return at, False
         for i in range(run, end):
             if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
-                values = side_values(descriptors[spans[i, SPAN_BATCH]], direction, spans[i, SPAN_HI])
+                values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], direction), spans[i, SPAN_HI])
                 if values[spans[i, SPAN_LO]] == smallest:
                     spans[i, SPAN_LO] += 1
         if write_match(step, source, row, target, at, key, predicate, smallest, graph):
             at += 1
 
 
-@njit
+@njit_uncounted
 def explore(step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state):
     """Run a step whose key is bound: expand to new values, or check a bound one, row by row of the source.
 
     state : int64[STATE_WIDTH]       Where the step stopped; moved on.
     Returns (rows in target, DONE | FULL | NEED_SPANS); DONE when the source is used up.
     """
-    resume = np.empty(1, np.int64)
+    resume = state[AT_VALUE : AT_VALUE + 1]
     row = state[ROW]
     while row < state[COUNT]:
         key = known(step[KEY_KIND], step[KEY], source, row)
@@ -169,12 +171,10 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
                     ):
                         at += 1
             else:
-                resume[0] = state[AT_VALUE]
                 at, complete = emit_values(step, descriptors, spans, run, end, source, row, target, at, key, resume)
                 if not complete:
                     state[ROW] = row
                     state[RUN] = run
-                    state[AT_VALUE] = resume[0]
                     return at, FULL
             state[AT_VALUE] = NOT_STARTED
             run = end
@@ -184,17 +184,16 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
     return at, DONE
 
 
-@njit
+@njit_uncounted
 def scan_keys(step, descriptors, spans, i, source, row, target, at, state, value_spans):
     """Write every (key, value) of one span of keys, in their order. Returns (rows in target, whether all are)."""
     direction = step[DIRECTION]
     descriptor = descriptors[spans[i, SPAN_BATCH]]
-    keys = side_keys(descriptor, direction)
-    resume = np.empty(1, np.int64)
+    keys = int64_array(keys_at(descriptor, direction), keys_count(descriptor, direction))
+    resume = state[AT_VALUE : AT_VALUE + 1]
     value_spans[0, SPAN_BATCH] = spans[i, SPAN_BATCH]
     value_spans[0, SPAN_PREDICATE] = spans[i, SPAN_PREDICATE]
     value_spans[0, SPAN_GRAPH] = spans[i, SPAN_GRAPH]
-    resume[0] = state[AT_VALUE]
     for k in range(max(spans[i, SPAN_LO], state[AT_KEY]), spans[i, SPAN_HI]):
         lo, hi = value_range(descriptor, direction, k)
         value_spans[0, SPAN_LO] = lo
@@ -202,26 +201,30 @@ def scan_keys(step, descriptors, spans, i, source, row, target, at, state, value
         at, complete = emit_values(step, descriptors, value_spans, 0, 1, source, row, target, at, keys[k], resume)
         if not complete:
             state[AT_KEY] = k
-            state[AT_VALUE] = resume[0]
             return at, False
         resume[0] = NOT_STARTED
     return at, True
 
 
-@njit
+@njit_uncounted
 def scan_united(step, descriptors, spans, run, end, source, row, target, at, state, value_spans):
     """Write every (key, value) that stands in any of the spans of keys run..end, each once, in order of the ids."""
     direction = step[DIRECTION]
-    resume = np.empty(1, np.int64)
-    resume[0] = state[AT_VALUE]
+    resume = state[AT_VALUE : AT_VALUE + 1]
     for i in range(run, end):
-        keys = side_keys(descriptors[spans[i, SPAN_BATCH]], direction)
+        keys = int64_array(
+            keys_at(descriptors[spans[i, SPAN_BATCH]], direction),
+            keys_count(descriptors[spans[i, SPAN_BATCH]], direction),
+        )
         spans[i, SPAN_LO] = lower_bound(keys, spans[i, SPAN_LO], spans[i, SPAN_HI], state[AT_KEY])
     while True:
         smallest = np.int64(-1)
         for i in range(run, end):
             if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
-                key = side_keys(descriptors[spans[i, SPAN_BATCH]], direction)[spans[i, SPAN_LO]]
+                key = int64_array(
+                    keys_at(descriptors[spans[i, SPAN_BATCH]], direction),
+                    keys_count(descriptors[spans[i, SPAN_BATCH]], direction),
+                )[spans[i, SPAN_LO]]
                 if smallest < 0 or key < smallest:
                     smallest = key
         if smallest < 0:
@@ -230,7 +233,10 @@ def scan_united(step, descriptors, spans, run, end, source, row, target, at, sta
         for i in range(run, end):
             if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
                 descriptor = descriptors[spans[i, SPAN_BATCH]]
-                if side_keys(descriptor, direction)[spans[i, SPAN_LO]] == smallest:
+                if (
+                    int64_array(keys_at(descriptor, direction), keys_count(descriptor, direction))[spans[i, SPAN_LO]]
+                    == smallest
+                ):
                     lo, hi = value_range(descriptor, direction, spans[i, SPAN_LO])
                     value_spans[m, SPAN_BATCH] = spans[i, SPAN_BATCH]
                     value_spans[m, SPAN_PREDICATE] = spans[run, SPAN_PREDICATE]
@@ -242,7 +248,7 @@ def scan_united(step, descriptors, spans, run, end, source, row, target, at, sta
         if m == 1:
             # emit_values goes on after a value where spans are united, after a position in a single one.
             first = value_spans[0, SPAN_LO]
-            values = side_values(descriptors[value_spans[0, SPAN_BATCH]], direction, value_spans[0, SPAN_HI])
+            values = int64_array(values_at(descriptors[value_spans[0, SPAN_BATCH]], direction), value_spans[0, SPAN_HI])
             value_spans[0, SPAN_LO] = lower_bound(values, first, value_spans[0, SPAN_HI], resume[0] + 1)
             resume[0] = NOT_STARTED
             at, complete = emit_values(step, descriptors, value_spans, 0, 1, source, row, target, at, smallest, resume)
@@ -252,12 +258,11 @@ def scan_united(step, descriptors, spans, run, end, source, row, target, at, sta
             at, complete = emit_values(step, descriptors, value_spans, 0, m, source, row, target, at, smallest, resume)
         if not complete:
             state[AT_KEY] = smallest
-            state[AT_VALUE] = resume[0]
             return at, False
         resume[0] = NOT_STARTED
 
 
-@njit
+@njit_uncounted
 def scan(step, parts, part_rows, descriptors, default_graph, source, target, at, spans, value_spans, state):
     """Run a step neither of whose ends is bound: all keys of the index, for each row of the source.
 
@@ -293,7 +298,7 @@ def scan(step, parts, part_rows, descriptors, default_graph, source, target, at,
     return at, DONE
 
 
-@njit
+@njit_uncounted
 def resolve_parts(steps, parts, descriptors, part_rows):
     """Find the directory row of every part whose predicate and graph are constant; SEARCH for the others."""
     for s in range(steps.shape[0]):
@@ -306,7 +311,7 @@ def resolve_parts(steps, parts, descriptors, part_rows):
                 part_rows[q] = SEARCH
 
 
-@njit
+@njit_uncounted
 def start_step(state, s, count):
     """Point a step at the beginning of an input table of `count` rows."""
     state[s, ROW] = 0
@@ -316,7 +321,7 @@ def start_step(state, s, count):
     state[s, COUNT] = count
 
 
-@njit
+@njit_uncounted
 def run_plan(
     steps, parts, part_rows, descriptors, default_graph, seeds, tables, out, state, spans, value_spans, control
 ):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from csparql.parser import parse_query
 from wukongs.errors import SettingsError
 from wukongs.settings import Settings
 from wukongs.toml_reader import TableReader, read_toml
@@ -67,10 +68,13 @@ class StreamConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryConfig:
-    """A query: continuous ([[query]]), or asked once before and once after the streams ([[ask]])."""
+    """A query: continuous ([[query]]), or asked once before and once after the streams ([[ask]]).
+
+    source: how errors are to call the text."""
 
     name: str
     text: str
+    source: str = "query"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,8 @@ class RunConfig:
 def load_run_config(path: str | Path, environment: Mapping[str, str] | None = None) -> RunConfig:
     """Read and check the file.
 
-    Raises: SettingsError (a file, key or value that will not do: where, what was expected, what was found).
+    Raises: SettingsError (a file, key or value that will not do: where, what was expected, what was found);
+    QuerySyntaxError, UnsupportedFeatureError (file, line, column).
     """
     top = read_toml(path, environment)
     config = RunConfig(
@@ -120,6 +125,7 @@ def load_run_config(path: str | Path, environment: Mapping[str, str] | None = No
     )
     top.done()
     _check_unique(config)
+    _check_queries(config)
     return config
 
 
@@ -171,9 +177,9 @@ def _query(reader: TableReader) -> QueryConfig:
     if (file is None) == (text is None):
         raise reader.error("file", "either file or text", "both" if file else "neither")
     if text is not None:
-        return QueryConfig(name=name, text=text)
+        return QueryConfig(name=name, text=text, source=f"{reader.file}, text of query {name!r}")
     try:
-        return QueryConfig(name=name, text=Path(str(file)).read_text("utf-8"))
+        return QueryConfig(name=name, text=Path(str(file)).read_text("utf-8-sig"), source=str(file))
     except (OSError, ValueError) as error:
         raise reader.error("file", "a query in UTF-8", f"{file} ({error})") from None
 
@@ -202,3 +208,19 @@ def _check_unique(config: RunConfig) -> None:
         for name in names:
             if names.count(name) > 1:
                 raise SettingsError(f"{config.file}, [[{kind}]]: expected each name once, found {name!r} twice")
+
+
+def _check_queries(config: RunConfig) -> None:
+    """Refuse what does not parse, or stands under the wrong heading, before anything is loaded."""
+    for one in config.queries:
+        if not parse_query(one.text, source=one.source).dataset.windows:
+            raise SettingsError(
+                f"{config.file}, [[query]] {one.name}: expected a continuous query, found one without FROM STREAM: "
+                "[[ask]] is for one-shot queries"
+            )
+    for one in config.asks:
+        if parse_query(one.text, source=one.source).dataset.windows:
+            raise SettingsError(
+                f"{config.file}, [[ask]] {one.name}: expected a one-shot query, found one with FROM STREAM: "
+                "[[query]] is for continuous queries"
+            )

@@ -7,7 +7,7 @@ import numpy as np
 
 from store.addresses import int64_array
 from store.dtypes import WINDOW_GRAPH
-from store.jit import njit
+from store.jit import njit_uncounted
 from store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES
 from store.lookup_kernels import (
     code_at,
@@ -16,8 +16,8 @@ from store.lookup_kernels import (
     find_key,
     key_range,
     lower_bound,
-    side_values,
     value_range,
+    values_at,
 )
 from wukongs.plan_layout import (
     ABSENT,
@@ -42,7 +42,7 @@ from wukongs.plan_layout import (
 )
 
 
-@njit
+@njit_uncounted
 def reported_graph(step, part, graph_in_directory, default_graph, wanted_graph):
     """Return the graph id that a match in this directory row reports, -1 if the step does not look there."""
     if part[PART_GRAPH] == ALL_NAMED:
@@ -58,7 +58,7 @@ def reported_graph(step, part, graph_in_directory, default_graph, wanted_graph):
     return graph
 
 
-@njit
+@njit_uncounted
 def add_span(spans, m, graph, predicate, batch, lo, hi):
     """Append a span where there is room; return the new count."""
     if m < spans.shape[0]:
@@ -70,26 +70,24 @@ def add_span(spans, m, graph, predicate, batch, lo, hi):
     return m + 1
 
 
-@njit
+@njit_uncounted
 def sort_spans(spans, m):
     """Insertion sort by (graph, predicate), so that the spans of one run lie together."""
-    held = np.empty(SPAN_WIDTH, np.int64)
     for i in range(1, m):
-        for c in range(SPAN_WIDTH):
-            held[c] = spans[i, c]
         j = i - 1
         while j >= 0 and (
-            spans[j, SPAN_GRAPH] > held[SPAN_GRAPH]
-            or (spans[j, SPAN_GRAPH] == held[SPAN_GRAPH] and spans[j, SPAN_PREDICATE] > held[SPAN_PREDICATE])
+            spans[j, SPAN_GRAPH] > spans[j + 1, SPAN_GRAPH]
+            or (
+                spans[j, SPAN_GRAPH] == spans[j + 1, SPAN_GRAPH]
+                and spans[j, SPAN_PREDICATE] > spans[j + 1, SPAN_PREDICATE]
+            )
         ):
             for c in range(SPAN_WIDTH):
-                spans[j + 1, c] = spans[j, c]
+                spans[j, c], spans[j + 1, c] = spans[j + 1, c], spans[j, c]
             j -= 1
-        for c in range(SPAN_WIDTH):
-            spans[j + 1, c] = held[c]
 
 
-@njit
+@njit_uncounted
 def run_end(spans, run, m):
     """Return where the run of spans with one graph and one predicate ends that begins at `run`."""
     end = run + 1
@@ -102,19 +100,19 @@ def run_end(spans, run, m):
     return end
 
 
-@njit
+@njit_uncounted
 def contains_value(step, descriptors, spans, run, end, wanted):
     """Tell whether one of the spans run..end of values holds the wanted one."""
     for i in range(run, end):
         hi = spans[i, SPAN_HI]
-        values = side_values(descriptors[spans[i, SPAN_BATCH]], step[DIRECTION], hi)
+        values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], step[DIRECTION]), hi)
         at = lower_bound(values, spans[i, SPAN_LO], hi, wanted)
         if at < hi and values[at] == wanted:
             return True
     return False
 
 
-@njit
+@njit_uncounted
 def add_values(step, descriptors, batch, row, key, predicate, graph, spans, m):
     """Append the values of a key in one directory row, if it has any."""
     position = find_key(descriptors[batch], step[DIRECTION], row, key)
@@ -124,7 +122,7 @@ def add_values(step, descriptors, batch, row, key, predicate, graph, spans, m):
     return m
 
 
-@njit
+@njit_uncounted
 def search_values(step, part, descriptors, default_graph, key, predicate, wanted_graph, spans, m):
     """Append the values of a key in a part whose predicate or graph is not known: through the key's vertex codes.
 
@@ -147,7 +145,7 @@ def search_values(step, part, descriptors, default_graph, key, predicate, wanted
     return m
 
 
-@njit
+@njit_uncounted
 def collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, wanted_graph, spans):
     """List the spans of values that a key has in the step's parts.
 
@@ -179,7 +177,7 @@ def collect_values(step, parts, part_rows, descriptors, default_graph, key, pred
     return m
 
 
-@njit
+@njit_uncounted
 def collect_keys(step, parts, part_rows, descriptors, default_graph, predicate, wanted_graph, spans):
     """List the spans of keys of every directory row that the step looks at; else as collect_values."""
     m = 0

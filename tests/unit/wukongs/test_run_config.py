@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wukongs.errors import SettingsError
+from wukongs.errors import QuerySyntaxError, SettingsError
 from wukongs.run_config import (
     CsvSource,
     LsbenchSource,
@@ -60,8 +60,11 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "sub").mkdir()
     for name in ("a.nt", "sub/b.nt"):
         (tmp_path / name).write_text("")
-    (tmp_path / "sub" / "q.rq").write_text("REGISTER QUERY Q AS ...ö", "utf-8")
+    (tmp_path / "sub" / "q.rq").write_text(QUERY, "utf-8-sig")
     return tmp_path
+
+
+QUERY = "REGISTER QUERY Q AS SELECT ?ö FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?ö ?p ?o }"
 
 
 def _load(folder: Path, text: str) -> object:
@@ -88,8 +91,8 @@ def test_everything_is_read(folder: Path) -> None:
     assert second.source == LsbenchSource(path=a, times=b)
     assert third.timing == ()
     assert third.source == CsvSource(path=a, mapping=b, sensor="http://ex/sensor")
-    assert config.queries == (QueryConfig(name="Q", text="REGISTER QUERY Q AS ...ö"),)
-    assert config.asks == (QueryConfig(name="A", text="ASK {}"),)
+    assert config.queries == (QueryConfig(name="Q", text=QUERY, source=str(folder / "sub" / "q.rq")),)
+    assert config.asks == (QueryConfig(name="A", text="ASK {}", source=f"{folder / 'run.toml'}, text of query 'A'"),)
 
 
 def test_an_empty_file_has_defaults(folder: Path) -> None:
@@ -185,3 +188,18 @@ def test_a_query_that_is_no_utf8_is_refused(folder: Path) -> None:
     (folder / "sub" / "q.rq").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match=r"query\[0\]\.file: expected a query in UTF-8"):
         _load(folder, "[[query]]\nname='Q'\nfile='sub/q.rq'")
+
+
+def test_a_query_that_does_not_parse_is_refused_by_its_place(folder: Path) -> None:
+    (folder / "sub" / "q.rq").write_text("REGISTER QUERY Q AS\nSELEC ?s")
+    with pytest.raises(QuerySyntaxError, match=r"sub/q\.rq, line 2, column 1: expected "):
+        _load(folder, "[[query]]\nname='Q'\nfile='sub/q.rq'")
+    with pytest.raises(QuerySyntaxError, match=r"run\.toml, text of query 'A', line 1, column 1: expected "):
+        _load(folder, "[[ask]]\nname='A'\ntext='SELEC ?s'")
+
+
+def test_a_query_under_the_wrong_heading_is_refused(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"\[\[query\]\] Q: expected a continuous query, .*: \[\[ask\]\] is for"):
+        _load(folder, "[[query]]\nname='Q'\ntext='ASK {}'")
+    with pytest.raises(SettingsError, match=r"\[\[ask\]\] A: expected a one-shot query, .*: \[\[query\]\] is for"):
+        _load(folder, f"[[ask]]\nname='A'\ntext='{QUERY}'")

@@ -1,0 +1,42 @@
+"""`python -m bench`: run benchmarks in a checkout of the source."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "all")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is asked for; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Medians, p99, rows and checked answers.")
+    parser.add_argument("benchmark", nargs="?", choices=BENCHMARKS, default="lsbench", help="default: lsbench")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
+    options = parser.parse_args(argv)
+    # lsbench includes store.
+    wanted = ["lsbench", "kernels", "citybench"] if options.benchmark == "all" else [options.benchmark]
+    return max(run(name, options.report, options.data, options.quick) for name in wanted)
+
+
+def run(name: str, report: Path | None, data: Path | None, quick: bool) -> int:
+    """Run one benchmark; the modules are only imported for it."""
+    if name == "kernels":
+        from bench.kernels.run import main as run_kernels
+
+        return run_kernels(report, data, quick)
+    if name == "citybench":
+        from bench.citybench.run import main as run_citybench
+
+        return run_citybench(report, data, quick)
+    from bench.lsbench.run import main as run_lsbench
+
+    return run_lsbench(report, data, quick, "store" if name == "store" else "latency store")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

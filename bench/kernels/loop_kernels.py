@@ -1,0 +1,87 @@
+# mypy: disallow-untyped-defs=false
+"""Loops around the project's kernels, compiled, so that a benchmark does not measure Python."""
+
+from __future__ import annotations
+
+from store.jit import njit
+from store.lookup_kernels import find_key
+from wukongs.plan_kernels import run_plan, start_step
+from wukongs.plan_layout import COUNT, FULL, LEVEL, STATE_WIDTH
+
+
+@njit
+def run_each(
+    steps, parts, part_rows, descriptors, default_graph, seeds, tables, out, state, spans, value_spans, control
+):
+    """Run a plan once for each seed row alone, as so many single queries; return the rows of all of them."""
+    n = steps.shape[0]
+    total = 0
+    for i in range(seeds.shape[0]):
+        for s in range(n + 1):
+            for c in range(STATE_WIDTH):
+                state[s, c] = 0
+        start_step(state, 0, 1)
+        status = FULL
+        while status == FULL:
+            control[1] = 1 << 40
+            status = run_plan(
+                steps,
+                parts,
+                part_rows,
+                descriptors,
+                default_graph,
+                seeds[i : i + 1],
+                tables,
+                out,
+                state,
+                spans,
+                value_spans,
+                control,
+            )
+            total += state[n, COUNT]
+            state[n, COUNT] = 0
+    return total
+
+
+@njit
+def run_group(
+    steps, parts, part_rows, descriptors, default_graph, seeds, tables, out, state, spans, value_spans, control
+):
+    """Run a plan for all seed rows at once, as one group of queries; return the rows."""
+    n = steps.shape[0]
+    total = 0
+    for s in range(n + 1):
+        for c in range(STATE_WIDTH):
+            state[s, c] = 0
+    state[n, LEVEL] = 0
+    start_step(state, 0, seeds.shape[0])
+    status = FULL
+    while status == FULL:
+        control[1] = 1 << 40
+        status = run_plan(
+            steps,
+            parts,
+            part_rows,
+            descriptors,
+            default_graph,
+            seeds,
+            tables,
+            out,
+            state,
+            spans,
+            value_spans,
+            control,
+        )
+        total += state[n, COUNT]
+        state[n, COUNT] = 0
+    return total
+
+
+@njit
+def count_found(descriptor, direction, row, probes):
+    """Look every probe up among the keys of one directory row; return how many are there."""
+    found = 0
+    for i in range(probes.size):
+        if find_key(descriptor, direction, row, probes[i]) >= 0:
+            found += 1
+    return found

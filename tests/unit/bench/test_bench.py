@@ -1,0 +1,124 @@
+"""The benchmarks at a tiny size: JSON comes out, and answers were checked. Speed is never asserted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.__main__ import main
+from bench.harness import Report, WrongAnswer, markdown_table, repeat, summary
+from bench.lsbench import run as lsbench
+from bench.lsbench.data import DAY_MS, StreamData, rename_entities
+
+
+def run(folder: Path, *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, "--quick", "--report", str(folder)]) == 0
+    name = {"all": "lsbench"}.get(arguments[0], arguments[0])
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    assert (folder / f"{name}.md").read_text().startswith(f"# {name}\n")
+    assert {"benchmark", "commit", "date", "machine", "versions", "data", "checks", "tables"} <= set(found)
+    assert found["machine"]["cores"] >= 1
+    assert found["versions"]["numba"]
+    assert found["checks"]
+    return found
+
+
+def test_lsbench_checks_and_reports_every_query(tmp_path: Path) -> None:
+    found = run(tmp_path, "lsbench")
+    latency = [rows for title, rows in found["tables"].items() if title.startswith("L1-L6")]
+    assert [[row["query"] for row in rows] for rows in latency] == [["L1", "L2", "L3", "L4", "L5", "L6"]] * 2
+    assert all(row["rows max"] > 0 for rows in latency for row in rows), "windows without rows would measure nothing"
+    checked = [check["what"] for check in found["checks"]]
+    assert sum("pyoxigraph" in what for what in checked) == 12
+    assert any(what.startswith("stored triples after") for what in checked)
+    injected = next(rows for title, rows in found["tables"].items() if title.startswith("Injection"))
+    assert [row["stream"] for row in injected] == ["PO", "PO-L", "PH", "PH-L", "GPS"]
+
+
+def test_kernels_check_and_report_every_structure(tmp_path: Path) -> None:
+    found = run(tmp_path, "kernels")
+    assert [title.split(" over")[0] for title in found["tables"]] == ["Plans", "find_key", "build_batch", "Merge"]
+    assert {row["plan"] for row in next(iter(found["tables"].values()))} == {"one step", "three steps"}
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared_data")
+def test_citybench_checks_the_counts_of_the_data(tmp_path: Path) -> None:
+    found = run(tmp_path, "citybench")
+    queries = [row["query"] for row in next(iter(found["tables"].values()))]
+    assert queries == ["C1", "C5", "C9", "geometric mean"]
+
+
+def test_citybench_without_its_data_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["citybench", "--data", str(tmp_path / "nowhere")]) == 1
+    assert capsys.readouterr().err == (
+        f"wukongs: bench citybench: no data in {tmp_path / 'nowhere'}: give its folder with --data\n"
+    )
+
+
+def test_lsbench_with_a_folder_without_its_files_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lsbench", "--data", str(tmp_path)]) == 1
+    assert "no rdfPostStream*.nt" in capsys.readouterr().err
+
+
+def test_a_wrong_answer_ends_a_benchmark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.lsbench.latency.oracle_rows", lambda *_: -1)
+    assert lsbench.main(report=tmp_path, quick=True, parts="latency") == 1
+    error = capsys.readouterr().err
+    assert "L1, 1-day windows" in error
+    assert "expected -1, found" in error
+    assert not list(tmp_path.iterdir()), "no report of times with wrong answers"
+
+
+def test_a_report_takes_no_time_before_a_check() -> None:
+    report = Report("some", {})
+    with pytest.raises(AssertionError, match="nothing was checked"):
+        report.add("table", {"us": 1})
+    with pytest.raises(WrongAnswer, match="some: rows: expected 2, found 3"):
+        report.check("rows", 2, 3)
+    report.check("rows", 2, 2)
+    report.add("table", {"us": 1})
+    assert json.loads(report.to_json())["tables"] == {"table": [{"us": 1}]}
+
+
+def test_summary_names_the_percentiles() -> None:
+    found = summary([*range(1, 100), 1000])
+    assert (found["median"], found["min"], found["max"], found["count"]) == (50.5, 1, 1000, 100)
+    assert 99 < found["p99"] < 1000
+    assert summary([])["count"] == 0
+
+
+def test_repeat_does_not_count_the_warm_up() -> None:
+    calls: list[int] = []
+    assert len(repeat(lambda: calls.append(1), 3, 2)) == 3
+    assert len(calls) == 5
+
+
+def test_a_table_has_every_column_of_its_rows() -> None:
+    assert markdown_table([{"a": 1, "b": 0.25}, {"a": 12_345, "c": "x"}]) == [
+        "| a | b | c |",
+        "|---|---|---|",
+        "| 1 | 0.25 |  |",
+        "| 12,345 |  | x |",
+    ]
+
+
+def test_a_stream_becomes_the_columns_that_push_takes() -> None:
+    lines = b'<a:s> <a:p> "two words" .\n<a:t> <a:p> <a:o> .\n'
+    stream = StreamData(lines, np.array([0, DAY_MS], np.int64))
+    assert stream.table().to_pylist() == [
+        {"subject": "<a:s>", "predicate": "<a:p>", "object": '"two words"', "timestamp_ms": 0},
+        {"subject": "<a:t>", "predicate": "<a:p>", "object": "<a:o>", "timestamp_ms": DAY_MS},
+    ]
+
+
+def test_a_copy_renames_entities_but_no_vocabulary() -> None:
+    line = b"<http://www.ins.cwi.nl/sib/user/u1> <http://www.ins.cwi.nl/sib/vocabulary/like> <http://x/y> .\n"
+    assert rename_entities(line, 0) == line
+    assert rename_entities(line, 3) == line.replace(b"u1>", b"u1x3>")
