@@ -22,9 +22,10 @@ setup: $(READY)
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) tools/check_machine.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@echo 'installing the locked packages into $(VENV) ...' >&2
+	@echo 'installing the locked packages into $(VENV) (a minute or two) ...' >&2
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PY) -m compileall -q csparql store wukongs adapters
 	@$(PY) tools/compile_kernels.py
 	@touch $@
 

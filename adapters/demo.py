@@ -7,6 +7,7 @@ queries before and after show how the stored graph has grown by what streamed in
 from __future__ import annotations
 
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -32,6 +33,16 @@ PREFIX sibp: <http://www.ins.cwi.nl/sib/person/>
 PREFIX stream: <http://www.ins.cwi.nl/sib/stream/>
 """
 STORED = "<urn:x-wukongs:default>"
+MEANINGS = {
+    "liked_by_friend": "new posts that somebody likes whom the author knows",
+    "L1": "all that one user posts",
+    "L2": "the posts of one person, found by the stored account",
+    "L3": "the posts of this person's friends",
+    "L4": "two posts of one user with the same tag",
+    "L5": "photos liked by a friend of somebody who is tagged in them",
+    "L6": "posts in a channel that a friend of a subscriber likes",
+}
+"""What the continuous queries ask: liked_by_friend, and L1 to L6 of LSBench."""
 
 
 def continuous_queries(user: int, window: str = "[RANGE 1s STEP 100ms]") -> dict[str, str]:
@@ -40,7 +51,11 @@ def continuous_queries(user: int, window: str = "[RANGE 1s STEP 100ms]") -> dict
     photos = f"FROM NAMED STREAM stream:photos {window}"
     photo_likes = f"FROM NAMED STREAM stream:photo_likes {window}"
     bodies = {
-        "liked_by_friend": f"""SELECT ?author ?friend ?post {posts} {likes} FROM {STORED} WHERE {{
+        "liked_by_friend": f"""SELECT ?author ?friend ?post
+{posts}
+{likes}
+FROM {STORED}
+WHERE {{
   GRAPH stream:posts {{ ?author sioc:creator_of ?post }}
   ?author foaf:knows ?friend .
   GRAPH stream:post_likes {{ ?friend sib:like ?post }} }}""",
@@ -74,7 +89,7 @@ def one_shot_queries(user: int) -> dict[str, str]:
         "posts of the friends": f"""SELECT ?post WHERE {{
   ?user sioc:account_of sibp:p{user} . ?user foaf:knows ?friend .
   ?friend sioc:creator_of ?post . ?post a sib:Post }}""",
-        "positions": "SELECT ?user WHERE { ?user sib:trackedAt ?position }",
+        "positions (timing)": "SELECT ?user WHERE { ?user sib:trackedAt ?position }",
     }
     return {name: PREFIXES + body for name, body in bodies.items()}
 
@@ -110,9 +125,15 @@ def main(users: int, seconds: int, seed: int, plain: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="wukongs-demo-") as name:
         settings = NetworkSettings(users=users, duration_ms=seconds * 1000, seed=seed, friends=min(40, users // 4))
         network = generate_network(Path(name), settings)
-        streamed = sum(network.stream_triples.values())
-        display.phase(
-            f"made a social network of {users:,} users: {network.stored_triples:,} stored triples, {streamed:,} to "
-            f"stream in {seconds} s ({time.monotonic() - began_s:.1f} s)"
-        )
-        return run_config(demo_config(network), display)
+        display.phase(f"made a social network of {users:,} users in {time.monotonic() - began_s:.1f} s")
+        config = demo_config(network)
+        display.phase(introduction(config))
+        return run_config(config, display)
+
+
+def introduction(config: RunConfig) -> str:
+    """Say what the continuous queries ask, with the text of the first."""
+    first = config.queries[0].text.removeprefix(PREFIXES)
+    lines = [f"{len(config.queries)} continuous queries, each over the last second, every 100 ms:"]
+    lines += [f"  {query.name:<17}{MEANINGS[query.name]}" for query in config.queries]
+    return "\n".join([*lines, "the first of them in C-SPARQL, without its prefixes:", textwrap.indent(first, "  ")])

@@ -30,20 +30,27 @@ class Progress:
         self.engine = engine
         self.queries = queries
         self.report = PipelineReport()
-        self.began_s = time.monotonic()
         self.stored_before = self.stored()
-        self._counted: deque[tuple[float, int]] = deque([(self.began_s, 0)])
+        self._began_s = 0.0
+        self._counted: deque[tuple[float, int]] = deque()
+
+    def note(self, report: PipelineReport) -> bool:
+        """Take over the newest report; tell whether it is the first with tuples."""
+        is_first = self._began_s == 0 and report.triples > 0
+        if is_first:
+            self._began_s = time.monotonic()
+            self._counted.append((self._began_s, report.triples))
+        self.report = report
+        return is_first
 
     def stored(self) -> int:
         """Return how many triples the stored graph has now."""
         return int(self.engine.stats()["stored_triples"])
 
-    def seconds(self) -> float:
-        """Seconds since the run began to stream."""
-        return time.monotonic() - self.began_s
-
     def tuples_per_s(self) -> float:
-        """Tuples in per second, over the last RATE_OVER_S seconds."""
+        """Tuples in per second, over the last RATE_OVER_S seconds; 0 before the first ones."""
+        if not self._counted:
+            return 0.0
         now, triples = time.monotonic(), self.report.triples
         self._counted.append((now, triples))
         while len(self._counted) > 2 and self._counted[1][0] <= now - RATE_OVER_S:
@@ -52,11 +59,11 @@ class Progress:
         return (triples - began) / max(now - began_s, 1e-3)
 
     def state_line(self) -> str:
-        """Say how much came in and how large the stored graph is."""
-        windows = sum(query.stats()["windows"] for query in self.queries)
+        """Say how much came in, in how many seconds, and how large the stored graph is."""
+        streamed_s = time.monotonic() - self._began_s if self._began_s else 0.0
         return (
-            f"{self.seconds():.0f} s: {self.report.triples:,} tuples in ({self.tuples_per_s():,.0f}/s), "
-            f"{self.stored():,} triples stored, {windows:,} windows reported"
+            f"{streamed_s:.0f} s: {self.report.triples:,} tuples in ({self.tuples_per_s():,.0f}/s), "
+            f"{self.stored():,} triples stored"
         )
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
@@ -83,7 +90,8 @@ class Display(Protocol):
 
     def start(self, progress: Progress) -> None: ...
 
-    def update(self) -> None: ...
+    def update(self) -> None:
+        """Raises BrokenPipeError when nobody reads the results any more."""
 
     def stop(self) -> None: ...
 
@@ -119,6 +127,7 @@ class PlainDisplay:
         self._lock = threading.Lock()
         self._progress: Progress | None = None
         self._said_s = 0.0
+        self._reader_left = False
 
     def phase(self, text: str) -> None:
         print(text, file=self._err, flush=True)
@@ -130,42 +139,49 @@ class PlainDisplay:
         lines = [f"{window.query}\t({window.start_ms}, {window.end_ms}]\t{answer_size(window)}{note}"]
         if self._rows_shown and not window.is_graph and window.kind == "select":
             lines += ["\t" + "\t".join(text or "" for text in row) for row in window.texts()[: self._rows_shown]]
-        with self._lock:
-            print("\n".join(lines), file=self._out, flush=True)
+        self._print("\n".join(lines))
 
     def asked(self, when: str, name: str, result: Result) -> None:
+        self._print(f"{name}\t{when}\t{answer_size(result)}")
+
+    def _print(self, text: str) -> None:
+        """Print whole lines; a reader of them that has left is remembered, for the main thread to end the run."""
         with self._lock:
-            print(f"{name}\t{when}\t{answer_size(result)}", file=self._out, flush=True)
+            try:
+                print(text, file=self._out, flush=True)
+            except BrokenPipeError:
+                self._reader_left = True
 
     def start(self, progress: Progress) -> None:
         self._progress = progress
         self._said_s = time.monotonic()
 
     def update(self) -> None:
+        if self._reader_left:
+            raise BrokenPipeError
         now = time.monotonic()
         if self._each_window or self._progress is None or now - self._said_s < self._seconds_apart:
             return
         if self._progress.report.triples:
             self._said_s = now
-            print(self._progress.state_line(), file=self._err, flush=True)
+            windows = sum(query.stats()["windows"] for query in self._progress.queries)
+            print(f"{self._progress.state_line()}, {windows:,} windows reported", file=self._err, flush=True)
 
     def stop(self) -> None:
         self._progress = None
 
     def summary(self, progress: Progress, lines: Sequence[str]) -> None:
-        table = [COLUMNS, *progress.rows()]
-        widths = [max(len(row[at]) for row in table) for at in range(len(COLUMNS))]
-        with self._lock:
-            for row in table if progress.queries else []:
-                cells = [row[0].ljust(widths[0]), *(row[at].rjust(widths[at]) for at in range(1, len(COLUMNS)))]
-                print("  ".join(cells), file=self._out)
-            for line in lines:
-                print(line, file=self._out)
-            self._out.flush()
+        table = [COLUMNS, *progress.rows()] if progress.queries else []
+        widths = [max(len(row[at]) for row in table) for at in range(len(COLUMNS))] if table else []
+        for row in table:
+            cells = [row[0].ljust(widths[0]), *(row[at].rjust(widths[at]) for at in range(1, len(COLUMNS)))]
+            self._print("  ".join(cells))
+        for line in lines:
+            self._print(line)
 
 
 class LiveDisplay:
-    """A table that is drawn anew in place, on a terminal; under it the phase, and since when it goes on."""
+    """A table that is drawn anew in place, on a terminal; under it the phase, and for how long it has gone on."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -225,7 +241,7 @@ def _table(progress: Progress, caption: str | None) -> Table:
 
     table = Table(caption=caption, caption_justify="left")
     for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "query" else "right", no_wrap=True)
+        table.add_column(column, justify="left" if column == "query" else "right")
     for row in progress.rows():
         table.add_row(*row)
     return table

@@ -7,11 +7,16 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters.display import Display, Progress, choose_display
 from adapters.replay import PipelineReport
 from wukongs.engine import Engine
+from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.run_config import RunConfig, load_run_config
+
+if TYPE_CHECKING:
+    from wukongs.continuous import ContinuousQuery
 
 log = logging.getLogger("wukongs")
 SWITCH_INTERVAL_S = 50e-6
@@ -27,6 +32,8 @@ def run(config_path: Path, plain: bool = False, rows_shown: int = 0) -> int:
     Raises SettingsError, DataError, StreamError, QuerySyntaxError, NodeUnavailable, each naming what and where.
     """
     config = load_run_config(config_path)
+    if not config.streams and not config.asks:
+        raise SettingsError(f"{config.file}: expected at least one [[stream]] or [[ask]], found neither")
     return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown))
 
 
@@ -36,16 +43,12 @@ def run_config(config: RunConfig, display: Display) -> int:
     Streams and queries are made known before the data is loaded, which may take long: what is wrong is said at once.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    if config.streams:
+        from adapters.spark.session import check_java
+
+        check_java()
     with Engine(settings=config.settings) as engine:
-        for stream in config.streams:
-            engine.stream(
-                stream.iri,
-                timing=stream.timing,
-                batch_ms=stream.batch_ms,
-                into=stream.into,
-                history_ms=stream.history_ms,
-            )
-        queries = [engine.register(query.text, on_result=display.window) for query in config.queries]
+        queries = _declare(engine, config, display)
         _load(engine, config, display)
         progress = Progress(engine, queries)
         _ask(engine, config, display, "before")
@@ -59,14 +62,38 @@ def run_config(config: RunConfig, display: Display) -> int:
     return status
 
 
+def _declare(engine: Engine, config: RunConfig, display: Display) -> list[ContinuousQuery]:
+    """Declare the streams and register the queries; what the engine refuses is said with its place in the file."""
+    for stream in config.streams:
+        try:
+            engine.stream(
+                stream.iri,
+                timing=stream.timing,
+                batch_ms=stream.batch_ms,
+                into=stream.into,
+                history_ms=stream.history_ms,
+            )
+        except (DataError, SettingsError, StreamError) as error:
+            raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None
+    queries = []
+    for query in config.queries:
+        try:
+            queries.append(engine.register(query.text, on_result=display.window))
+        except StreamError as error:
+            text = str(error)
+            place = text.startswith("query, line ")  # of the text, which the engine knows by no other name
+            raise StreamError(query.source + (text.removeprefix("query") if place else f": {text}")) from None
+    return queries
+
+
 def summary_lines(progress: Progress) -> list[str]:
     """Say in a few lines what a run did, how the stored graph has grown by it, and what it set aside."""
     report = progress.report
     lines = []
     if report.seconds:
         lines.append(
-            f"{report.triples:,} tuples in {report.seconds:.1f} s ({report.triples / report.seconds:,.0f}/s), "
-            f"{report.timing_triples:,} of them timing: these lived in windows only"
+            f"{report.triples:,} tuples in {report.seconds:.1f} s ({report.triples / report.seconds:,.0f}/s); "
+            f"{report.timing_triples:,} are timing: in windows only"
         )
     lines.append(f"stored triples: {progress.stored_before:,} before, {progress.stored():,} after")
     if report.set_aside:
@@ -102,18 +129,19 @@ def _stream(engine: Engine, config: RunConfig, display: Display, progress: Progr
     display.start(progress)
     try:
         pipeline.start()
-        while pipeline.is_alive():
-            pipeline.join(DRAWN_EVERY_S)
+        while not pipeline.ended.wait(DRAWN_EVERY_S):
             display.update()
         if pipeline.error is not None:
             raise pipeline.error
         engine.settle()
         return DONE
     except KeyboardInterrupt:
-        display.phase("interrupted: stopping Spark ...")
-        pipeline.stop.set()
-        pipeline.join()
+        display.phase("interrupted: stopping Spark, which may take some seconds ...")
+        pipeline.end()
         return INTERRUPTED
+    except BrokenPipeError:
+        pipeline.end()
+        raise
     finally:
         display.stop()
 
@@ -124,9 +152,15 @@ class _Pipeline(threading.Thread):
     def __init__(self, engine: Engine, config: RunConfig, display: Display, progress: Progress) -> None:
         super().__init__(name="wukongs-pipeline", daemon=True)
         self.stop = threading.Event()
+        self.ended = threading.Event()  # Thread.join is not to be trusted: interrupted once, it takes us for ended
         self.error: BaseException | None = None
         self._address = engine.listen()
         self._config, self._display, self._progress = config, display, progress
+
+    def end(self) -> None:
+        """Stop, and wait until Spark has gone."""
+        self.stop.set()
+        self.ended.wait()
 
     def run(self) -> None:
         from adapters.spark.pipeline import run_pipeline
@@ -141,8 +175,9 @@ class _Pipeline(threading.Thread):
             )
         except BaseException as error:
             self.error = error
+        finally:
+            self.ended.set()
 
     def _on_progress(self, report: PipelineReport) -> None:
-        if not self._progress.report.triples and report.triples:
+        if self._progress.note(report):
             self._display.phase("streaming")
-        self._progress.report = report

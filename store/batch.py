@@ -33,7 +33,8 @@ from store.dtypes import Int32Array, Int64Array
 from store.sort_kernels import sort_ranges
 
 _NOTHING = np.empty(0, np.int64)
-VALUES_MAX = 2**31 - 1
+VALUES_MAX = 2**30 - 1
+"""Triples of one batch: its offsets are int32, and a triple may add two vertex codes."""
 WIDE_CODES_FROM = 2**15
 """Directory rows from which on codes take 32 bits."""
 
@@ -162,7 +163,7 @@ def build_batch(
     """Sort and index tuples in any order, repeats allowed, into a batch (DESIGN, section 4).
 
     graphs, subjects, predicates, objects : int64[n] ids; times : int64[n] in ms, or empty. Of repeats the newest time
-    stays. Raises ValueError for more than 2**31 - 1 tuples.
+    stays. Raises ValueError for more than VALUES_MAX tuples.
     """
     if len(subjects) > VALUES_MAX:
         raise ValueError(f"{len(subjects)} tuples for one batch: at most {VALUES_MAX} fit, split them")

@@ -17,7 +17,7 @@ from store.dtypes import CLASH_FIRST, HASH_SEED, BoolArray, Int64Array, UInt8Arr
 from store.encoded import Encoded, MalformedLine, TermTable, replace_ids
 from store.slot_kernels import fill_slots
 from store.term_ids import DATATYPE_NAMES, DATATYPES, HASH_BITS, hash_mask, is_inlined, readonly_bytes, term_id, unpack
-from store.terms import blank_node, blank_node_prefix, split_literal, to_ntriples
+from store.terms import blank_node_prefix
 from wukongs.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,13 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REASONS",
-    "blank_node",
     "canonical_term",
     "encode_columns",
     "encode_ntriples",
-    "split_literal",
     "term_id",
-    "to_ntriples",
 ]
 
 TermColumn: TypeAlias = "Sequence[str | None] | pa.Array | pa.ChunkedArray"

@@ -13,7 +13,8 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from itertools import takewhile
 
 import numpy as np
 
@@ -37,14 +38,16 @@ class SliceRing:
         self._newest: int | None = None
         self._levels = 0
         self._blocks: dict[tuple[int, int], Batch] = {}
-        self._unpaired: list[list[int]] = [[]]
+        self._in_order: list[deque[int]] = [deque()]
+        """Per level, the numbers j of its blocks, in order."""
+        self._unpaired: list[deque[int]] = [deque()]
         """Per level, the blocks whose parent is not built yet, in order."""
         self._transient_ids: dict[int, Int64Array] = {}
         self._windows: OrderedDict[tuple[int, int], BatchSet] = OrderedDict()
 
     @property
     def slice_count(self) -> int:
-        return sum(1 for level, _ in self._blocks if level == 0)
+        return len(self._in_order[0])
 
     @property
     def size_bytes(self) -> int:
@@ -52,7 +55,7 @@ class SliceRing:
         return sum({id(batch): batch.size_bytes for batch in self._blocks.values()}.values())
 
     def __len__(self) -> int:
-        return sum(len(batch) for (level, _), batch in self._blocks.items() if level == 0)
+        return sum(len(self._blocks[0, j]) for j in self._in_order[0])
 
     def add(
         self,
@@ -74,6 +77,7 @@ class SliceRing:
         graphs = np.full(len(subjects), WINDOW_GRAPH, np.int64)
         self._blocks[0, number] = build_batch(graphs, subjects, predicates, objects, times)
         self._newest = number
+        self._in_order[0].append(number)
         self._unpaired[0].append(number)
         if len(transient_ids):
             self._transient_ids[number] = transient_ids
@@ -88,11 +92,10 @@ class SliceRing:
         """Keep blocks large enough for windows of this many stream batches, from now on and for the slices kept."""
         levels = batch_count.bit_length() - 1
         if levels > self._levels:
-            for _ in range(levels - self._levels):
-                self._unpaired.append([])
             top = self._levels
             self._levels = levels
-            self._unpaired[top] = sorted(j for level, j in self._blocks if level == top)
+            self._in_order += [deque() for _ in range(top, levels)]
+            self._unpaired[top:] = [deque(self._in_order[top]), *(deque() for _ in range(top, levels))]
             self._build_blocks()
             self._windows.clear()
 
@@ -114,18 +117,27 @@ class SliceRing:
         return found
 
     def drop(self, to: int) -> Int64Array:
-        """Drop the stream batches up to `to`; return the ids of the terms that lived with them, repeats kept."""
+        """Drop the stream batches up to `to`; return the ids of the terms that lived with them, repeats kept.
+
+        Cost: of what is dropped, not of what stays.
+        """
         if self.dropped_to is not None and to <= self.dropped_to:
             return np.empty(0, np.int64)
         self.dropped_to = to
-        self.lost_to = max((j for level, j in self._blocks if level == 0 and j <= to), default=self.lost_to)
-        for level, j in [key for key in self._blocks if key[1] << key[0] <= to]:
-            del self._blocks[level, j]
-        for level, unpaired in enumerate(self._unpaired):
-            self._unpaired[level] = [j for j in unpaired if j << level > to]
+        for level, numbers in enumerate(self._in_order):
+            while numbers and numbers[0] << level <= to:
+                j = numbers.popleft()
+                del self._blocks[level, j]
+                if level == 0:
+                    self.lost_to = j
+            unpaired = self._unpaired[level]
+            while unpaired and unpaired[0] << level <= to:
+                unpaired.popleft()
         for key in [key for key in self._windows if key[0] < to]:
             del self._windows[key]
-        gone = [self._transient_ids.pop(number) for number in [k for k in self._transient_ids if k <= to]]
+        gone = []
+        while self._transient_ids and (number := next(iter(self._transient_ids))) <= to:
+            gone.append(self._transient_ids.pop(number))
         return np.concatenate(gone) if gone else np.empty(0, np.int64)
 
     def _cover(self, start: int, end: int) -> list[Batch]:
@@ -133,32 +145,28 @@ class SliceRing:
         if self._newest is None:
             return []
         end = min(end, self._newest + 1)
-        complete = start if self.closed_to is None else self.closed_to + 1
+        complete = start if self.closed_to is None else min(end, self.closed_to + 1)
         batches = []
-        while start < end:
+        while start < complete:
             level = 0
-            while level < self._levels and start % (2 << level) == 0 and start + (2 << level) <= min(end, complete):
+            while level < self._levels and start % (2 << level) == 0 and start + (2 << level) <= complete:
                 level += 1
             block = self._blocks.get((level, start >> level))
             if block is not None:
                 batches.append(block)
             start += 1 << level
-        return batches
+        still_open = takewhile(lambda number: number >= start, reversed(self._in_order[0]))
+        return batches + [self._blocks[0, number] for number in still_open if number < end][::-1]
 
     def _build_blocks(self) -> None:
         if self.closed_to is None:
             return
         for level in range(self._levels):
-            complete: dict[int, None] = {}
-            waiting = []
-            for j in self._unpaired[level]:
-                parent_end = ((j >> 1) + 1) << (level + 1)
-                if parent_end - 1 <= self.closed_to:
-                    complete[j >> 1] = None
-                else:
-                    waiting.append(j)
-            self._unpaired[level] = waiting
-            for parent in complete:
+            unpaired = self._unpaired[level]
+            while unpaired and ((unpaired[0] >> 1) + 1) << (level + 1) <= self.closed_to + 1:
+                parent = unpaired.popleft() >> 1
+                if unpaired and unpaired[0] >> 1 == parent:
+                    unpaired.popleft()
                 self._build_block(level + 1, parent)
 
     def _build_block(self, level: int, j: int) -> None:
@@ -170,4 +178,5 @@ class SliceRing:
         block = left if right is None else right if left is None else merge_batches(left, right)
         if block is not None:
             self._blocks[level, j] = block
+            self._in_order[level].append(j)
             self._unpaired[level].append(j)

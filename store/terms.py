@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from store.canonical import split_literal, to_ntriples
 from store.dtypes import UInt8Array
 from store.term_ids import (
     HASH_BITS,
@@ -77,27 +78,3 @@ def blank_node(scope: bytes, label: str) -> str:
 def blank_node_prefix(scope: bytes) -> UInt8Array:
     """Return what the canonical form puts in place of `_:`, as uint8[20]."""
     return np.frombuffer(_scope_text(scope).encode(), np.uint8)
-
-
-def split_literal(canonical: str) -> tuple[str, str | None, str | None]:
-    """Return (lexical form, language, datatype IRI) of a literal in canonical form; a plain one has neither."""
-    if not canonical.startswith('"'):
-        raise ValueError(f"not a literal in canonical form: {canonical!r}")
-    quote = canonical.rindex('"')
-    tail = canonical[quote + 1 :]
-    if tail.startswith("@"):
-        return canonical[1:quote], tail[1:], None
-    if tail.startswith("^^"):
-        return canonical[1:quote], None, tail[3:-1]
-    return canonical[1:quote], None, None
-
-
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
-
-
-def to_ntriples(canonical: str) -> str:
-    """Write a term in canonical form as N-Triples."""
-    if not canonical.startswith('"'):
-        return canonical
-    quote = canonical.rindex('"')
-    return f'"{canonical[1:quote].translate(_ESCAPES)}{canonical[quote:]}'

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from store.batch import Batch
+from store.batch import VALUES_MAX, Batch
 from store.batch_set import BatchSet
 from store.merge import UNLIMITED_FUEL, Merge
 from wukongs.errors import CompactedError
@@ -188,7 +188,8 @@ class Trace:
         return list(zip(self._entries, self._entries[1:], strict=False))[::-1]
 
     def _may_merge(self, older: Entry, newer: Entry) -> bool:
-        return not (older.merging or newer.merging or self._is_held_open(older, newer))
+        is_too_large = len(older.batch) + len(newer.batch) > VALUES_MAX
+        return not (older.merging or newer.merging or is_too_large or self._is_held_open(older, newer))
 
     def _is_held_open(self, older: Entry, newer: Entry) -> bool:
         """Tell whether an open handle reads the older entry without the newer."""

@@ -1,4 +1,7 @@
-"""Check, before anything is installed, that this machine can run wukongs; say in one line what is missing."""
+"""Check, before anything is installed, that this machine can run wukongs; say in one line what is missing.
+
+Whatever Python there is has to read this file: no annotations and no f-strings here, which old ones do not know.
+"""
 
 import os
 import re
@@ -10,7 +13,7 @@ PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 
 
-def java_version() -> int | None:
+def java_version():
     """Return the major version of the Java that Spark would start, or None where there is none."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -21,27 +24,32 @@ def java_version() -> int | None:
     except OSError:
         return None
     found = re.search(r'version "(\d+)', said)
-    return int(found[1]) if found else None
+    return int(found.group(1)) if found else None
 
 
-def problems() -> list[str]:
+def problems():
     """Return one line for each thing that is missing."""
-    found = []
     if sys.version_info < PYTHON_MIN:
-        found.append(
-            f"Python {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or newer is needed, this is {sys.version.split()[0]}: "
-            "install one and call make PYTHON=/path/to/python3"
-        )
+        found = sys.version.split()[0]
+        return [
+            "Python %d.%d or newer is needed, this is %s: " % (PYTHON_MIN + (found,))  # noqa: RUF005, UP031
+            + "install one and call make PYTHON=/path/to/python3"
+        ]
+    import importlib.util  # absent from the oldest
+
+    lines = []
+    if importlib.util.find_spec("ensurepip") is None:
+        lines.append("Python's venv and pip are missing: install them (Debian: apt-get install python3-venv)")
     java = java_version()
-    if java is None:
-        found.append(f"Java {JAVA_MIN} or newer is needed for Spark, none was found: install one, or set JAVA_HOME")
-    elif java < JAVA_MIN:
-        found.append(f"Java {JAVA_MIN} or newer is needed for Spark, found Java {java}: install one, or set JAVA_HOME")
-    return found
+    if java is None or java < JAVA_MIN:
+        found = "none was found" if java is None else "found Java %d" % java  # noqa: UP031
+        advice = "install one (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+        lines.append("Java %d or newer is needed for Spark, %s: %s" % (JAVA_MIN, found, advice))  # noqa: UP031
+    return lines
 
 
 if __name__ == "__main__":
     lines = problems()
     for line in lines:
-        print(f"wukongs: {line}", file=sys.stderr)
+        sys.stderr.write("wukongs: " + line + "\n")
     sys.exit(1 if lines else 0)

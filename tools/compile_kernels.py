@@ -1,18 +1,46 @@
 """Compile the kernels, once, into the user's cache: part of `make setup`, so that demo and tests start at once."""
 
 import sys
+import tempfile
+from pathlib import Path
 
-from adapters.demo import one_shot_queries
+from adapters.demo import demo_config
+from adapters.lsbench_generator import NetworkSettings, generate_network
+from adapters.replay import replay
 from store.jit import kernels_are_cached
 from wukongs import Engine
+from wukongs.link import IngestLink
 
 EX = "http://example.org/"
 
 
 def main() -> None:
-    """Run every kind of step once over a handful of triples."""
+    """Run every kind of step once over little data."""
     if not kernels_are_cached():
         print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
+    run_little_demo()
+    push_and_ask()
+
+
+def run_little_demo() -> None:
+    """Do what the demo does, but without Spark."""
+    with tempfile.TemporaryDirectory(prefix="wukongs-compile-") as folder, Engine() as engine:
+        config = demo_config(generate_network(Path(folder), NetworkSettings(users=40, duration_ms=1000, friends=10)))
+        for stored in config.stored:
+            engine.load(stored.file)
+        for stream in config.streams:
+            engine.stream(stream.iri, timing=stream.timing, batch_ms=stream.batch_ms)
+        for query in config.queries:
+            engine.register(query.text)
+        with IngestLink([engine.listen()], timeout_s=600) as link:
+            assert replay(config.streams, link).finished
+        engine.settle()
+        for ask in config.asks:
+            engine.query(ask.text).texts()
+
+
+def push_and_ask() -> None:
+    """Push single tuples, and run the steps that the demo has not."""
     with Engine() as engine:
         stream = engine.stream(EX + "s", timing=[EX + "timing"], batch_ms=100)
         query = engine.register(
@@ -26,8 +54,6 @@ def main() -> None:
         stream.advance(2000)
         engine.settle()
         assert sum(1 for _ in query.results(timeout_s=0)) == 20
-        for text in one_shot_queries(1).values():
-            engine.query(text).texts()
         engine.query("SELECT DISTINCT ?g (COUNT(*) AS ?n) WHERE { GRAPH ?g { ?s ?p ?o } } GROUP BY ?g").texts()
 
 

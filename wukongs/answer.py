@@ -14,6 +14,7 @@ from store.terms import blank_node
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
 from wukongs.executor import Executor
+from wukongs.ordering import canonical
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.query_terms import QueryTerms
@@ -47,6 +48,8 @@ def answer(
     if query.form == "ask":
         return Answer((), 0, table.length > 0, None)
     if query.form == "construct":
+        if in_order:
+            table = canonical(table)  # a blank node is named by its row
         return Answer((), 0, None, _construct(query.template, table, terms, scope))
     columns = tuple(table.column(Variable(name)) for name in query.variables)
     return Answer(columns, table.length, None, None)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from csparql.algebra import Distinct, Extend, Filter, Group, Node, OrderBy, Project, Query, Slice
+from csparql.algebra import Call, Distinct, Extend, Filter, Group, Node, OrderBy, Project, Query, Slice
 from csparql.terms import Term, Variable
+
+_TRUE = Term('"true"^^<http://www.w3.org/2001/XMLSchema#boolean>')
 
 
 def bind(query: Query, terms: Mapping[str, Term]) -> Query:
@@ -33,11 +35,16 @@ def _has_group(node: Node) -> bool:
 
 
 def _replaced(part: Any, values: Mapping[Variable, Term]) -> Any:
-    """Replace variables all through a part of the algebra. A variable that Extend defines keeps its name."""
+    """Replace variables all through a part of the algebra. Where a query defines such a variable itself, only rows
+    stay in which it comes out as given (or not at all: an error leaves it free)."""
     if isinstance(part, Variable):
         return values.get(part, part)
     if isinstance(part, tuple):
         return tuple(_replaced(item, values) for item in part)
+    if isinstance(part, Extend) and part.variable in values:
+        pattern, expression = _replaced(part.pattern, values), _replaced(part.expression, values)
+        agrees = Call("SAMETERM", (expression, values[part.variable]))
+        return Filter(Call("COALESCE", (agrees, _TRUE)), pattern)
     if isinstance(part, Extend):
         return replace(part, pattern=_replaced(part.pattern, values), expression=_replaced(part.expression, values))
     if is_dataclass(part) and not isinstance(part, type | Term):

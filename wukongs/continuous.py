@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import deque
@@ -55,6 +54,10 @@ class ContinuousQuery:
         self._memo = PlanMemo()
         self._states = {window.stream: core.stream(window.stream) for window in query.dataset.windows}
         self._closed_at_start = {s: at for s, state in self._states.items() if (at := state.closed_ms) is not None}
+        self._reach_ms: dict[str, int] = {}
+        for window in query.dataset.windows:
+            reach_ms = window.range_ms + window.step_ms
+            self._reach_ms[window.stream] = max(reach_ms, self._reach_ms.get(window.stream, reach_ms))
         self._next_ms: int | None = None
         self._is_paused = False
         self.is_closed = False
@@ -76,10 +79,9 @@ class ContinuousQuery:
         after it."""
         return self._subscription.read(timeout_s)
 
-    async def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
+    def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
         """As results, for `async for`."""
-        while (window := await asyncio.to_thread(self._subscription.take, timeout_s)) is not None:
-            yield window
+        return self._subscription.aread(timeout_s)
 
     def close(self) -> None:
         """End the query. What it has reported can still be read."""
@@ -90,6 +92,11 @@ class ContinuousQuery:
             self._injector.forget(self)
             self._core.registry.release(self._references)
         self._subscription.close()
+
+    def fail(self, error: WukongsError) -> None:
+        """End the query with an error that its reader is told, after what was reported before."""
+        self._subscription.put(error)
+        self.close()
 
     def pause(self) -> None:
         """Report nothing until resume; windows that close meanwhile are skipped."""
@@ -155,12 +162,13 @@ class ContinuousQuery:
             return None
         return self._next_ms
 
-    def keep_after_ms(self, stream: str) -> int | None:
-        """Return up to which time this query needs no slices of a stream any more; None: it cannot tell yet."""
+    def keep_after_ms(self) -> dict[str, int]:
+        """Return, per stream, the time up to which this query needs no slices any more; none while it cannot tell."""
         if self._next_ms is None:
-            return None
-        ranges = [window.range_ms + window.step_ms for window in self.query.dataset.windows if window.stream == stream]
-        return self._next_ms - max(ranges)
+            self._next_ms = self._first_firing()
+        if self._next_ms is None:
+            return {}
+        return {stream: self._next_ms - reach_ms for stream, reach_ms in self._reach_ms.items()}
 
     def skip_to(self, time_ms: int) -> None:
         """Go on with the first firing after a time."""
@@ -192,6 +200,17 @@ class ContinuousQuery:
             self._error_count += 1
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
             self._subscription.put(error)
+            return
+        except Exception as error:
+            # A mistake of ours in this query: the others, and the streams, go on without it.
+            self._error_count += 1
+            log.exception("query %s, window ending at %d ms: the firing has failed", self.name, firing.at_ms)
+            told = WukongsError(
+                f"query {self.name}, window ending at {firing.at_ms} ms: the firing failed with "
+                f"{type(error).__name__}: {error}. Its later windows are still reported; see the log"
+            )
+            told.__cause__ = error.with_traceback(None)  # its frames hold tables
+            self._subscription.put(told)
             return
         self._execution_us.append((time.perf_counter() - started_s) * 1e6)
         self._latency_us.append(window.latency_us)

@@ -60,11 +60,13 @@ class Core:
     def check_is_open(self) -> None:
         """Raise WukongsError once the engine is closed, or has failed."""
         if self.failure is not None:
-            raise WukongsError(
-                f"the engine has stopped: {type(self.failure).__name__}: {self.failure}. Start a new one"
-            ) from self.failure
+            raise self.stopped() from self.failure
         if self.is_closed:
             raise WukongsError("this engine is closed: make a new one with wukongs.Engine()")
+
+    def stopped(self) -> WukongsError:
+        """Return the error that says what the engine has failed with."""
+        return WukongsError(f"the engine has stopped: {type(self.failure).__name__}: {self.failure}. Start a new one")
 
     def stream(self, stream_iri: str) -> StreamState:
         """Return a declared stream. Raises StreamError (unknown; names the known ones)."""
@@ -128,10 +130,9 @@ class Core:
                 held.close()
 
     def absorb(self, chunks: Iterable[Encoded], graph: int) -> tuple[int, int]:
-        """Add loaded triples at one new snapshot number. Returns (SN, triples that are new)."""
+        """Add loaded triples, their terms confirmed, at one new snapshot number. Returns (SN, how many are new)."""
         columns = []
-        for chunk in chunks:
-            encoded, _ = self.registry.confirm(chunk, np.zeros(len(chunk), np.bool_))
+        for encoded in chunks:
             graphs = np.where(encoded.graphs == UNBOUND, graph, encoded.graphs)
             columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
         sn = max(self.arrangement.trace.upper, 1)

@@ -15,11 +15,14 @@ import numpy as np
 from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
 from csparql.cardinality import Direction
 from csparql.terms import Term, Variable, iri
+from store.batch import Batch
 from store.batch_set import BatchSet
 from store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
 from store.lookup_kernels import count_degree, count_edges
 from wukongs.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 
+NAMES_ASKED_MAX = 64
+"""Of more named graphs than this, a constant's degree in any of them is taken to be the average one."""
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
 
@@ -65,6 +68,7 @@ class Dataset:
     _first: dict[int, int] = field(init=False)
     _sources: dict[GraphRef, Source] = field(init=False, default_factory=dict)
     _parts: dict[GraphRef, tuple[Int64Array, bool]] = field(init=False, default_factory=dict)
+    _named_graphs: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.default_graph = self.resolve(iri(DEFAULT_GRAPH_IRI))
@@ -107,10 +111,14 @@ class Dataset:
 
     def named_graphs(self) -> list[int]:
         """Return the ids that GRAPH ?g ranges over: declared names, or every stored named graph without a clause."""
-        if self.clause.is_empty:
-            found = {int(graph) for batch in self.stored.batches for graph in batch.graphs}
-            return sorted(found - {self.default_graph})
-        return sorted({self.resolve(iri(name)) for name in self.declared_names()})
+        if self._named_graphs is None:
+            if self.clause.is_empty:
+                none = np.empty(0, np.int64)
+                found = np.unique(np.concatenate([none, *(batch.graphs for batch in self.stored.batches)]))
+                self._named_graphs = found[found != self.default_graph].tolist()
+            else:
+                self._named_graphs = sorted({self.resolve(iri(name)) for name in self.declared_names()})
+        return self._named_graphs
 
     def declared_names(self) -> list[str]:
         """Return the IRIs of FROM NAMED and FROM NAMED STREAM, each once."""
@@ -179,12 +187,13 @@ class DatasetCardinalities:
         total = 0
         ids = self._dataset.resolve(predicate), self._dataset.resolve(vertex)
         for part in self._dataset.source(graph).parts:
-            for name in self._graphs_of(part):
+            names = self._dataset.named_graphs() if part.graph == ALL_NAMED else [part.graph]
+            if len(names) > NAMES_ASKED_MAX:
+                edges, *keys = self._count(graph, predicate)
+                return edges / max(1.0, keys[0] if direction == "out" else keys[1])
+            for name in names:
                 total += count_degree(part.batches.descriptors, name, ids[0], 0 if direction == "out" else 1, ids[1])
         return float(total)
-
-    def _graphs_of(self, part: Part) -> list[int]:
-        return self._dataset.named_graphs() if part.graph == ALL_NAMED else [part.graph]
 
     def _count(self, graph: GraphRef, predicate: Term | None) -> tuple[float, float, float]:
         if predicate is None:
@@ -195,7 +204,20 @@ class DatasetCardinalities:
             total = np.zeros(3, np.int64)
             wanted = self._dataset.resolve(predicate)
             for part in self._dataset.source(graph).parts:
-                for name in self._graphs_of(part):
-                    total += count_edges(part.batches.descriptors, name, wanted)
+                if part.graph == ALL_NAMED:
+                    for batch in part.batches.batches:
+                        total += _count_named(batch, wanted, self._dataset.default_graph)
+                else:
+                    total += count_edges(part.batches.descriptors, part.graph, wanted)
             found = self._counts[graph, predicate] = (float(total[0]), float(total[1]), float(total[2]))
         return found
+
+
+def _count_named(batch: Batch, predicate: int, default_graph: int) -> Int64Array:
+    """Return (triples, out keys, in keys) of a predicate in all graphs of a batch but the default one. int64[3]"""
+    lo, hi = np.searchsorted(batch.predicates, predicate, "left"), np.searchsorted(batch.predicates, predicate, "right")
+    rows = np.arange(lo, hi)[batch.graphs[lo:hi] != default_graph]
+    starts = [(side.key_starts[rows], side.key_starts[rows + 1]) for side in (batch.out, batch.in_)]
+    first, last = starts[0]
+    edges = batch.out.offsets[last].astype(np.int64) - batch.out.offsets[first]
+    return np.array([edges.sum(), *((end - start).sum() for start, end in starts)], np.int64)

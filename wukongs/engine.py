@@ -90,7 +90,7 @@ class Engine:
             core.check_is_open()
             core.load_count += 1
             scope = f"load:{core.load_count}".encode()
-        chunks = list(
+        encoded = list(
             read_rdf(
                 source,
                 format,
@@ -101,6 +101,7 @@ class Engine:
                 hash_bits=core.settings.hash_bits,
             )
         )
+        chunks = [core.registry.confirm(chunk)[0] for chunk in encoded]  # takes long: streams and queries go on
         with core.lock:
             core.check_is_open()
             self._injector.catch_up()
@@ -218,11 +219,15 @@ class Engine:
         return Stream(core, self._injector, state)
 
     def drop_stream(self, stream_iri: str) -> None:
-        """Forget a stream and its slices; what it added to the stored graph stays.
+        """Forget a stream and its slices; what it added to the stored graph stays, and so does what it has closed by
+        now; stream batches that are still open, or wait for other streams, are forgotten.
 
         Raises StreamError (unknown, or a registered query reads it)."""
         core = self._core
         with core.lock:
+            core.check_is_open()
+            core.stream(stream_iri)
+            self._injector.catch_up()
             state = core.stream(stream_iri)
             readers = [
                 name

@@ -45,8 +45,10 @@ class DataError(WukongsError):
     """Data that cannot be read: file, line (from 1) and the text that was found there."""
 
     def __init__(self, message: str, file: str = "", line: int = 0) -> None:
-        place = f"{file}, line {line}: " if file and line else f"{file}: " if file else f"line {line}: " if line else ""
-        super().__init__(place + message)
+        place = f"{file}, line {line}" if file and line else file or (f"line {line}" if line else "")
+        # Some messages begin with the rest of the place.
+        between = "" if not place else ", " if line and message.startswith(("column ", "between columns ")) else ": "
+        super().__init__(place + between + message)
         self.message = message
         self.file = file
         self.line = line

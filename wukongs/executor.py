@@ -34,7 +34,7 @@ from wukongs.aggregates import group
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset
 from wukongs.expressions import holds
-from wukongs.ordering import canonical_order, order_by
+from wukongs.ordering import canonical, canonical_order, order_by
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits, run
 
@@ -42,7 +42,8 @@ _ROW = Variable(".row")
 
 
 class Executor:
-    """One execution. in_order: rows that LIMIT cuts without ORDER BY are taken in canonical order, as firings need."""
+    """One execution. in_order: wherever the order of rows shows in the answer (what LIMIT cuts without ORDER BY, ties,
+    aggregates), rows are taken in canonical order, as firings need."""
 
     def __init__(
         self, dataset: Dataset, terms: TermSpace, limits: Limits, memo: PlanMemo, in_order: bool = False
@@ -78,13 +79,17 @@ class Executor:
             case Extend(pattern=pattern, variable=variable, expression=expression):
                 return operators.extend(self.run(pattern, rows_wanted), variable, expression, self._terms)
             case Group(pattern=pattern, keys=keys, aggregates=aggregates):
-                return group(self.run(pattern), keys, aggregates, self._terms)
+                table = self.run(pattern)
+                if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in aggregates):
+                    table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
+                return group(table, keys, aggregates, self._terms)
             case Project(pattern=pattern, variables=variables):
                 return operators.project(self.run(pattern, rows_wanted), variables)
             case Distinct(pattern=pattern):
                 return operators.distinct(self.run(pattern))
             case OrderBy(pattern=pattern, conditions=conditions):
-                return order_by(self.run(pattern), conditions, self._terms)
+                table = self.run(pattern)
+                return order_by(canonical(table) if self._in_order else table, conditions, self._terms)
             case Slice():
                 return self._slice(node)
 

@@ -27,7 +27,7 @@ class IngestService:
         with self._core.lock:
             self._core.check_is_open()
             state = self._core.stream(piece.stream)
-            ledger = state.open_partition(piece.partition)
+            ledger = state.opened_partition(piece.partition)
             if not ledger.admit(piece):
                 return
             check_batch_number(piece, state.batch_ms)
@@ -48,7 +48,7 @@ class IngestService:
             self._core.check_is_open()
             state = self._core.stream(message.stream)
             state.check_range(message.complete_ms)
-            if state.open_partition(message.partition).close(message):
+            if state.opened_partition(message.partition).close(message):
                 state.complete(message.partition, message.complete_ms)
                 self._injector.wake()
 
@@ -57,6 +57,6 @@ class IngestService:
             self._core.check_is_open()
             state = self._core.stream(message.stream)
             if not state.is_ended:
-                state.open_partition(message.partition).check_writer(message.epoch)
+                state.opened_partition(message.partition).check_writer(message.epoch)
                 state.finish(message.partition)
                 self._injector.wake()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 
 from wukongs.continuous import ContinuousQuery, Firing
 from wukongs.core import FOREVER_MS, Core
@@ -12,6 +13,8 @@ from wukongs.errors import StreamError
 
 log = logging.getLogger("wukongs")
 CATCH_UP_POLL_S = 0.002
+SEALS_BETWEEN_DROPS = 64
+"""While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
 
 
 class Injector:
@@ -20,6 +23,10 @@ class Injector:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._queries: dict[str, ContinuousQuery] = {}
+        self._ready: deque[ContinuousQuery] = deque()
+        """Queries found due at one time, _ready_ms, that have not fired yet."""
+        self._ready_ms = FOREVER_MS
+        self._seals = 0
         self._thread: threading.Thread | None = None
         self._has_news = False
         self._is_busy = False
@@ -59,13 +66,14 @@ class Injector:
     def settle(self, timeout_s: float | None) -> None:
         """Wait until all closed stream batches are visible and all due windows are reported.
 
-        Raises StreamError when timeout_s (seconds) passes first, or when called from on_result.
+        Raises StreamError when timeout_s (seconds) passes first, or when called from on_result; WukongsError when the
+        engine is closed, before or meanwhile.
         """
         if threading.current_thread() is self._thread:
             raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
-            while (self._has_news or self._is_busy) and self._core.failure is None:
+            while (self._has_news or self._is_busy) and self._core.failure is None and not self._core.is_closed:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise StreamError(f"not settled within timeout_s = {timeout_s:g}: give it more time")
@@ -103,8 +111,13 @@ class Injector:
     def _run(self) -> None:
         try:
             while self._wait_for_news():
-                while (firing := self._next_firing()) is not None and not self._core.is_closed:
-                    firing.query.run(firing, self._news_at_s)
+                while not self._core.is_closed:
+                    with self._core.lock:
+                        firing, is_done = self._step()
+                    if is_done:
+                        break
+                    if firing is not None:
+                        firing.query.run(firing, self._news_at_s)
         except BaseException as error:
             log.exception("the injector has failed")
             with self._core.lock:
@@ -112,7 +125,7 @@ class Injector:
                 self._is_busy = False
                 self._core.changed.notify_all()
             for query in list(self._queries.values()):
-                query.close()
+                query.fail(self._core.stopped())
 
     def _wait_for_news(self) -> bool:
         with self._core.lock:
@@ -121,44 +134,63 @@ class Injector:
             while not self._has_news and not self._core.is_closed:
                 self._core.changed.wait()
             self._has_news = False
-            self._is_busy = True
-            return not self._core.is_closed
+            self._is_busy = not self._core.is_closed
+            return self._is_busy
 
-    def _next_firing(self) -> Firing | None:
-        """Seal stream batches in order of time until a query is due; return its firing, None when nothing is left."""
+    def _step(self) -> tuple[Firing | None, bool]:
+        """Seal the stream batches that end next, or pick the next firing; return it, and whether nothing is left.
+
+        Called with the lock held; between two steps others can have it, however long the backlog is."""
         core = self._core
-        with core.lock:
-            while True:
-                end_ms = core.next_batch_end()
-                due = [(at_ms, name) for name, query in self._queries.items() if (at_ms := query.due()) is not None]
-                at_ms, name = min(due, default=(FOREVER_MS, ""))
-                if end_ms is not None and end_ms <= at_ms:
-                    core.seal(end_ms)
-                elif name:
-                    core.move_to(at_ms)
-                    query = self._queries[name]
-                    if query.is_paused:
-                        query.skip_to(at_ms)
-                    else:
-                        return query.prepare(at_ms)
-                else:
-                    stable = core.stable_ms()
-                    if stable is not None and stable != FOREVER_MS:
-                        core.move_to(stable)
-                    self._drop_slices()
-                    return None
+        end_ms = core.next_batch_end()
+        query = self._next_due()
+        if end_ms is not None and (query is None or end_ms <= self._ready_ms):
+            core.seal(end_ms)
+            self._seals += 1
+            if self._seals % SEALS_BETWEEN_DROPS == 0:
+                self._drop_slices()
+            return None, False
+        if query is not None:
+            core.move_to(self._ready_ms)
+            if not query.is_paused:
+                return query.prepare(self._ready_ms), False
+            query.skip_to(self._ready_ms)
+            return None, False
+        stable = core.stable_ms()
+        if stable is not None and stable != FOREVER_MS:
+            core.move_to(stable)
+        self._drop_slices()
+        return None, True
+
+    def _next_due(self) -> ContinuousQuery | None:
+        """Return a query that is due at the earliest time, _ready_ms, at which one is.
+
+        All queries are asked once per time, not once per firing.
+        """
+        while self._ready:
+            query = self._ready[0]
+            if self._queries.get(query.name) is query and query.due() == self._ready_ms:
+                return query
+            self._ready.popleft()
+        due = [(at_ms, query) for query in self._queries.values() if (at_ms := query.due()) is not None]
+        if not due:
+            return None
+        self._ready_ms = min(at_ms for at_ms, _ in due)
+        self._ready.extend(query for at_ms, query in due if at_ms == self._ready_ms)
+        return self._ready[0]
 
     def _drop_slices(self) -> None:
         """Drop the slices that are older than history_ms and that no registered window needs any more."""
         core = self._core
+        if core.sealed_ms is None:
+            return
+        needed: dict[str, int] = {}
+        for query in self._queries.values():
+            for stream, keep_after_ms in query.keep_after_ms().items():
+                needed[stream] = min(keep_after_ms, needed.get(stream, keep_after_ms))
         for state in core.streams.values():
-            stable = core.sealed_ms
-            if stable is None or state.closed_ms is None:
-                continue
-            keep_after = [min(stable, state.closed_ms) - state.history_ms]
-            for query in self._queries.values():
-                if any(window.stream == state.iri for window in query.query.dataset.windows):
-                    needed = query.keep_after_ms(state.iri)
-                    if needed is not None:
-                        keep_after.append(needed)
-            core.drop_slices(state, min(keep_after))
+            if state.closed_ms is not None:
+                # What has ended gets no older by itself, and would keep its last slices for ever.
+                stands_ms = core.sealed_ms if state.is_ended else min(core.sealed_ms, state.closed_ms)
+                keep_after_ms = stands_ms - state.history_ms
+                core.drop_slices(state, min(keep_after_ms, needed.get(state.iri, keep_after_ms)))

@@ -10,6 +10,7 @@ from store.encoder import canonical_term
 from wukongs.errors import DataError, SettingsError
 from wukongs.rdf_terms import from_python
 
+_STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x.+")
 _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 
 
@@ -25,8 +26,12 @@ def graph_term(name: str) -> Term:
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical form of an rdflib term or N-Triples string. Raises DataError."""
-    return canonical_term(from_python(value), b"bindings")
+    """Return the canonical form of an rdflib term or N-Triples string. Raises DataError.
+
+    A blank node means the one that a result has reported under this very label.
+    """
+    text = from_python(value)
+    return text if _STORED_BLANK.fullmatch(text) else canonical_term(text, b"bindings")
 
 
 def positive(name: str, value: int, low: int) -> int:

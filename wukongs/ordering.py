@@ -62,6 +62,13 @@ def canonical_order(table: BindingTable) -> Int64Array:
     return np.lexsort(table.columns[::-1])
 
 
+def canonical(table: BindingTable) -> BindingTable:
+    """Return the table in an order that its rows alone decide, whatever plan has made them: by ids, columns by name."""
+    columns = sorted(zip(table.variables, table.columns, strict=True), key=lambda pair: pair[0].name)
+    by_name = BindingTable(tuple(v for v, _ in columns), tuple(column for _, column in columns), table.length)
+    return table.take(canonical_order(by_name))
+
+
 def _condition_ranks(condition: Condition, table: BindingTable, terms: TermSpace) -> Int64Array:
     expression, is_descending = condition
     column = evaluate(expression, table, terms)

@@ -10,7 +10,10 @@ import re
 from typing import TYPE_CHECKING
 
 from csparql.terms import XSD
+from store.canonical import split_literal, to_ntriples
 from wukongs.errors import DataError
+
+__all__ = ["canonical_of", "from_ntriples", "from_python", "split_literal", "to_ntriples", "to_rdflib"]
 
 if TYPE_CHECKING:
     from rdflib.term import IdentifiedNode, Literal
@@ -30,44 +33,8 @@ _NTRIPLES_TERM = re.compile(f"{_IRI}|{_BLANK}|{_TEXT}(?:\\^\\^{_IRI}|{_LANGUAGE}
 _ESCAPE = re.compile(rf"{_HEX}|\\.")
 _ESCAPED_CHARACTERS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 
-_IN_TEXT = re.compile(r'["\\\x00-\x1f\x7f]')
-_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
-_SHORT_ESCAPES = {value: "\\" + key for key, value in _ESCAPED_CHARACTERS.items() if key != "'"}
-
-
-def split_literal(canonical: str) -> tuple[str, str | None, str | None]:
-    """Return (lexical form, datatype IRI without brackets or None, language or None) of a literal in canonical form."""
-    if canonical.endswith('"'):
-        return canonical[1:-1], None, None
-    if canonical.endswith(">"):
-        lexical, _, datatype = canonical.rpartition('"^^<')
-        return lexical[1:], datatype[:-1], None
-    lexical, _, language = canonical.rpartition('"@')
-    return lexical[1:], None, language
-
 
 # --- canonical text <-> N-Triples -------------------------------------------------------------------------------------
-
-
-def _escape_in_text(match: re.Match[str]) -> str:
-    return _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
-
-
-def _escape_in_iri(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04X}"
-
-
-def to_ntriples(canonical: str) -> str:
-    """Return a term as N-Triples writes it: quotes, backslashes and control characters escaped, the rest in UTF-8."""
-    if canonical.startswith("<"):
-        return f"<{_IN_IRI.sub(_escape_in_iri, canonical[1:-1])}>"
-    if not canonical.startswith('"'):
-        return canonical
-    lexical, datatype, language = split_literal(canonical)
-    quoted = f'"{_IN_TEXT.sub(_escape_in_text, lexical)}"'
-    if datatype is not None:
-        return f"{quoted}^^<{_IN_IRI.sub(_escape_in_iri, datatype)}>"
-    return quoted if language is None else f"{quoted}@{language}"
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -212,11 +212,18 @@ def _check_unique(config: RunConfig) -> None:
 
 def _check_queries(config: RunConfig) -> None:
     """Refuse what does not parse, or stands under the wrong heading, before anything is loaded."""
+    declared = [one.iri for one in config.streams]
     for one in config.queries:
-        if not parse_query(one.text, source=one.source).dataset.windows:
+        windows = parse_query(one.text, source=one.source).dataset.windows
+        if not windows:
             raise SettingsError(
                 f"{config.file}, [[query]] {one.name}: expected a continuous query, found one without FROM STREAM: "
                 "[[ask]] is for one-shot queries"
+            )
+        for stream in (window.stream for window in windows if window.stream not in declared):
+            raise SettingsError(
+                f"{config.file}, [[query]] {one.name}: expected streams of this file, found FROM STREAM <{stream}>: "
+                f"declare it under [[stream]]. Declared: {', '.join(declared) or 'none'}"
             )
     for one in config.asks:
         if parse_query(one.text, source=one.source).dataset.windows:

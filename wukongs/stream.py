@@ -47,11 +47,7 @@ class Stream:
                     f"stream {self.iri}: tuple {at} of the call has {len(row)} parts: expected (subject, predicate, "
                     "object, timestamp_ms)"
                 )
-            if isinstance(row[3], bool) or not isinstance(row[3], int | np.integer):
-                raise StreamError(
-                    f"stream {self.iri}: timestamp {row[3]!r} at tuple {at} of the call: expected an integer, in "
-                    "milliseconds"
-                )
+            self._check_timestamp(row[3], f" at tuple {at} of the call")
         subjects, predicates, objects = ([from_python(row[part]) for row in rows] for part in range(3))
         times = np.array([row[3] for row in rows], np.int64)
         return self._take(
@@ -93,6 +89,7 @@ class Stream:
         """Promise that nothing at or before this time comes any more: stream batches up to there close.
 
         Raises StreamError (a closed stream, a time that is no time in ms)."""
+        self._check_timestamp(timestamp_ms, "")
         with self._core.lock:
             self._core.check_is_open()
             self._state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
@@ -107,6 +104,13 @@ class Stream:
             if not self._state.is_ended and not self._core.is_closed:
                 self._state.end()
                 self._injector.wake()
+
+    def _check_timestamp(self, value: object, place: str) -> None:
+        is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_integer or not -(1 << 63) <= int(value) < 1 << 63:  # type: ignore[call-overload]
+            raise StreamError(
+                f"stream {self.iri}: timestamp {value!r}{place}: expected an integer of 64 bits, in milliseconds"
+            )
 
     def _take(self, encoded: Encoded) -> int:
         state = self._state

@@ -8,6 +8,7 @@ and the timeless ones are handed on to the stored graph.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import pairwise
 
 import numpy as np
@@ -67,6 +68,8 @@ class StreamState:
     late_count: int = 0
     waiting_bytes: int = 0
     _waiting: dict[int, list[Fragment]] = field(default_factory=dict)
+    _numbers: list[int] = field(default_factory=list)
+    """A heap of the keys of _waiting: there may be very many while another stream holds this one back."""
     _complete_ms: dict[str, int | None] = field(default_factory=dict)
     _finished: set[str] = field(default_factory=set)
 
@@ -88,12 +91,21 @@ class StreamState:
             self._complete_ms[partition] = None
         return self.ledgers[partition]
 
+    def opened_partition(self, partition: str) -> PartitionLedger:
+        """Return a partition that was declared. Raises StreamError for any other: it would hold the stream for ever."""
+        if partition not in self.ledgers:
+            raise StreamError(
+                f"stream {self.iri}, partition {partition!r}: no writer has opened it here. If the stream was dropped "
+                "and declared anew, start the pipeline anew too"
+            )
+        return self.ledgers[partition]
+
     def check_timestamps(self, timestamps: Int64Array, partition: str) -> None:
         """Raise StreamError unless timestamps do not decrease, come after what is complete, and can be named by SNs."""
         self._check_is_open()
         if len(timestamps) == 0:
             return
-        falls = np.flatnonzero(np.diff(timestamps) < 0)
+        falls = np.flatnonzero(timestamps[1:] < timestamps[:-1])  # a difference could overflow
         if len(falls):
             at = int(falls[0])
             raise StreamError(
@@ -150,7 +162,11 @@ class StreamState:
                 timing[lo:hi],
                 ids,
             )
-            self._waiting.setdefault(int(numbers[lo]), []).append(fragment)
+            number = int(numbers[lo])
+            if number not in self._waiting:
+                self._waiting[number] = []
+                heappush(self._numbers, number)
+            self._waiting[number].append(fragment)
         self.tuple_count += len(numbers)
         self.waiting_bytes += len(numbers) * _FRAGMENT_BYTES_PER_TUPLE
 
@@ -183,13 +199,15 @@ class StreamState:
 
     def next_batch(self) -> int | None:
         """Return the number of the earliest stream batch that waits and is closed, None if there is none."""
-        first = min(self._waiting, default=None)
-        if first is None or self.closed_ms is None or first * self.batch_ms > self.closed_ms:
+        if not self._numbers or self.closed_ms is None or self._numbers[0] * self.batch_ms > self.closed_ms:
             return None
-        return first
+        return self._numbers[0]
 
     def seal(self, number: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Make a waiting stream batch a slice; return graphs, subjects, predicates, objects of its timeless tuples."""
+        """Make the earliest waiting stream batch a slice; return graphs, subjects, predicates, objects of its timeless
+        tuples."""
+        assert number == self._numbers[0], (number, self._numbers[0])
+        heappop(self._numbers)
         fragments = self._waiting.pop(number)
         subjects, predicates, objects, graphs, times, timing, transient_ids = (
             np.concatenate([getattr(fragment, name) for fragment in fragments]) for name in Fragment.__slots__

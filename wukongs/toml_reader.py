@@ -160,7 +160,9 @@ class TableReader:
     def _existing(self, key: str, text: str) -> str:
         path = Path(self.file).parent / self._substituted(key, text)
         if not path.is_file():
-            raise self.error(key, "a file", f"{path}, which is not there")
+            variable = _VARIABLE.search(text)
+            advice = f"; {variable['name']} in the environment says where to look" if variable else ""
+            raise self.error(key, "a file", f"{path}, which is not there{advice}")
         return str(path)
 
     def _substituted(self, key: str, text: str) -> str:

@@ -61,6 +61,8 @@ def run_pipeline(
         found = session or active_session()
         spark = found or start_session(config.parallelism)
         try:
+            if stop.is_set():  # meanwhile: starting Spark takes seconds
+                return PipelineReport()
             from adapters.spark.data_source import PipelinePlan, save_index
 
             for number, one in enumerate(prepared):

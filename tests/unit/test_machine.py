@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import subprocess
@@ -11,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+ADVICE = "install one (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "check_machine.py"
 
 
@@ -66,7 +68,15 @@ def test_java_is_found_on_the_path(machine: ModuleType, tmp_path: Path, monkeypa
 
 def test_an_old_java_is_refused(machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "java_version", lambda: 11)
-    assert machine.problems() == ["Java 17 or newer is needed for Spark, found Java 11: install one, or set JAVA_HOME"]
+    assert machine.problems() == [f"Java 17 or newer is needed for Spark, found Java 11: {ADVICE}"]
+
+
+def test_a_python_without_venv_is_refused(machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "java_version", lambda: 17)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert machine.problems() == [
+        "Python's venv and pip are missing: install them (Debian: apt-get install python3-venv)"
+    ]
 
 
 def test_an_old_python_is_refused(machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +93,19 @@ def test_a_machine_without_java_ends_with_one_line_and_status_1(tmp_path: Path) 
     done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr == (
-        "wukongs: Java 17 or newer is needed for Spark, none was found: install one, or set JAVA_HOME\n"
-    )
+    assert done.stderr == f"wukongs: Java 17 or newer is needed for Spark, none was found: {ADVICE}\n"
 
 
 def test_a_fit_machine_says_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "JAVA_HOME": str(make_java(tmp_path, 'openjdk version "17.0.2"'))}
     done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_old_pythons_can_read_the_script() -> None:
+    """It has to tell them that they are old: nothing in it may be newer than Python 3.4, annotations included."""
+    tree = ast.parse(SCRIPT.read_text("utf-8"), feature_version=(3, 4))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert functions
+    assert not any(node.returns or any(one.annotation for one in node.args.args) for node in functions)
+    assert not any(isinstance(node, ast.AnnAssign | ast.JoinedStr) for node in ast.walk(tree))

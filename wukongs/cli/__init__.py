@@ -64,6 +64,10 @@ exit status: 0 done, 1 the query or the data was refused, 2 wrong usage, 130 int
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; argv without the program's name, sys.argv's if None."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stderr is None:  # closed by the caller, as in 2>&-
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        return complain("standard output is closed: expected a terminal, a file or a pipe", WRONG_USAGE)
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()

@@ -23,7 +23,9 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--users", type=_integer_from(1), default=1000, metavar="N", help="people (default: 1000)")
+    parser.add_argument(
+        "--users", type=_integer_from(10), default=1000, metavar="N", help="people, 10 or more (default: 1000)"
+    )
     parser.add_argument(
         "--seconds", type=_integer_from(1), default=20, metavar="N", help="event time that is streamed (default: 20)"
     )

@@ -140,11 +140,11 @@ _ZSTD = pa.Codec("zstd").compress(b"<a:s> <a:p> <a:o> .\n" * 500, asbytes=True)
         ("x.nt.gz", _GZIPPED[:20] + b"junk" + _GZIPPED[24:], "x.nt.gz: the compressed file is damaged or cut short: "),
         ("x.nt.zst", _ZSTD[:-3], "x.nt.zst: cannot read the file: "),
         ("x.nt", "<a:s>".encode("utf-16"), "x.nt, line 1: the file is in UTF-16: expected UTF-8"),
-        ("x.nt", b"# c\n<a:s> <a:p> <o> .", "x.nt, line 2: column 13: this IRI is relative: it has to begin with a"),
-        ("x.nt", b'<a:s> <a:p> "\xe9" .', "x.nt, line 1: column 14: this is not valid UTF-8, found '<a:s>"),
-        ("x.ttl", b'<a:s> <a:p>\n "\xe9" .', "x.ttl, line 2: column 3: Invalid UTF-8"),
-        ("x.ttl", b"<a:s> <a:p>\n <a:o b> .", "x.ttl, line 2: between columns 2 and 9: "),
-        ("x.ttl", b"x:s <a:p> 1 .", "x.ttl, line 1: "),
+        ("x.nt", b"# c\n<a:s> <a:p> <o> .", "x.nt, line 2, column 13: this IRI is relative: it has to begin with a"),
+        ("x.nt", b'<a:s> <a:p> "\xe9" .', "x.nt, line 1, column 14: this is not valid UTF-8, found '<a:s>"),
+        ("x.ttl", b'<a:s> <a:p>\n "\xe9" .', "x.ttl, line 2, column 3: Invalid UTF-8"),
+        ("x.ttl", b"<a:s> <a:p>\n <a:o b> .", "x.ttl, line 2, between columns 2 and 9: "),
+        ("x.ttl", b"x:s <a:p> 1 .", "x.ttl, line 1, "),
         (
             "x.ttl",
             b"<a:s> <a:p> <<( <a:s> <a:p> <a:o> )>> .",
@@ -153,7 +153,7 @@ _ZSTD = pa.Codec("zstd").compress(b"<a:s> <a:p> <a:o> .\n" * 500, asbytes=True)
         ("x.n3", b"?x <a:p> <a:o> .", "x.n3: variables are not allowed in regular RDF subjects"),
         ("x.rdf", b"<a>", "x.rdf: "),
         ("x.jsonld", b'{"@context":"http://schema.org/","@id":"a:x"}', "x.jsonld: "),
-        ("x.jsonld", b'{"@id":\n', "x.jsonld, line 2: "),
+        ("x.jsonld", b'{"@id":\n', "x.jsonld, line 2, "),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, name: str, data: bytes | None, message: str) -> None:

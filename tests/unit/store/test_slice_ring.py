@@ -109,3 +109,12 @@ def test_an_endless_stream_leaves_nothing_behind() -> None:
     assert len(ring._blocks) <= 16
     assert sum(map(len, ring._unpaired)) <= 16
     assert len(ring._transient_ids) == 8
+
+
+def test_a_window_over_very_many_open_stream_batches_is_read_at_once() -> None:
+    ring = ring_of(0, 1)
+    add(ring, 10**12, [((spread(2), P, spread(0)), 10**14)])
+    assert numbers_in(ring, 0, 2 * 10**12) == [1, 10**12]
+    fresh = SliceRing()
+    add(fresh, 10**12, [((spread(2), P, spread(0)), 10**14)])
+    assert numbers_in(fresh, 0, 2 * 10**12) == [10**12]

@@ -64,11 +64,11 @@ def test_blank_node_is_labelled_by_its_scope() -> None:
     ("text", "parts"),
     [
         ('"a"', ("a", None, None)),
-        ('"a"@en-gb', ("a", "en-gb", None)),
-        ('"a"^^<http://t>', ("a", None, "http://t")),
+        ('"a"@en-gb', ("a", None, "en-gb")),
+        ('"a"^^<http://t>', ("a", "http://t", None)),
         ('""', ("", None, None)),
         ('"say "hi"@en"', ('say "hi"@en', None, None)),
-        ('"x"^^<y>"^^<http://t>', ('x"^^<y>', None, "http://t")),
+        ('"x"^^<y>"^^<http://t>', ('x"^^<y>', "http://t", None)),
     ],
 )
 def test_split_literal_reads_from_the_right(text: str, parts: tuple[str, str | None, str | None]) -> None:

@@ -145,3 +145,14 @@ def test_an_error_of_several_lines_is_said_on_one(ran: Ran, monkeypatch: pytest.
 
     monkeypatch.setattr(query, "main", refuse)
     assert ran("query", "ASK {}") == (1, "", "wukongs: a.nt, line 3: expected a dot, found nothing\n")
+
+
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_closed_outputs_are_no_traceback(descriptor: int) -> None:
+    command = f"exec '{sys.executable}' -m wukongs --version {descriptor}>&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    if descriptor == 1:
+        said = "wukongs: standard output is closed: expected a terminal, a file or a pipe\n"
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"wukongs {wukongs.__version__}\n", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -142,6 +143,16 @@ def test_a_feature_that_is_not_supported_is_named(ran: Ran, data: str) -> None:
     assert err.count("\n") == 1
 
 
+def test_a_continuous_query_is_sent_elsewhere(ran: Ran, data: str) -> None:
+    question = "REGISTER QUERY q AS SELECT * FROM STREAM <http://s> [RANGE 1s STEP 1s] WHERE { ?s ?p ?o }"
+    status, out, err = ran("query", "--data", data, question)
+    assert (status, out) == (1, "")
+    assert err == (
+        "wukongs: query: a query with REGISTER or FROM STREAM is continuous: name it under [[query]] in a file for "
+        "`wukongs run`; `wukongs query` answers once\n"
+    )
+
+
 def test_a_format_that_does_not_go_with_the_query_is_wrong_usage(ran: Ran, data: str) -> None:
     status, out, err = ran("query", "--data", data, "--format", "ttl", "ASK {}")
     assert (status, out) == (2, "")
@@ -164,6 +175,16 @@ def test_a_wrong_environment_variable_is_wrong_usage(ran: Ran, data: str, monkey
 
 def test_a_table(ran: Ran, data: str) -> None:
     assert ran("query", "--data", data, SELECT) == (0, "?a    ?b\n────  ────\nex:a  ex:b\nex:b  ex:c\n", "")
+
+
+def test_no_data_is_said(ran: Ran) -> None:
+    assert ran("query", "ASK {}") == (0, "true\n", "no --data and no --named: the graph is empty\n")
+
+
+def test_garbage_collection_is_as_it_was(ran: Ran, data: str) -> None:
+    assert gc.isenabled()
+    ran("query", "--data", data, "ASK {}")
+    assert gc.isenabled()
 
 
 def test_several_files_and_a_query_file(ran: Ran, data: str, more: str, tmp_path: Path) -> None:

@@ -103,3 +103,17 @@ def test_a_stored_default_graph_is_named_like_any_other() -> None:
     dataset = Dataset(DatasetClause(default_graphs=("urn:x-wukongs:default",)), stored(), {}, resolve)
     assert set(dataset.parts(DEFAULT)[0][:, 1].tolist()) == {DEFAULT_ID}
     assert spread(0) == A
+
+
+def test_many_named_graphs_are_counted_together() -> None:
+    """As if each were asked; only a constant's degree is then the average."""
+    graphs = [spread(1000 + i) for i in range(100)]
+    quads: list[Quad] = [(graph, A, P, B) for graph in graphs] + [(graphs[0], A, P, C), (DEFAULT_ID, A, P, C)]
+    dataset = Dataset(DatasetClause(), BatchSet.of((batch_of(quads),), True), {}, resolve)
+    sizes = DatasetCardinalities(dataset)
+    assert dataset.named_graphs() == sorted(graphs)
+    assert sizes.edges(Variable("g"), term(P)) == 101
+    assert sizes.keys(Variable("g"), term(P), "out") == 100
+    assert sizes.keys(Variable("g"), term(P), "in") == 101
+    assert sizes.degree(Variable("g"), term(P), "out", term(A)) == 1.01
+    assert sizes.edges(Variable("g"), term(C)) == 0

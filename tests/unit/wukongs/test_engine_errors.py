@@ -265,3 +265,18 @@ def test_closing_the_engine_ends_its_queries() -> None:
     query = engine.register(register_text("RANGE 100ms STEP 100ms"))
     engine.close()
     assert list(query.results()) == []
+
+
+@pytest.mark.parametrize("time_ms", [1 << 63, -(1 << 70), 1.5, "5", None, True])
+def test_what_is_no_time_is_refused_by_name(engine: wukongs.Engine, time_ms: object) -> None:
+    stream = engine.stream(A, batch_ms=100)
+    with pytest.raises(wukongs.StreamError, match=r"at tuple 0 of the call: expected an integer of 64 bits"):
+        stream.push([(node("a"), node("p"), node("o"), time_ms)])  # type: ignore[list-item]
+    with pytest.raises(wukongs.StreamError, match=r"streamA: timestamp .*: expected an integer of 64 bits"):
+        stream.advance(time_ms)  # type: ignore[arg-type]
+
+
+def test_times_that_are_too_far_apart_to_subtract_are_compared_all_the_same(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, batch_ms=100)
+    with pytest.raises(wukongs.StreamError, match="the timestamp falls from 9223372036854775807 to"):
+        stream.push([at("a", 0), at("b", (1 << 63) - 1), at("c", -(1 << 62)), at("d", 5)])

@@ -9,7 +9,7 @@ import pytest
 
 import wukongs
 from store.encoder import encode_columns
-from tests.unit.wukongs.engine_helpers import A, names, node, register_text, windows
+from tests.unit.wukongs.engine_helpers import A, at, names, node, register_text, windows
 from wukongs.errors import StreamError, WukongsError
 from wukongs.ingest import IngestService
 from wukongs.messages import Close, Finish, Open, Piece
@@ -234,3 +234,20 @@ def test_a_closed_engine_takes_no_message(plain: wukongs.Engine) -> None:
     plain.close()
     with pytest.raises(WukongsError, match="closed"):
         pipe.inject(0, ("a", 10))
+
+
+def test_a_pipeline_of_a_dropped_stream_does_not_hold_the_new_one(plain: wukongs.Engine) -> None:
+    old = Pipe(plain)
+    plain.drop_stream(A)
+    stream = plain.stream(A, batch_ms=100)
+    calls = (
+        lambda: old.inject(0, ("a", 10)),
+        lambda: old.close(0, 100),
+        lambda: old.service.finish_partition(Finish(A, "p0", 1)),
+    )
+    for call in calls:
+        with pytest.raises(StreamError, match="partition 'p0': no writer has opened it here"):
+            call()
+    stream.push([at("b", 10)])
+    stream.advance(100)
+    assert old.stored() == ["b"]

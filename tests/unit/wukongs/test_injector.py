@@ -306,6 +306,8 @@ def test_an_error_of_the_engine_itself_is_told_to_every_caller(
     ):
         with pytest.raises(WukongsError, match="the engine has stopped: ZeroDivisionError: a bug of ours"):
             call()
+    with pytest.raises(WukongsError, match="the engine has stopped: ZeroDivisionError: a bug of ours"):
+        list(query.results(timeout_s=60))
     assert list(query.results(timeout_s=60)) == [], "its readers end instead of waiting for ever"
 
 

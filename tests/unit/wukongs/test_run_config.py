@@ -198,6 +198,18 @@ def test_a_query_that_does_not_parse_is_refused_by_its_place(folder: Path) -> No
         _load(folder, "[[ask]]\nname='A'\ntext='SELEC ?s'")
 
 
+def test_a_file_that_the_environment_places_is_named_with_its_variable(folder: Path) -> None:
+    message = r"expected a file, found .*nowhere/a\.nt, which is not there; DATA in the environment says where to look"
+    with pytest.raises(SettingsError, match=message):
+        _load(folder, "[[stored]]\nfile = '${DATA:-nowhere}/a.nt'")
+
+
+def test_a_query_over_a_stream_of_no_file_is_refused(folder: Path) -> None:
+    message = r"\[\[query\]\] Q: expected streams of this file, found FROM STREAM <http://ex/s>: .* Declared: none"
+    with pytest.raises(SettingsError, match=message):
+        _load(folder, f"[[query]]\nname='Q'\ntext='{QUERY}'")
+
+
 def test_a_query_under_the_wrong_heading_is_refused(folder: Path) -> None:
     with pytest.raises(SettingsError, match=r"\[\[query\]\] Q: expected a continuous query, .*: \[\[ask\]\] is for"):
         _load(folder, "[[query]]\nname='Q'\ntext='ASK {}'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -67,3 +68,39 @@ def test_a_waiting_reader_is_woken(ends: bool) -> None:
     reader.join(30)
     assert not reader.is_alive()
     assert found == [None if ends else "a"]
+
+
+def test_a_reader_that_gives_up_in_an_event_loop_takes_no_window_and_leaves_no_thread() -> None:
+    subscription = Subscription(10)
+
+    async def give_up() -> list[Any]:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(subscription.aread(None)), 0.01)
+        subscription.put(window("a"))
+        await asyncio.sleep(0.01)
+        return [name async for name in subscription.aread(0.01)]
+
+    found: list[Any] = []
+    loop = threading.Thread(target=lambda: found.append(asyncio.run(give_up())), daemon=True)
+    loop.start()
+    loop.join(30)
+    assert found == [["a"]]
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60])
+def test_a_reader_in_an_event_loop_is_woken_by_windows_and_by_the_close(timeout_s: float | None) -> None:
+    subscription = Subscription(10)
+
+    async def read() -> list[Any]:
+        reading = asyncio.create_task(collect())
+        for name in "ab":
+            await asyncio.sleep(0.01)
+            await asyncio.to_thread(subscription.put, window(name))
+        await asyncio.sleep(0.01)
+        await asyncio.to_thread(subscription.close)
+        return await asyncio.wait_for(reading, 30)
+
+    async def collect() -> list[Any]:
+        return [name async for name in subscription.aread(timeout_s)]
+
+    assert asyncio.run(read()) == ["a", "b"]

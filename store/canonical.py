@@ -1,0 +1,41 @@
+"""Canonical form taken apart, and written as N-Triples. Plain Python: this module loads nothing heavy."""
+
+from __future__ import annotations
+
+import re
+
+_IN_TEXT = re.compile(r'["\\\x00-\x1f\x7f]')
+_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+_SHORT_ESCAPES = {"\t": "\\t", "\b": "\\b", "\n": "\\n", "\r": "\\r", "\f": "\\f", '"': '\\"', "\\": "\\\\"}
+
+
+def split_literal(canonical: str) -> tuple[str, str | None, str | None]:
+    """Return (lexical form, datatype IRI without brackets or None, language or None) of a literal in canonical form."""
+    if not canonical.startswith('"'):
+        raise ValueError(f"not a literal in canonical form: {canonical!r}")
+    quote = canonical.rindex('"')
+    lexical, tail = canonical[1:quote], canonical[quote + 1 :]
+    if tail.startswith("^^"):
+        return lexical, tail[3:-1], None
+    return lexical, None, tail[1:] or None
+
+
+def _escape(match: re.Match[str]) -> str:
+    return _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
+
+
+def _escape_in_iri(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04X}"
+
+
+def to_ntriples(canonical: str) -> str:
+    """Return a term as N-Triples writes it: quotes, backslashes and control characters escaped, the rest in UTF-8."""
+    if canonical.startswith("<"):
+        return f"<{_IN_IRI.sub(_escape_in_iri, canonical[1:-1])}>"
+    if not canonical.startswith('"'):
+        return canonical
+    lexical, datatype, language = split_literal(canonical)
+    quoted = f'"{_IN_TEXT.sub(_escape, lexical)}"'
+    if datatype is not None:
+        return f"{quoted}^^<{_IN_IRI.sub(_escape_in_iri, datatype)}>"
+    return quoted if language is None else f"{quoted}@{language}"

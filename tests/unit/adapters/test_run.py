@@ -1,0 +1,122 @@
+"""`wukongs run` from its file to its exit status, with a pipeline that stands in for Spark."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.replay import PipelineReport, replay
+from adapters.run import run
+from wukongs.errors import DataError, SettingsError, StreamError
+from wukongs.link import IngestLink
+
+TUPLES = "".join(f"<http://ex/{time_ms}> <http://ex/p> <http://ex/o> . {time_ms}\n" for time_ms in (100, 900, 1500))
+STREAM = '[[stream]]\niri = "http://ex/s"\nbatch_ms = 100\nsource = { kind = "timestamped", path = "s.nt" }\n'
+QUERY = """[[query]]
+name = "q"
+text = "REGISTER QUERY q AS SELECT ?s FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?s ?p ?o } ORDER BY ?s"
+"""
+ASK = '[[ask]]\nname = "all"\ntext = "SELECT ?s { ?s ?p ?o }"\n'
+
+
+def replay_without_spark(streams: Any, addresses: Any, config: Any, **options: Any) -> PipelineReport:
+    with IngestLink(addresses) as link:
+        return replay(streams, link, config, **options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("adapters.spark.pipeline.run_pipeline", replay_without_spark)
+    monkeypatch.setattr("adapters.spark.session.check_java", lambda: None)
+    monkeypatch.setattr("sys.setswitchinterval", lambda seconds: None)
+    (tmp_path / "s.nt").write_text(TUPLES)
+    return tmp_path
+
+
+def run_text(folder: Path, text: str, **options: Any) -> int:
+    (folder / "run.toml").write_text(text)
+    return run(folder / "run.toml", **options)
+
+
+def test_a_run_prints_windows_and_answers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_text(folder, STREAM + QUERY + ASK, rows_shown=1) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:6] == [
+        "all\tbefore\t0 rows",
+        "q\t(0, 1000]\t2 rows",
+        "\t<http://ex/100>",
+        "q\t(1000, 2000]\t1 row",
+        "\t<http://ex/1500>",
+        "all\tafter\t3 rows",
+    ]
+    assert lines[-1] == "stored triples: 0 before, 3 after"
+    assert err == "starting local Spark ...\nstreaming\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("", SettingsError, r"run\.toml: expected at least one \[\[stream\]\] or \[\[ask\]\], found neither"),
+        (
+            STREAM + 'into = "no iri"\n',
+            SettingsError,
+            r"run\.toml, \[\[stream\]\] http://ex/s: expected an IRI, .* found 'no iri'",
+        ),
+        (
+            STREAM + QUERY.replace("RANGE 1s", "RANGE 150ms"),
+            StreamError,
+            r"run\.toml, text of query 'q', line 1, column \d+: RANGE of 150 ms .* no multiple of its batch_ms = 100",
+        ),
+        (
+            STREAM + QUERY.replace("REGISTER QUERY q AS", ""),
+            StreamError,
+            r"run\.toml, text of query 'q': expected REGISTER QUERY name AS",
+        ),
+    ],
+)
+def test_what_the_engine_refuses_is_said_with_its_place(
+    folder: Path, text: str, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        run_text(folder, text)
+
+
+def test_an_error_of_the_pipeline_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object, **_options: object) -> PipelineReport:
+        raise DataError("cannot be read any more", "s.nt")
+
+    monkeypatch.setattr("adapters.spark.pipeline.run_pipeline", fail)
+    with pytest.raises(DataError, match=r"s\.nt: cannot be read any more"):
+        run_text(folder, STREAM)
+
+
+def test_ctrl_c_stops_the_pipeline_before_the_run_ends(folder: Path) -> None:
+    (folder / "run.toml").write_text(STREAM)
+    program = """
+import sys, time, adapters.spark.pipeline, adapters.spark.session, wukongs.cli
+from adapters.replay import PipelineReport
+def wait(streams, addresses, config, *, stop, on_progress):
+    print("waiting", flush=True)
+    stop.wait()
+    time.sleep(0.3)
+    print("stopped", flush=True)
+    return PipelineReport()
+adapters.spark.pipeline.run_pipeline = wait
+adapters.spark.session.check_java = lambda: None
+sys.exit(wukongs.cli.main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", program, "run", str(folder / "run.toml")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "stopped\n")
+    assert err.splitlines()[-2:] == ["interrupted: stopping Spark, which may take some seconds ...", "interrupted"]
+    assert "Traceback" not in err
