@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -31,6 +32,7 @@ _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 
 _log = logging.getLogger(__name__)
 _contexts: dict[int, Any] = {}
+_BELLS = itertools.count()
 
 
 def _context() -> Any:
@@ -98,7 +100,7 @@ class IngestSocket:
             self._socket.close()
             raise
         self.address: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        bell = f"inproc://bell-{id(self)}"
+        bell = f"inproc://bell-{next(_BELLS)}"  # id(self) would come again before ZeroMQ has let the name go
         self._bell = _context().socket(zmq.PAIR)
         self._bell.bind(bell)
         self._thread = threading.Thread(target=self._run, args=(bell,), name="wukongs-ingest", daemon=True)

@@ -178,3 +178,9 @@ def test_a_peer_that_speaks_no_zeromq_is_ignored(ingest: IngestSocket, channel: 
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 50)
         assert _ask(channel, to_frames(Open(STREAM, "p", 1), 2))[1] == 2  # type: ignore[arg-type]
     assert zmq.zmq_version_info() >= (4, 0)
+
+
+def test_sockets_come_and_go(handler: Handler) -> None:
+    """The name of a closed socket's wake-up channel may still be taken while the next one begins."""
+    for _ in range(200):
+        IngestSocket("tcp://127.0.0.1:0", handler).close()
