@@ -44,9 +44,6 @@ class Source:
     united: bool
 
 
-NOWHERE = Source((), False)
-
-
 def _source(parts: list[Part]) -> Source:
     united = any(not part.batches.disjoint for part in parts) or len(parts) > 1
     return Source(tuple(parts), united)

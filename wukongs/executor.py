@@ -28,7 +28,7 @@ from csparql.algebra import (
     Union,
 )
 from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array
+from store.dtypes import UNBOUND
 from wukongs import operators
 from wukongs.aggregates import group
 from wukongs.binding_table import BindingTable, TermSpace
@@ -166,8 +166,3 @@ def _is_ordered(node: Node) -> bool:
     while isinstance(node, Project | Distinct | Extend):
         node = node.pattern
     return isinstance(node, OrderBy)
-
-
-def result_columns(table: BindingTable, names: Sequence[str]) -> tuple[Int64Array, ...]:
-    """Return the columns that a SELECT reports, in its order."""
-    return tuple(table.column(Variable(name)) for name in names)

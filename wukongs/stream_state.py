@@ -65,7 +65,6 @@ class StreamState:
     is_ended: bool = False
     is_dropped: bool = False
     tuple_count: int = 0
-    late_count: int = 0
     waiting_bytes: int = 0
     _waiting: dict[int, list[Fragment]] = field(default_factory=dict)
     _numbers: list[int] = field(default_factory=list)
