@@ -27,6 +27,7 @@ from wukongs.messages import (
 )
 
 MESSAGE_BYTES_MAX = 1 << 30
+UNBIND_TIMEOUT_MS = 1000
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:\[\]]+):(?P<port>\d{1,5}|\*)")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 
@@ -127,8 +128,18 @@ class IngestSocket:
             while bell not in dict(poller.poll()):
                 self._serve_one()
         finally:
-            self._socket.close()
+            self._free_address()
             bell.close(0)
+
+    def _free_address(self) -> None:
+        """Close the socket when its address is free: ZeroMQ lets go of it later, in a thread of its own, and says so."""
+        import zmq
+
+        closed = self._socket.get_monitor_socket(zmq.EVENT_CLOSED)
+        self._socket.unbind(self.address)
+        closed.poll(UNBIND_TIMEOUT_MS)
+        self._socket.disable_monitor()
+        self._socket.close()
 
     def _serve_one(self) -> None:
         import zmq
