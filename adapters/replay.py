@@ -42,7 +42,8 @@ class PipelineReport:
             setattr(self, name, getattr(self, name) + getattr(stats, name))
         self.triples_by_stream[stats.stream] = self.triples_by_stream.get(stats.stream, 0) + stats.triples
         self.examples += stats.examples[: max(0, EXAMPLES_MAX - len(self.examples))]
-        self.complete_ms = max(stats.complete_ms, stats.complete_ms if self.complete_ms is None else self.complete_ms)
+        if self.complete_ms is None or stats.complete_ms > self.complete_ms:
+            self.complete_ms = stats.complete_ms
 
     @property
     def set_aside(self) -> int:

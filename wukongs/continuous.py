@@ -6,19 +6,22 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from csparql.algebra import Query, StreamWindow
+from csparql.explain import explain
+from csparql.planner import plan_bgp
 from csparql.terms import Term, iri
 from store.batch_set import EMPTY, BatchSet
 from store.dtypes import DEFAULT_GRAPH_IRI
 from store.snapshot import tick_sn
+from store.term_registry import TermReader
 from wukongs.answer import answer
 from wukongs.core import Core
-from wukongs.dataset import Dataset
+from wukongs.dataset import Dataset, DatasetCardinalities
 from wukongs.errors import CompactedError, WukongsError
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
@@ -197,20 +200,18 @@ class ContinuousQuery:
         try:
             window = self._execute(firing, due_at_s)
         except WukongsError as error:
-            self._error_count += 1
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
-            self._subscription.put(error)
+            self._put_error(error)
             return
         except Exception as error:
             # A mistake of ours in this query: the others, and the streams, go on without it.
-            self._error_count += 1
             log.exception("query %s, window ending at %d ms: the firing has failed", self.name, firing.at_ms)
             told = WukongsError(
                 f"query {self.name}, window ending at {firing.at_ms} ms: the firing failed with "
                 f"{type(error).__name__}: {error}. Its later windows are still reported; see the log"
             )
             told.__cause__ = error.with_traceback(None)  # its frames hold tables
-            self._subscription.put(told)
+            self._put_error(told)
             return
         self._execution_us.append((time.perf_counter() - started_s) * 1e6)
         self._latency_us.append(window.latency_us)
@@ -225,6 +226,10 @@ class ContinuousQuery:
         except Exception:
             self._error_count += 1
             log.exception("query %s: on_result failed for the window ending at %d ms", self.name, firing.at_ms)
+
+    def _put_error(self, error: WukongsError) -> None:
+        self._error_count += 1
+        self._subscription.put(error)
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult:
         terms = QueryTerms(self._core.registry, firing.reader)
@@ -307,26 +312,16 @@ class ContinuousQuery:
         return Dataset(clause, stored, windows, self._constants), intervals
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Firing:
     """What one firing reads, picked at one moment."""
 
-    __slots__ = ("at_ms", "dataset", "intervals", "partial", "query", "reader")
-
-    def __init__(
-        self,
-        query: ContinuousQuery,
-        at_ms: int,
-        dataset: Dataset,
-        intervals: dict[StreamWindow, Interval],
-        partial: bool,
-        reader: Any,
-    ) -> None:
-        self.query = query
-        self.at_ms = at_ms
-        self.dataset = dataset
-        self.intervals = intervals
-        self.partial = partial
-        self.reader = reader
+    query: ContinuousQuery
+    at_ms: int
+    dataset: Dataset
+    intervals: dict[StreamWindow, Interval]
+    partial: bool
+    reader: TermReader
 
 
 def constants_of(query: Query) -> list[Term]:
@@ -351,10 +346,6 @@ def constants_of(query: Query) -> list[Term]:
 
 def explain_over(query: Query, dataset: Dataset) -> str:
     """Return the text of a query's plan over a dataset."""
-    from csparql.explain import explain
-    from csparql.planner import plan_bgp
-    from wukongs.dataset import DatasetCardinalities
-
     cardinalities = DatasetCardinalities(dataset)
     return explain(query, lambda bgp: plan_bgp(bgp, frozenset(), cardinalities))
 

@@ -50,16 +50,7 @@ class Stream:
             self._check_timestamp(row[3], f" at tuple {at} of the call")
         subjects, predicates, objects = ([from_python(row[part]) for row in rows] for part in range(3))
         times = np.array([row[3] for row in rows], np.int64)
-        return self._take(
-            encode_columns(
-                subjects,
-                predicates,
-                objects,
-                times,
-                scope=self.iri.encode(),
-                hash_bits=self._core.settings.hash_bits,
-            )
-        )
+        return self._encode_and_take(subjects, predicates, objects, times)
 
     def push_arrow(self, table: pyarrow.Table) -> int:
         """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
@@ -73,17 +64,7 @@ class Stream:
             )
         subjects, predicates, objects, times = (table.column(name) for name in wanted)
         graphs = table.column("graph") if "graph" in table.column_names else None
-        return self._take(
-            encode_columns(
-                subjects,
-                predicates,
-                objects,
-                times,
-                graphs,
-                scope=self.iri.encode(),
-                hash_bits=self._core.settings.hash_bits,
-            )
-        )
+        return self._encode_and_take(subjects, predicates, objects, times, graphs)
 
     def advance(self, timestamp_ms: int) -> None:
         """Promise that nothing at or before this time comes any more: stream batches up to there close.
@@ -111,6 +92,11 @@ class Stream:
             raise StreamError(
                 f"stream {self.iri}: timestamp {value!r}{place}: expected an integer of 64 bits, in milliseconds"
             )
+
+    def _encode_and_take(self, *columns: Any) -> int:
+        """Encode the columns of encode_columns, blank nodes in the scope of this stream, and take the tuples."""
+        hash_bits = self._core.settings.hash_bits
+        return self._take(encode_columns(*columns, scope=self.iri.encode(), hash_bits=hash_bits))
 
     def _take(self, encoded: Encoded) -> int:
         state = self._state

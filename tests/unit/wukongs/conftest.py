@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import wukongs
 from wukongs import cli
 
 DATA = """@prefix ex: <http://ex/> .
@@ -45,3 +47,10 @@ def ran(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     # Whether kernels have to be compiled depends on what ran before; one test looks at it by itself.
     monkeypatch.setattr("store.jit.kernels_are_cached", lambda: True)
     return Ran(capsys)
+
+
+@pytest.fixture
+def engine() -> Iterator[wukongs.Engine]:
+    """An engine in memory that is closed again."""
+    with wukongs.Engine() as engine:
+        yield engine

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import wukongs
+
 EX = "http://ex/"
 A, B = EX + "streamA", EX + "streamB"
 
@@ -42,3 +44,8 @@ def windows(query: Any, timeout_s: float = 0.05) -> dict[int, list[str]]:
         assert window.end_ms not in found, f"window {window.end_ms} came twice"
         found[window.end_ms] = names(window)
     return found
+
+
+def subjects(engine: wukongs.Engine) -> list[str]:
+    """The subjects in the stored default graph, sorted."""
+    return names(engine.query("SELECT ?s { ?s ?p ?o }"))

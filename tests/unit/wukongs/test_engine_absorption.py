@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
 import rdflib
 from rdflib.namespace import XSD
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, rows, windows
+from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, rows, subjects, windows
 
 pytestmark = pytest.mark.nojit
-
-
-@pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine() as engine:
-        yield engine
-
-
-def subjects(engine: wukongs.Engine) -> list[str]:
-    return names(engine.query("SELECT ?s { ?s ?p ?o }"))
 
 
 def test_timeless_tuples_join_the_stored_graph_and_timing_ones_do_not(engine: wukongs.Engine) -> None:

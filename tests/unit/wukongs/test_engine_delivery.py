@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import rdflib
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, windows
+from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, subjects, windows
 
 pytestmark = pytest.mark.nojit
-
-
-@pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine() as engine:
-        yield engine
-
-
-def subjects(engine: wukongs.Engine) -> list[str]:
-    return names(engine.query("SELECT ?s { ?s ?p ?o }"))
 
 
 def test_on_result_gets_each_window_in_order(engine: wukongs.Engine) -> None:

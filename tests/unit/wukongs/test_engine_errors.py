@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ import wukongs
 from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_text, windows
 
 pytestmark = pytest.mark.nojit
-
-
-@pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine() as engine:
-        yield engine
 
 
 def count(engine: wukongs.Engine) -> int:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, B, at, names, register_text, rows, windows
+from tests.unit.wukongs.engine_helpers import A, B, at, names, register_text, rows, subjects, windows
 
 pytestmark = pytest.mark.nojit
-
-
-@pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine() as engine:
-        yield engine
-
-
-def subjects(engine: wukongs.Engine) -> list[str]:
-    return names(engine.query("SELECT ?s { ?s ?p ?o }"))
 
 
 def test_a_window_is_open_to_the_left_and_closed_to_the_right(engine: wukongs.Engine) -> None:
