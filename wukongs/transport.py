@@ -132,7 +132,7 @@ class IngestSocket:
             bell.close(0)
 
     def _free_address(self) -> None:
-        """Close the socket when its address is free: ZeroMQ lets go of it later, in a thread of its own, and says so."""
+        """Close the socket when its address is free: ZeroMQ lets go of it in a thread of its own, and says so."""
         import zmq
 
         closed = self._socket.get_monitor_socket(zmq.EVENT_CLOSED)
