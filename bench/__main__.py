@@ -17,13 +17,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
+    parser.add_argument("--only", nargs="+", default=(), metavar="QUESTION", help="of store: these questions only")
     options = parser.parse_args(argv)
-    # lsbench includes store.
-    wanted = ["lsbench", "kernels", "citybench"] if options.benchmark == "all" else [options.benchmark]
-    return max(run(name, options.report, options.data, options.quick) for name in wanted)
+    wanted = [name for name in BENCHMARKS if name != "all"] if options.benchmark == "all" else [options.benchmark]
+    return max(run(name, options.report, options.data, options.quick, options.only) for name in wanted)
 
 
-def run(name: str, report: Path | None, data: Path | None, quick: bool) -> int:
+def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Sequence[str] = ()) -> int:
     """Run one benchmark; the modules are only imported for it."""
     if name == "kernels":
         from bench.kernels.run import main as run_kernels
@@ -33,9 +33,13 @@ def run(name: str, report: Path | None, data: Path | None, quick: bool) -> int:
         from bench.citybench.run import main as run_citybench
 
         return run_citybench(report, data, quick)
+    if name == "store":
+        from bench.store.run import main as run_store
+
+        return run_store(report, quick, only)
     from bench.lsbench.run import main as run_lsbench
 
-    return run_lsbench(report, data, quick, "store" if name == "store" else "latency store")
+    return run_lsbench(report, data, quick)
 
 
 if __name__ == "__main__":

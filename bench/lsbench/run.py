@@ -15,23 +15,19 @@ GENERATED = NetworkSettings(users=1000, duration_ms=20_000, positions_per_s=400)
 QUICK = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)
 
 
-def main(
-    report: Path | None = None, data: Path | None = None, quick: bool = False, parts: str = "latency store"
-) -> int:
-    """Run the benchmark. data: a folder of LSBench files; quick: tiny generated data; parts: latency, store or both.
+def main(report: Path | None = None, data: Path | None = None, quick: bool = False) -> int:
+    """Run the benchmark. data: a folder of LSBench files; quick: tiny generated data.
 
     Returns the exit status: 1 for a wrong answer or data that cannot be read, after one line on standard error."""
     try:
         found = _read(data, quick)
-        results = Report("lsbench" if "latency" in parts else "store", found.describe())
-        if "latency" in parts:
-            days = min(stream.times[-1] for name, stream in found.streams.items() if name != "GPS") // 86_400_000
-            bench_latency(results, found, int(days), (1,) if quick else (2, int(days) - 1, int(days)))
-        if "store" in parts:
-            loaded = bench_load(results, found, 2_000 if quick else 1_000_000, 1 if quick else 3)
-            if not quick:
-                loaded = bench_load(results, found, 3_000_000, 1)
-            bench_injection(results, found, loaded, 4 if quick else 120, 0 if quick else 10, 200 if quick else 1)
+        results = Report("lsbench", found.describe())
+        days = min(stream.times[-1] for name, stream in found.streams.items() if name != "GPS") // 86_400_000
+        bench_latency(results, found, int(days), (1,) if quick else (2, int(days) - 1, int(days)))
+        loaded = bench_load(results, found, 2_000 if quick else 1_000_000, 1 if quick else 3)
+        if not quick:
+            loaded = bench_load(results, found, 3_000_000, 1)
+        bench_injection(results, found, loaded, 4 if quick else 120, 0 if quick else 10, 200 if quick else 1)
     except (WrongAnswer, OSError, ValueError) as error:
         print(f"wukongs: bench lsbench: {error}", file=sys.stderr)
         return 1

@@ -69,7 +69,7 @@ def test_a_wrong_answer_ends_a_benchmark(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bench.lsbench.latency.oracle_rows", lambda *_: -1)
-    assert lsbench.main(report=tmp_path, quick=True, parts="latency") == 1
+    assert lsbench.main(report=tmp_path, quick=True) == 1
     error = capsys.readouterr().err
     assert "L1, 1-day windows" in error
     assert "expected -1, found" in error
