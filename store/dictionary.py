@@ -12,6 +12,7 @@ Byte arena, offsets and an open-addressing id index in arrays; no Python object 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -195,6 +196,28 @@ class Dictionary(_Tables):
 
         Returns the places in `terms` of those that were refused: another text has their id."""
         return np.flatnonzero(self._add(terms) >= kernels.REFUSED)
+
+    @classmethod
+    def of(cls, tables: Iterable[TermTable]) -> Dictionary:
+        """Return a dictionary with the entries of these tables, numbered in this order: what `entries` gave.
+
+        Raises ValueError, with the id, for one that occurs twice."""
+        dictionary = cls()
+        for terms in tables:
+            twice = np.flatnonzero(dictionary._add(terms) != kernels.ADDED)
+            if len(twice):
+                raise ValueError(f"term id {terms.ids[twice[0]]} is in the dictionary twice")
+        return dictionary
+
+    def entries(self, start: int, stop: int) -> TermTable:
+        """Return the entries [start, stop), numbered in the order in which they were added; offsets begin at 0.
+
+        Raises IndexError if there are not that many."""
+        view = self.view()
+        if not 0 <= start <= stop <= len(view):
+            raise IndexError(f"entries [{start}, {stop}) of a dictionary of {len(view)}")
+        offsets = view.offsets[start : stop + 1]
+        return TermTable(view.ids[start:stop], offsets - offsets[0], view.text[offsets[0] : offsets[-1]])
 
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical forms of ids, inlined ones too. Raises KeyError, naming the id, for an unknown one."""

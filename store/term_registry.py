@@ -11,8 +11,9 @@ keeps it; the other gets an exception: the first free hash with another seed, in
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -174,10 +175,32 @@ class TermRegistry:
         while term in self._exception_ids or self._is_held(term):
             seed += 1
             term = hash_id(text.encode(), HASH_BITS, seed)
-        self.exceptions[text] = term
+        self._record_exception(term, text, hashed)
+        return term
+
+    def _record_exception(self, term: int, text: str, hashed: int) -> None:
         self._exception_ids.add(term)
         self._exception_hashes = np.append(self._exception_hashes, hashed)
-        return term
+        self.exceptions[text] = term
+
+    def exception_records(self, start: int) -> list[tuple[int, str]]:
+        """Return the exceptions from number `start` on, as (id, canonical form), in the order in which they were made.
+
+        A log has to hold those that a stream batch's confirm made before the stream batch is acknowledged."""
+        with self._lock:
+            return [(term, text) for text, term in islice(self.exceptions.items(), start, None)]
+
+    def restore_exceptions(self, records: Iterable[tuple[int, str]]) -> None:
+        """Take exceptions from a log, before the terms that have them; those that are known already are passed over.
+
+        Raises ValueError for one that contradicts what is known."""
+        with self._lock:
+            for term, text in records:
+                known = self.exceptions.get(text)
+                if known is None and term not in self._exception_ids:
+                    self._record_exception(term, text, hash_id(text.encode(), self.hash_bits))
+                elif known != term:
+                    raise ValueError(f"exception {term} of {text!r}: another one is known already")
 
     def _is_held(self, term: int) -> bool:
         alone = np.array([term], np.int64)

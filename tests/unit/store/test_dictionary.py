@@ -78,6 +78,27 @@ def test_growth_and_a_view_taken_before() -> None:
     assert 0 < dictionary.size_bytes < 20 * sum(map(len, texts))
 
 
+@pytest.mark.nojit
+def test_entries_are_read_in_their_order_and_make_the_same_dictionary() -> None:
+    dictionary = Dictionary()
+    texts = [f'"é{i}"' if i % 3 else f"<http://example.org/{i}>" for i in range(50)]
+    dictionary.add(table(texts[:20]))
+    dictionary.add(table(texts[10:]))
+    chunks = [dictionary.entries(start, min(start + 7, 50)) for start in range(0, 50, 7)]
+    assert [text for chunk in chunks for text in chunk.texts()] == texts
+    assert all(chunk.offsets[0] == 0 for chunk in chunks)
+    assert dictionary.entries(50, 50).texts() == []
+    again = Dictionary.of(chunks)
+    ids = np.array([term_id(text) for text in texts])
+    assert again.texts(ids) == texts
+    assert again.entries(0, 50).ids.tolist() == ids.tolist()
+    assert again.add(table(["<http://another>"])).tolist() == []
+    with pytest.raises(IndexError, match=r"entries \[3, 51\) of a dictionary of 50"):
+        dictionary.entries(3, 51)
+    with pytest.raises(ValueError, match=f"term id {ids[14]} is in the dictionary twice"):
+        Dictionary.of([chunks[0], chunks[2], chunks[2]])
+
+
 def test_ids_that_crowd_together_are_found() -> None:
     """Ids with equal top bits all want the same slot."""
     ids = [(1 << 62) + 2 * i for i in range(3000)]

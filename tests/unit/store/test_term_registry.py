@@ -101,6 +101,29 @@ def test_an_exception_outlives_the_text_that_had_the_hash() -> None:
 
 
 @pytest.mark.nojit
+def test_exceptions_are_records_that_another_registry_can_take() -> None:
+    first, second, third = twins(8, 3)
+    registry = TermRegistry(8)
+    registry.confirm(encode([("<http://s>", first)], 8))
+    assert registry.exception_records(0) == []
+    confirmed, _ = registry.confirm(encode([("<http://s>", second)], 8))
+    (made,) = registry.exception_records(0)
+    assert made == (int(confirmed.objects[0]), second)
+    later, _ = registry.confirm(encode([("<http://s>", third)], 8), np.array([True]))
+    assert registry.exception_records(1) == [(int(later.objects[0]), third)]
+    restored = TermRegistry(8)
+    restored.restore_exceptions(registry.exception_records(0))
+    restored.restore_exceptions(registry.exception_records(1))
+    assert restored.exception_records(0) == registry.exception_records(0)
+    # A text with an exception has it even where its hash is free, and even before any tuple with it has come.
+    assert restored.resolve(second) == made[0]
+    again, _ = restored.confirm(encode([("<http://s>", third), ("<http://s>", second)], 8))
+    assert again.objects.tolist() == [later.objects[0], made[0]]
+    with pytest.raises(ValueError, match="already"):
+        restored.restore_exceptions([(made[0] + 2, second)])
+
+
+@pytest.mark.nojit
 def test_the_clash_may_be_the_one_that_is_known() -> None:
     registry = TermRegistry(8)
     first, second = twins(8, 2)
