@@ -14,8 +14,9 @@ Cost: 8 bytes a triple and side, 12 a key, 2 a vertex and directory row, a fence
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,9 @@ from store.batch_kernels import (
 )
 from store.dtypes import Int32Array, Int64Array
 from store.sort_kernels import sort_ranges
+
+if TYPE_CHECKING:
+    from store.column_file import ColumnFile
 
 _NOTHING = np.empty(0, np.int64)
 VALUES_MAX = 2**30 - 1
@@ -75,10 +79,11 @@ class VertexIndex:
     fence: Int32Array
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Batch:
     """graphs, predicates : int64[n_directory]; out, in_ : the two sides; times : int64[n], the newest event time (ms)
-    of each triple in the order of out.values, or empty for stored triples; descriptor : int64[DESCRIPTOR_WIDTH].
+    of each triple in the order of out.values, or empty for stored triples; descriptor : int64[DESCRIPTOR_WIDTH];
+    source : the file that the arrays lie in, which is to be verified before they are read, or None.
     """
 
     graphs: Int64Array
@@ -88,9 +93,27 @@ class Batch:
     vertex_index: VertexIndex
     times: Int64Array
     descriptor: Int64Array
+    source: ColumnFile | None = None
 
     def __len__(self) -> int:
         return len(self.out.values)
+
+    def verify(self) -> None:
+        """See to it that the arrays are what was written. Raises CorruptionError. Every reader of values calls it."""
+        if self.source is not None:
+            self.source.verify()
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return every array by name, those of a side or index as `out.keys`; batch_of makes a batch of them again."""
+        found: dict[str, npt.NDArray[Any]] = {}
+        for column in fields(self):
+            part = getattr(self, column.name)
+            if isinstance(part, Side | VertexIndex):
+                for inner in fields(part):
+                    found[f"{column.name}.{inner.name}"] = np.atleast_1d(getattr(part, inner.name))
+            elif column.name not in ("descriptor", "source"):
+                found[column.name] = part
+        return found
 
     @property
     def size_bytes(self) -> int:
@@ -101,6 +124,7 @@ class Batch:
 
     def triples(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
         """Return (graphs, subjects, predicates, objects) of all triples, in the order of out.values."""
+        self.verify()
         rows = np.repeat(np.arange(len(self.graphs)), np.diff(self.out.key_starts))
         per_key = np.diff(self.out.offsets)
         rows = np.repeat(rows, per_key)
@@ -153,6 +177,22 @@ def assemble(
     return Batch(graphs, predicates, out, in_, vertex_index, times, descriptor)
 
 
+def batch_of(columns: Mapping[str, npt.NDArray[Any]], source: ColumnFile | None = None) -> Batch:
+    """Make a batch of the arrays that Batch.columns gave, without a copy; they may lie in a file, the source."""
+    whole: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {"out": {}, "in_": {}, "vertex_index": {}}
+    for name, array in columns.items():
+        owner, _, inner = name.partition(".")
+        if inner:
+            parts[owner][inner] = array
+        else:
+            whole[name] = array
+    index = parts["vertex_index"]
+    index["fence_shift"] = int(index["fence_shift"][0])
+    out, in_ = Side(**parts["out"]), Side(**parts["in_"])
+    return replace(assemble(**whole, out=out, in_=in_, vertex_index=VertexIndex(**index)), source=source)
+
+
 def build_batch(
     graphs: Int64Array,
     subjects: Int64Array,
@@ -180,7 +220,11 @@ def build_batch(
 
 
 def stack_descriptors(batches: tuple[Batch, ...]) -> Int64Array:
-    """Return the descriptors of batches as int64[n, DESCRIPTOR_WIDTH]; the batches must outlive its use."""
+    """Return the descriptors of batches as int64[n, DESCRIPTOR_WIDTH]; the batches must outlive its use.
+
+    Raises CorruptionError if one lies in a file that is not what was written."""
     if not batches:
         return np.empty((0, layout.DESCRIPTOR_WIDTH), np.int64)
+    for batch in batches:
+        batch.verify()
     return np.stack([batch.descriptor for batch in batches])

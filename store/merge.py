@@ -37,6 +37,8 @@ class Merge:
     """The merge of batches a (older) and b. work(fuel) moves it on; result is there once it is done."""
 
     def __init__(self, a: Batch, b: Batch) -> None:
+        a.verify()
+        b.verify()
         self.a = a
         self.b = b
         self.result: Batch | None = None

@@ -202,6 +202,12 @@ class TermRegistry:
                 elif known != term:
                     raise ValueError(f"exception {term} of {text!r}: another one is known already")
 
+    def restore(self, persistent: Dictionary, exceptions: Iterable[tuple[int, str]]) -> None:
+        """Take what another registry with these hash_bits held, before any tuple is confirmed."""
+        assert not len(self.persistent), len(self.persistent)
+        self.restore_exceptions(exceptions)
+        self.persistent = persistent
+
     def _is_held(self, term: int) -> bool:
         alone = np.array([term], np.int64)
         return bool(self.persistent.contains(alone)[0] or self.transient.contains(alone)[0])

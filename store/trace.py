@@ -16,7 +16,7 @@ n more rows have come.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from store.batch import VALUES_MAX, Batch
@@ -122,6 +122,16 @@ class Trace:
             self._newest = None
             self._start_merges()
             self.work(max(FUEL_MIN, self._fuel_per_row * len(batch)))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries as they are now, oldest first: what a checkpoint writes."""
+        return tuple(self._entries)
+
+    def restore(self, entries: Iterable[Entry], upper: int) -> None:
+        """Take the entries and the `upper` that another trace had; this one is still empty."""
+        assert self.upper == 0, self.upper
+        self._entries = list(entries)
+        self.upper = upper
 
     def advance(self, upper: int) -> None:
         """Note that nothing more will be stored before SN `upper`."""

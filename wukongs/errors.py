@@ -57,6 +57,21 @@ class DataError(WukongsError):
         return type(self), (self.message, self.file, self.line)
 
 
+class CorruptionError(DataError):
+    """A file of a data folder that is not what was written: file and page (of 1 MiB, from 0; None: the whole file)."""
+
+    def __init__(self, message: str, file: str = "", page: int | None = None) -> None:
+        super().__init__(message, file)
+        self.page = page
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.file, self.page)
+
+
+class StorageError(WukongsError):
+    """A data folder that cannot be used now: locked, full, failing, or of another format."""
+
+
 class StreamError(WukongsError):
     """A stream used in a way that it cannot serve: unknown, closed, time running backwards, a window that misfits."""
 

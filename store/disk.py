@@ -1,0 +1,61 @@
+"""Disk: every change that is made to a data folder, one method for one step.
+
+Nothing else in the store writes, renames or removes files, so a test that stops or fails a Disk after k steps, for all
+k, has seen every point at which a process or a machine can stop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from wukongs.errors import StorageError
+
+_WRITE_BYTES_MAX = 1 << 30
+"""Linux writes at most 2 GiB in one call."""
+
+
+class Disk:
+    """The steps themselves. All of them raise OSError; see storage_errors."""
+
+    def create(self, path: Path) -> BinaryIO:
+        """Make an empty file, in place of what was there, and open it for writing without a buffer."""
+        return path.open("wb", buffering=0)
+
+    def write(self, file: BinaryIO, data: Any) -> None:
+        """Append a buffer."""
+        rest = memoryview(data).cast("B")
+        while len(rest):
+            rest = rest[file.write(rest[:_WRITE_BYTES_MAX]) :]
+
+    def fsync(self, file: BinaryIO) -> None:
+        """Return when what was written to a file is on the disk."""
+        os.fsync(file.fileno())
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Put a file in the place of another, at once."""
+        os.replace(old, new)
+
+    def fsync_folder(self, folder: Path) -> None:
+        """Return when the names in a folder are on the disk."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; one that is not there is no error."""
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def storage_errors(what: str, advice: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError: `what` was being done, the system's reason, `advice`."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{what}: {error.strerror or error}. {advice}") from error

@@ -1,0 +1,179 @@
+"""CheckpointStore: what is written, what is read back, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store.checkpoint import CheckpointStore
+from store.column_file import ALIGNMENT
+from store.term_registry import TermRegistry
+from store.trace import Trace
+from tests.quads import arrays_of, assert_same_batch, batch_of, spread
+from tests.stored_graph import Row, StoredGraph, reopen
+from wukongs.errors import CorruptionError, StorageError
+
+
+def rows(start: int, stop: int) -> list[Row]:
+    return [(f"<http://s/{n}>", f"<http://p/{n % 3}>", f'"text {n % 7} é"@en') for n in range(start, stop)]
+
+
+def names(folder: Path, kind: str) -> set[str]:
+    return {path.name for path in folder.glob(f"{kind}-*")}
+
+
+def test_what_was_committed_comes_back(tmp_path: Path) -> None:
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path / "data") as store:
+        assert store.open() is None
+        graph.absorb(rows(0, 100), sn=5)
+        graph.absorb(rows(90, 110), sn=9)
+        graph.trace.advance(30)
+        graph.commit(store, {"lsn": 7, "names": ["é", None]})
+    found, about = reopen(tmp_path / "data")
+    assert about == {"lsn": 7, "names": ["é", None]}
+    assert found.texts() == graph.texts() == sorted(rows(0, 110))
+    assert found.trace.upper == 30
+    assert found.trace.since == graph.trace.since
+    assert found.texts(5) == sorted(rows(0, 100))
+    assert [(e.lower, e.upper) for e in found.trace.entries()] == [(5, 6), (9, 10)]
+    found.absorb(rows(100, 120))
+    found.trace.merge_all()
+    assert found.texts() == sorted(rows(0, 120))
+
+
+def test_every_array_comes_back_aligned_and_through_any_reader_of_arrow(tmp_path: Path) -> None:
+    trace = Trace("t")
+    trace.seal(3, batch_of([(spread(n % 2), spread(n), spread(n % 5), spread(n % 7)) for n in range(50)]))
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        store.commit(trace.entries(), trace.upper, TermRegistry(), {})
+        restored = store.open()
+    assert restored is not None
+    (entry,) = restored.entries
+    assert_same_batch(entry.batch, trace.entries()[0].batch)
+    assert arrays_of(entry.batch).keys() == arrays_of(trace.entries()[0].batch).keys()
+    assert entry.batch.source is not None
+    table = pa.ipc.open_file(entry.batch.source.path).read_all()
+    for name, array in entry.batch.source.columns.items():
+        assert array.size == 0 or array.ctypes.data % ALIGNMENT == 0, name
+        np.testing.assert_array_equal(table[name][0].values.to_numpy(), array)
+
+
+def test_a_commit_writes_only_what_is_new(tmp_path: Path) -> None:
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb(rows(0, 500))
+        graph.commit(store)
+        first = names(tmp_path, "batch"), names(tmp_path, "terms")
+        graph.commit(store, {"only": "about"})
+        assert (names(tmp_path, "batch"), names(tmp_path, "terms")) == first
+        graph.absorb(rows(500, 510))
+        graph.commit(store)
+        assert first[0] < names(tmp_path, "batch")
+        assert first[1] < names(tmp_path, "terms")
+        graph.trace.merge_all()
+        graph.commit(store)
+        assert not first[0] & names(tmp_path, "batch"), "merged away, so its file goes"
+        assert len(names(tmp_path, "batch")) == 1
+
+
+def test_a_restored_batch_is_not_written_again(tmp_path: Path) -> None:
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb(rows(0, 50))
+        graph.commit(store)
+    before = names(tmp_path, "batch"), names(tmp_path, "terms")
+    found = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        restored = store.open()
+        assert restored is not None
+        restored.into(found.trace, found.registry)
+        found.commit(store, {"again": 1})
+    assert (names(tmp_path, "batch"), names(tmp_path, "terms")) == before
+    assert reopen(tmp_path)[0].texts() == sorted(rows(0, 50))
+
+
+def test_the_files_of_the_dictionary_stay_few(tmp_path: Path) -> None:
+    graph = StoredGraph()
+    written = 0
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        for n in range(200):
+            graph.absorb(rows(n, n + 1))
+            before = names(tmp_path, "terms")
+            manifest = graph.commit(store)
+            assert len(manifest.terms) <= 10
+            assert [record.start for record in manifest.terms[1:]] == [record.stop for record in manifest.terms[:-1]]
+            written += sum(r.stop - r.start for r in manifest.terms if r.file not in before)
+    assert written <= 10 * len(graph.registry.persistent)
+    assert reopen(tmp_path)[0].texts() == sorted(rows(0, 200))
+
+
+def test_a_second_opener_is_told_who_has_the_folder(tmp_path: Path) -> None:
+    with CheckpointStore(tmp_path), pytest.raises(StorageError, match="in use by this process"):
+        CheckpointStore(tmp_path)
+    CheckpointStore(tmp_path).close()
+
+
+def test_ids_of_another_width_are_refused(tmp_path: Path) -> None:
+    graph = StoredGraph(hash_bits=16)
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb(rows(0, 5))
+        graph.commit(store)
+    with pytest.raises(StorageError, match="hash_bits = 16"):
+        reopen(tmp_path)
+
+
+def test_an_unknown_format_is_refused_by_name(tmp_path: Path) -> None:
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        StoredGraph().commit(store)
+    path = tmp_path / "MANIFEST"
+    path.write_bytes(path.read_bytes().replace(b"format 1,", b"format 9,"))
+    with pytest.raises(StorageError, match="format 9, and this version of wukongs reads format 1"):
+        reopen(tmp_path)
+
+
+def test_a_lost_manifest_is_not_a_new_folder(tmp_path: Path) -> None:
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb(rows(0, 5))
+        graph.commit(store)
+    (tmp_path / "MANIFEST").unlink()
+    with pytest.raises(CorruptionError, match="MANIFEST: it is missing"):
+        reopen(tmp_path)
+    assert names(tmp_path, "batch")
+
+
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "log-1.arrow").write_text("x")
+    (tmp_path / "batch-000009-00.arrow.bak").write_text("x")
+    with CheckpointStore(tmp_path) as store:
+        assert store.open() is None
+        StoredGraph().commit(store)
+        (tmp_path / "batch-000009-00.arrow").write_text("left over")
+        (tmp_path / "MANIFEST.new").write_text("left over")
+        assert store.open() is not None
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"log-1.arrow", "batch-000009-00.arrow.bak", "MANIFEST", "LOCK"}
+
+
+def test_the_manifest_is_readable(tmp_path: Path) -> None:
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb(rows(0, 5))
+        manifest = graph.commit(store, {"lsn": 3})
+    title, body = (tmp_path / "MANIFEST").read_text().split("\n")
+    assert title.startswith("wukongs data folder, format 1, ")
+    assert json.loads(body)["about"] == {"lsn": 3}
+    assert manifest.size_bytes == sum((tmp_path / name).stat().st_size for name in manifest.files)
