@@ -162,11 +162,8 @@ def code_at(descriptor, position):
 
 
 @njit_uncounted
-def has_edge(descriptor, graph, predicate, subject, object_):
-    """Tell whether a batch holds a triple in a graph. Cost: directory, key and value look-ups, each logarithmic."""
-    row = directory_row(descriptor, predicate, graph)
-    if row < 0:
-        return False
+def row_has_edge(descriptor, row, subject, object_):
+    """Tell whether a directory row of a batch holds an edge. Cost: key and value look-ups, each logarithmic."""
     position = find_key(descriptor, 0, row, subject)
     if position < 0:
         return False
@@ -174,6 +171,13 @@ def has_edge(descriptor, graph, predicate, subject, object_):
     values = int64_array(values_at(descriptor, 0), hi)
     at = lower_bound(values, lo, hi, object_)
     return at < hi and values[at] == object_
+
+
+@njit_uncounted
+def has_edge(descriptor, graph, predicate, subject, object_):
+    """Tell whether a batch holds a triple in a graph. Cost: directory, key and value look-ups, each logarithmic."""
+    row = directory_row(descriptor, predicate, graph)
+    return row >= 0 and row_has_edge(descriptor, row, subject, object_)
 
 
 @njit
@@ -209,11 +213,16 @@ def count_degree(descriptors, graph, predicate, direction, vertex):
 
 @njit
 def mark_new(descriptors, graphs, predicates, subjects, objects):
-    """Mark the tuples that no batch holds yet. bool[n]; cost: n look-ups in each batch."""
+    """Mark the tuples that no batch holds yet. bool[n]; cost: n look-ups in each batch.
+
+    One batch after the other: neighbours of one predicate share its directory row, and their look-ups overlap."""
     new = np.ones(subjects.size, np.bool_)
-    for i in range(subjects.size):
-        for b in range(descriptors.shape[0]):
-            if has_edge(descriptors[b], graphs[i], predicates[i], subjects[i], objects[i]):
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        row = np.int64(-1)
+        for i in range(subjects.size):
+            if i == 0 or predicates[i] != predicates[i - 1] or graphs[i] != graphs[i - 1]:
+                row = directory_row(descriptor, predicates[i], graphs[i])
+            if row >= 0 and new[i] and row_has_edge(descriptor, row, subjects[i], objects[i]):
                 new[i] = False
-                break
     return new

@@ -113,6 +113,10 @@ class Trace:
         """The open handles, oldest first."""
         yield from sorted(self._handles, key=lambda handle: handle.opened_at_s)
 
+    def batches_from(self, sn: int) -> list[Batch]:
+        """Return the batches with triples sealed at or after an SN; merging may have put earlier ones beside them."""
+        return [entry.batch for entry in self._entries if entry.upper > sn]
+
     def seal(self, sn: int, batch: Batch) -> None:
         """Make a batch of new triples the content of SN sn, which must be at or after `upper`; then pay for merges."""
         assert sn >= self.upper, (sn, self.upper)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
 from store import trace as trace_module
+from store import tuple_filter
 from store.arrangement import Arrangement
 from store.trace import Handle, Trace
 from tests.fuzz import fuzzed
@@ -164,6 +165,23 @@ class ArrangementMachine(RuleBasedStateMachine):
         self.known |= new
         self.model.seal(sn, new)
 
+    @rule(number=st.integers(0, 30))
+    def seal_elsewhere(self, number: int) -> None:
+        """What enters the trace past the arrangement, as a restart does, is known to it all the same."""
+        quad = (spread(1), spread(50 + number), spread(2), spread(3))
+        if quad not in self.known:
+            sn = self.arrangement.trace.upper
+            self.arrangement.trace.seal(sn, batch_of([quad]))
+            self.known.add(quad)
+            self.model.seal(sn, {quad})
+
+    @rule(sn_gap=st.integers(0, 2))
+    def absorb_all_again(self, sn_gap: int) -> None:
+        """Nothing that is there is new, however the filter has grown meanwhile."""
+        sn = self.arrangement.trace.upper + sn_gap
+        assert self.arrangement.absorb(sn, *columns(self.known)) == 0
+        self.model.seal(sn, set())
+
     @rule()
     def merge(self) -> None:
         self.arrangement.trace.merge_all()
@@ -178,6 +196,11 @@ class ArrangementMachine(RuleBasedStateMachine):
 
 
 def test_arrangement_is_a_set() -> None:
+    run_state_machine_as_test(ArrangementMachine, settings=fuzzed(20, steps=25))
+
+
+def test_arrangement_whose_filter_grows_is_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuple_filter, "FIRST_TUPLES", 1)
     run_state_machine_as_test(ArrangementMachine, settings=fuzzed(40, steps=25))
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from store import arrangement as arrangement_module
 from store.arrangement import Arrangement
-from tests.quads import columns, quads_of, spread
+from tests.quads import batch_of, columns, quads_of, spread
 from wukongs.errors import CompactedError
 
 ONE = (spread(9), spread(1), spread(2), spread(3))
@@ -26,6 +29,33 @@ def test_the_same_triple_in_another_graph_is_new() -> None:
     arrangement = Arrangement("g")
     arrangement.absorb(1, *columns([ONE]))
     assert arrangement.absorb(2, *columns([(spread(8), *ONE[1:])])) == 1
+
+
+def test_new_triples_are_hardly_ever_looked_up_in_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the filter does not know is new without a look into any batch; what it knows is looked up."""
+    looked_up = []
+    real = arrangement_module.mark_new
+
+    def counted(descriptors: Any, graphs: Any, *columns: Any) -> Any:
+        looked_up.append(len(graphs))
+        return real(descriptors, graphs, *columns)
+
+    monkeypatch.setattr(arrangement_module, "mark_new", counted)
+    arrangement = Arrangement("g")
+    for sn in range(1, 41):
+        quads = [(spread(9), spread(n), spread(2), spread(n + 1)) for n in range(sn * 1000, sn * 1000 + 1000)]
+        assert arrangement.absorb(sn, *columns(quads)) == 1000
+    assert sum(looked_up) < 0.03 * 40_000
+    looked_up.clear()
+    assert arrangement.absorb(41, *columns(quads)) == 0
+    assert looked_up == [1000]
+    assert arrangement.filter_bytes <= 3 * len(arrangement)
+
+
+def test_what_entered_the_trace_elsewhere_is_known() -> None:
+    arrangement = Arrangement("g")
+    arrangement.trace.seal(3, batch_of([ONE]))
+    assert arrangement.absorb(4, *columns([ONE, OTHER])) == 1
 
 
 def test_an_old_handle_does_not_see_what_is_absorbed_later() -> None:

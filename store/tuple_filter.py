@@ -1,0 +1,97 @@
+"""TupleFilter: which tuples the stored graph certainly does not hold, at the cost of one cache line each.
+
+One Bloom filter for the whole trace, not one a batch: a look-up is one line however many batches are live, and merging
+never touches it (decision 0010).
+
+Invariants:
+
+* every tuple that was met or added is in `_lines`, and in `_next` as well once that is complete;
+* while `_next` is there, each tuple of `_source` that it lacks comes after `_place`, and tuples met since are in both.
+
+Size: a filter is made with GROWN_BITS a tuple and grown once it is down to FULL_BITS: 1 to 1.5 bytes a triple. It grows
+by half, in steps: each tuple met pays for FUEL_PER_TUPLE of the stored ones, so the larger filter is there before a
+quarter more tuples have come, and no insert waits for it. Meanwhile both are kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.batch import Batch
+from store.bloom_kernels import LINE_WORDS, add_batch, meet_tuples
+from store.dtypes import BoolArray, Int64Array, UInt64Array
+
+FULL_BITS = 8
+GROWN_BITS = 12
+FUEL_PER_TUPLE = 4
+FIRST_TUPLES = 1 << 14
+
+
+def _lines_for(tuple_count: int) -> UInt64Array:
+    return np.zeros(-(-tuple_count * GROWN_BITS // (64 * LINE_WORDS)) * LINE_WORDS, np.uint64)
+
+
+class TupleFilter:
+    """One writer. It may say that an unknown tuple is known, never the other way round."""
+
+    def __init__(self) -> None:
+        self._lines = _lines_for(FIRST_TUPLES)
+        self._count = 0
+        self._next: UInt64Array | None = None
+        self._source: list[Batch] = []
+        self._place = np.zeros(3, np.int64)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._lines.nbytes + (0 if self._next is None else self._next.nbytes)
+
+    def meet(
+        self,
+        held: tuple[Batch, ...],
+        graphs: Int64Array,
+        predicates: Int64Array,
+        subjects: Int64Array,
+        objects: Int64Array,
+    ) -> BoolArray:
+        """Add tuples, int64[n] each; return bool[n], False for those that were certainly not there before the call.
+
+        held: the batches that have all triples added so far."""
+        self._make_room(held, len(subjects))
+        with np.errstate(over="ignore"):
+            met: BoolArray = meet_tuples(self._lines, graphs, predicates, subjects, objects)
+            if self._next is not None:
+                meet_tuples(self._next, graphs, predicates, subjects, objects)
+        self._count += len(subjects)
+        return met
+
+    def add(self, held: tuple[Batch, ...], batch: Batch) -> None:
+        """Add all triples of a batch, one of those held."""
+        self._make_room(held, len(batch))
+        for lines in (self._lines, self._next):
+            if lines is not None:
+                _add(lines, batch, np.zeros(3, np.int64), len(batch))
+        self._count += len(batch)
+
+    def _make_room(self, held: tuple[Batch, ...], tuple_count: int) -> None:
+        """Grow, or go on growing, by bounded work, before this many tuples come."""
+        newest = self._lines if self._next is None else self._next
+        if (self._count + tuple_count) * FULL_BITS > 64 * len(newest):
+            self._count = sum(len(batch) for batch in held)
+            self._next = _lines_for(self._count + tuple_count)
+            self._source = list(held)
+            self._place[:] = 0
+        if self._next is None:
+            return
+        fuel = FUEL_PER_TUPLE * tuple_count
+        while self._source and fuel > 0:
+            fuel = _add(self._next, self._source[-1], self._place, fuel)
+            if self._place[2] == len(self._source[-1]):
+                self._source.pop()
+                self._place[:] = 0
+        if not self._source:
+            self._lines, self._next = self._next, None
+
+
+def _add(lines: UInt64Array, batch: Batch, place: Int64Array, fuel: int) -> int:
+    with np.errstate(over="ignore"):
+        return int(add_batch(lines, batch.descriptor, place, fuel))
