@@ -8,8 +8,9 @@ from pathlib import Path
 from adapters.lsbench_people import NetworkSettings
 from bench.harness import Report, WrongAnswer
 from bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
-from bench.lsbench.injection import bench_injection, bench_load
 from bench.lsbench.latency import bench_latency
+from bench.lsbench.load import bench_load
+from bench.store.injection import bench_injection
 
 GENERATED = NetworkSettings(users=1000, duration_ms=20_000, positions_per_s=400)
 QUICK = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)
@@ -27,7 +28,7 @@ def main(report: Path | None = None, data: Path | None = None, quick: bool = Fal
         loaded = bench_load(results, found, 2_000 if quick else 1_000_000, 1 if quick else 3)
         if not quick:
             loaded = bench_load(results, found, 3_000_000, 1)
-        bench_injection(results, found, loaded, 4 if quick else 120, 0 if quick else 10, 200 if quick else 1)
+        bench_injection(results, found, loaded.core, 6 if quick else 120, 10, 200 if quick else 1)
     except (WrongAnswer, OSError, ValueError) as error:
         print(f"wukongs: bench lsbench: {error}", file=sys.stderr)
         return 1
