@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import pairwise
 
 import numpy as np
 
@@ -42,6 +41,10 @@ class Fragment:
     timestamps: Int64Array
     timing: BoolArray
     transient_ids: Int64Array
+
+    @staticmethod
+    def join(fragments: list[Fragment]) -> Fragment:
+        return Fragment(*(np.concatenate([getattr(part, name) for part in fragments]) for name in Fragment.__slots__))
 
 
 @dataclass(slots=True, eq=False)
@@ -142,16 +145,16 @@ class StreamState:
 
     def take(self, encoded: Encoded, timing: BoolArray, transient_ids: Int64Array) -> None:
         """Queue tuples, sorted by time, under their stream batches. transient_ids: of the whole call."""
-        numbers = -(-encoded.timestamps // self.batch_ms)
-        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-        if len(numbers):
+        count = len(encoded)
+        if count:
             first = int(encoded.timestamps[0])
             self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
-        for lo, hi in pairwise(bounds):
-            if lo == hi:
-                continue
+        lo = 0
+        while lo < count:
+            number = batch_number(int(encoded.timestamps[lo]), self.batch_ms)
+            hi = int(np.searchsorted(encoded.timestamps, number * self.batch_ms, "right"))
             # The terms of one call live as long as the last of its slices.
-            ids = transient_ids if hi == len(numbers) else transient_ids[:0]
+            ids = transient_ids if hi == count else transient_ids[:0]
             fragment = Fragment(
                 encoded.subjects[lo:hi],
                 encoded.predicates[lo:hi],
@@ -161,13 +164,13 @@ class StreamState:
                 timing[lo:hi],
                 ids,
             )
-            number = int(numbers[lo])
             if number not in self._waiting:
                 self._waiting[number] = []
                 heappush(self._numbers, number)
             self._waiting[number].append(fragment)
-        self.tuple_count += len(numbers)
-        self.waiting_bytes += len(numbers) * _FRAGMENT_BYTES_PER_TUPLE
+            lo = hi
+        self.tuple_count += count
+        self.waiting_bytes += count * _FRAGMENT_BYTES_PER_TUPLE
 
     def complete(self, partition: str, complete_ms: int) -> None:
         """Note that nothing at or before complete_ms will come from a partition any more."""
@@ -208,14 +211,15 @@ class StreamState:
         assert number == self._numbers[0], (number, self._numbers[0])
         heappop(self._numbers)
         fragments = self._waiting.pop(number)
-        subjects, predicates, objects, graphs, times, timing, transient_ids = (
-            np.concatenate([getattr(fragment, name) for fragment in fragments]) for name in Fragment.__slots__
-        )
-        self.waiting_bytes -= len(subjects) * _FRAGMENT_BYTES_PER_TUPLE
-        self.ring.add(number, subjects, predicates, objects, times, transient_ids)
-        timeless = ~timing.astype(np.bool_)
-        graphs = np.where(graphs == UNBOUND, self.into, graphs)
-        return graphs[timeless], subjects[timeless], predicates[timeless], objects[timeless]
+        whole = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        self.waiting_bytes -= len(whole.subjects) * _FRAGMENT_BYTES_PER_TUPLE
+        self.ring.add(number, whole.subjects, whole.predicates, whole.objects, whole.timestamps, whole.transient_ids)
+        graphs = np.where(whole.graphs == UNBOUND, self.into, whole.graphs)
+        columns = graphs, whole.subjects, whole.predicates, whole.objects
+        if not whole.timing.any():
+            return columns
+        timeless = np.flatnonzero(~whole.timing)
+        return columns[0][timeless], columns[1][timeless], columns[2][timeless], columns[3][timeless]
 
     def waiting_ids(self) -> Int64Array:
         """Return the transient ids of everything that waits, repeats kept (for dropping the stream)."""
