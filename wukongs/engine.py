@@ -305,7 +305,7 @@ class Engine:
                 "sn": core.sn,
                 "sealed_ms": core.sealed_ms,
                 "stored_triples": len(trace),
-                "stored_bytes": trace.size_bytes,
+                "stored_bytes": trace.size_bytes + core.arrangement.filter_bytes,
                 "stored_batches": trace.batch_count,
                 "terms": len(core.registry.persistent) + len(core.registry.transient),
                 "term_bytes": core.registry.size_bytes,
