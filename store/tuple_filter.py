@@ -66,35 +66,30 @@ class TupleFilter:
 
     def add(self, held: tuple[Batch, ...], batch: Batch) -> None:
         """Add all triples of a batch, one of those held."""
-        if self._make_room(held, len(batch)):
-            return
+        self._make_room(tuple(other for other in held if other is not batch), len(batch))
         for lines in (self._lines, self._next):
             if lines is not None:
                 _add(lines, batch, np.zeros(3, np.int64), len(batch))
         self._count += len(batch)
 
-    def _make_room(self, held: tuple[Batch, ...], tuple_count: int) -> bool:
-        """Grow, or go on growing, by bounded work, before this many tuples come. Tell whether the filter was made anew
-        of all that is held."""
+    def _make_room(self, held: tuple[Batch, ...], tuple_count: int) -> None:
+        """Grow, or go on growing, by bounded work, before this many tuples come."""
         newest = self._lines if self._next is None else self._next
-        is_full = (self._count + tuple_count) * FULL_BITS > 64 * len(newest)
-        if is_full:
+        if (self._count + tuple_count) * FULL_BITS > 64 * len(newest):
             self._count = sum(len(batch) for batch in held)
             self._next = _lines_for(self._count + tuple_count)
             self._source = list(held)
             self._place[:] = 0
         if self._next is None:
-            return False
+            return
         fuel = FUEL_PER_TUPLE * tuple_count
         while self._source and fuel > 0:
             fuel = _add(self._next, self._source[-1], self._place, fuel)
             if self._place[2] == len(self._source[-1]):
                 self._source.pop()
                 self._place[:] = 0
-        if self._source:
-            return False
-        self._lines, self._next = self._next, None
-        return is_full
+        if not self._source:
+            self._lines, self._next = self._next, None
 
 
 def _add(lines: UInt64Array, batch: Batch, place: Int64Array, fuel: int) -> int:

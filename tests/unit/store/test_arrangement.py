@@ -54,8 +54,11 @@ def test_new_triples_are_hardly_ever_looked_up_in_the_batches(monkeypatch: pytes
 
 def test_what_entered_the_trace_elsewhere_is_known() -> None:
     arrangement = Arrangement("g")
+    many = [(spread(9), spread(n), spread(2), spread(n + 1)) for n in range(100, 40_000)]
+    arrangement.trace.seal(2, batch_of(many))
     arrangement.trace.seal(3, batch_of([ONE]))
-    assert arrangement.absorb(4, *columns([ONE, OTHER])) == 1
+    assert arrangement.absorb(4, *columns([ONE, OTHER, *many[:9]])) == 1
+    assert arrangement.filter_bytes <= 1.6 * len(arrangement)
 
 
 def test_an_old_handle_does_not_see_what_is_absorbed_later() -> None:
