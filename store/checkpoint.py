@@ -34,7 +34,7 @@ from store.dictionary import Dictionary
 from store.disk import Disk, storage_errors
 from store.encoded import TermTable
 from store.folder_lock import FolderLock
-from store.manifest import NAME, TEMPORARY_NAME, Manifest, TermsRecord, read_manifest, write_manifest
+from store.manifest import NAME, TEMPORARY_NAME, EntryRecord, Manifest, TermsRecord, read_manifest, write_manifest
 from store.term_registry import TermRegistry
 from store.trace import Entry, Trace
 from wukongs.errors import CorruptionError, StorageError
@@ -118,20 +118,25 @@ class CheckpointStore:
                 )
 
     def _restore(self, manifest: Manifest) -> Restored:
-        def restore_batch(name: str) -> Batch:
-            source = ColumnFile(self.folder / name, manifest.files[name])
-            batch = batch_of(source.columns, source)
-            self._names[batch] = name
-            return batch
-
         return Restored(
-            tuple(Entry(restore_batch(record.batch), record.lower, record.upper) for record in manifest.entries),
+            tuple(self._restore_entry(record, manifest) for record in manifest.entries),
             manifest.upper,
             manifest.hash_bits,
             Dictionary.of(self._read_terms(record, manifest) for record in manifest.terms),
             manifest.exceptions,
             manifest.about,
         )
+
+    def _restore_entry(self, record: EntryRecord, manifest: Manifest) -> Entry:
+        batch = self._restore_batch(record.batch, manifest)
+        tombstones = None if record.tombstones is None else self._restore_batch(record.tombstones, manifest)
+        return Entry(batch, record.lower, record.upper, tombstones=tombstones)
+
+    def _restore_batch(self, name: str, manifest: Manifest) -> Batch:
+        source = ColumnFile(self.folder / name, manifest.files[name])
+        batch = batch_of(source.columns, source)
+        self._names[batch] = name
+        return batch
 
     def _read_terms(self, record: TermsRecord, manifest: Manifest) -> TermTable:
         source = ColumnFile(self.folder / record.file, manifest.files[record.file])

@@ -41,9 +41,7 @@ class Commit:
 
         Raises OSError; call undo() after it."""
         # An entry needs its terms, and they their exceptions: what comes later here may hold more, never less.
-        entry_records = tuple(
-            EntryRecord(entry.lower, entry.upper, self._batch_file(entry.batch), None) for entry in entries
-        )
+        entry_records = tuple(map(self._write_entry, entries))
         term_records = self._write_terms(registry.persistent)
         used = [name for record in entry_records for name in (record.batch, record.tombstones) if name is not None]
         used += [record.file for record in term_records]
@@ -68,6 +66,10 @@ class Commit:
         for path in self._begun:
             with contextlib.suppress(OSError):
                 self._disk.unlink(path)
+
+    def _write_entry(self, entry: Entry) -> EntryRecord:
+        tombstones = None if entry.tombstones is None else self._batch_file(entry.tombstones)
+        return EntryRecord(entry.lower, entry.upper, self._batch_file(entry.batch), tombstones)
 
     def _batch_file(self, batch: Batch) -> str:
         name = self._old_names.get(batch)

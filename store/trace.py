@@ -30,12 +30,14 @@ FUEL_MIN = 4096
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A batch with the SNs of its oldest and newest triples: [lower, upper)."""
+    """A batch with the SNs of its oldest and newest triples: [lower, upper); tombstones: what was deleted in them of
+    older entries, or None."""
 
     batch: Batch
     lower: int
     upper: int
     merging: bool = False
+    tombstones: Batch | None = None
 
 
 @dataclass(slots=True, eq=False)
