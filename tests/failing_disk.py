@@ -16,7 +16,7 @@ class Crash(BaseException):
 
 
 class CountingDisk(Disk):
-    """steps: the names of the steps done so far."""
+    """steps: the names of the steps done so far. It does not wait for the real disk: no test pulls the plug."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
@@ -34,7 +34,6 @@ class CountingDisk(Disk):
 
     def fsync(self, file: BinaryIO) -> None:
         self.step("fsync")
-        super().fsync(file)
 
     def rename(self, old: Path, new: Path) -> None:
         self.step("rename")
@@ -42,7 +41,6 @@ class CountingDisk(Disk):
 
     def fsync_folder(self, folder: Path) -> None:
         self.step("fsync_folder")
-        super().fsync_folder(folder)
 
     def unlink(self, path: Path) -> None:
         self.step("unlink")
