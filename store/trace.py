@@ -138,6 +138,7 @@ class Trace:
         assert self.upper == 0, self.upper
         self._entries = list(entries)
         self.upper = upper
+        self._newest = None
 
     def advance(self, upper: int) -> None:
         """Note that nothing more will be stored before SN `upper`."""

@@ -55,6 +55,7 @@ class StoredGraph:
 def reopen(folder: Path, hash_bits: int = HASH_BITS, disk: Disk | None = None) -> tuple[StoredGraph, Mapping[str, Any]]:
     """Return what the folder holds, read as a process would that starts now: (the graph, `about`)."""
     graph = StoredGraph(hash_bits)
+    assert graph.texts() == [], "an engine may have been asked before"
     with CheckpointStore(folder, disk) as store:
         restored = store.open()
         if restored is None:
