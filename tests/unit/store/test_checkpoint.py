@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from store import commit as commit_module
+from store.batch import batch_of as batch_of_columns
 from store.checkpoint import CheckpointStore
 from store.column_file import ALIGNMENT
+from store.disk import Disk
 from store.term_registry import TermRegistry
-from store.trace import Trace
-from tests.quads import arrays_of, assert_same_batch, batch_of, spread
+from store.trace import Entry, Trace
+from tests.conftest import PROJECT_ROOT
+from tests.failing_disk import CountingDisk
+from tests.quads import arrays_of, assert_same_batch, batch_of, quads_of, spread
 from tests.stored_graph import Row, StoredGraph, reopen
 from wukongs.errors import CorruptionError, StorageError
 
 
 def rows(start: int, stop: int) -> list[Row]:
     return [(f"<http://s/{n}>", f"<http://p/{n % 3}>", f'"text {n % 7} é"@en') for n in range(start, stop)]
+
+
+def reopen_copy(folder: Path) -> tuple[StoredGraph, object]:
+    """As reopen, of a folder that is in use."""
+    return reopen(Path(shutil.copytree(folder, folder.parent / f"{folder.name}-copy")))
 
 
 def names(folder: Path, kind: str) -> set[str]:
@@ -64,6 +78,66 @@ def test_every_array_comes_back_aligned_and_through_any_reader_of_arrow(tmp_path
         np.testing.assert_array_equal(table[name][0].values.to_numpy(), array)
 
 
+def test_the_columns_of_a_batch_are_all_that_its_descriptor_leads_to() -> None:
+    batch = batch_of([(spread(n % 2), spread(n), spread(n % 5), spread(n % 7)) for n in range(200)], range(200))
+    held = {array.ctypes.data for array in batch.columns().values()}
+    addresses = {value for value in batch.descriptor.tolist() if value > 1 << 32}
+    assert addresses <= held
+    again = batch_of_columns({name: array.copy() for name, array in batch.columns().items()})
+    assert_same_batch(again, batch)
+    for value, other in zip(batch.descriptor.tolist(), again.descriptor.tolist(), strict=True):
+        assert value == other or value in addresses
+
+
+def test_tombstones_come_back_with_their_entry(tmp_path: Path) -> None:
+    added, gone = batch_of([(0, spread(1), spread(2), spread(3))]), batch_of([(0, spread(4), spread(5), spread(6))])
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        store.commit([Entry(added, 1, 2), Entry(added, 4, 7, tombstones=gone)], 9, TermRegistry(), {})
+        restored = store.open()
+    assert restored is not None
+    assert restored.upper == 9
+    first, second = restored.entries
+    assert first.tombstones is None
+    assert second.tombstones is not None
+    assert quads_of(second.tombstones) == quads_of(gone)
+    assert quads_of(second.batch) == quads_of(first.batch) == quads_of(added)
+
+
+def test_what_merges_while_a_commit_writes_is_written_as_it_was(tmp_path: Path) -> None:
+    graph = StoredGraph()
+
+    class BusyDisk(Disk):
+        def create(self, path: Path) -> BinaryIO:
+            graph.absorb(rows(1000 + graph.trace.upper, 1010 + graph.trace.upper))
+            graph.trace.merge_all()
+            return super().create(path)
+
+    with CheckpointStore(tmp_path, BusyDisk()) as store:
+        store.open()
+        graph.absorb(rows(0, 100))
+        graph.absorb(rows(90, 110))
+        graph.commit(store)
+        found, _ = reopen_copy(tmp_path)
+        assert found.texts() == sorted(rows(0, 110))
+        assert len(found.registry.persistent) >= len({text for row in rows(0, 110) for text in row})
+        graph.commit(store)
+    assert set(rows(0, 110)) < set(reopen(tmp_path)[0].texts())
+
+
+def test_a_large_dictionary_is_cut_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_module, "TEXT_BYTES_MAX", 200)
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb([*rows(0, 50), ("<http://s>", "<http://p>", f'"{"long" * 100}"')])
+        manifest = graph.commit(store)
+        graph.absorb(rows(50, 60))
+        graph.commit(store)
+    assert len(manifest.terms) > 5
+    assert len(reopen(tmp_path)[0].texts()) == 61
+
+
 def test_a_commit_writes_only_what_is_new(tmp_path: Path) -> None:
     graph = StoredGraph()
     with CheckpointStore(tmp_path) as store:
@@ -103,7 +177,7 @@ def test_a_restored_batch_is_not_written_again(tmp_path: Path) -> None:
 def test_the_files_of_the_dictionary_stay_few(tmp_path: Path) -> None:
     graph = StoredGraph()
     written = 0
-    with CheckpointStore(tmp_path) as store:
+    with CheckpointStore(tmp_path, CountingDisk()) as store:
         store.open()
         for n in range(200):
             graph.absorb(rows(n, n + 1))
@@ -119,6 +193,19 @@ def test_the_files_of_the_dictionary_stay_few(tmp_path: Path) -> None:
 def test_a_second_opener_is_told_who_has_the_folder(tmp_path: Path) -> None:
     with CheckpointStore(tmp_path), pytest.raises(StorageError, match="in use by this process"):
         CheckpointStore(tmp_path)
+    CheckpointStore(tmp_path).close()
+
+
+def test_another_process_that_has_the_folder_is_named(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from store.folder_lock import FolderLock; "
+    code += "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, cwd=PROJECT_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(StorageError, match=f"in use by process {other.pid}"):
+            CheckpointStore(tmp_path)
+        other.kill()
     CheckpointStore(tmp_path).close()
 
 

@@ -122,6 +122,7 @@ def test_every_error_is_public_and_derives_from_the_root(error: type[Exception])
         (errors.DataError("expected a dot", "a.nt", 7), "a.nt, line 7: expected a dot"),
         (errors.DataError("is empty", "a.nt"), "a.nt: is empty"),
         (errors.DataError("expected a dot", line=7), "line 7: expected a dot"),
+        (errors.CorruptionError("page 7 was altered", "d/batch.arrow", 7), "d/batch.arrow: page 7 was altered"),
         (errors.StreamError("unknown stream"), "unknown stream"),
     ],
 )
