@@ -69,8 +69,6 @@ class ColumnFile:
         self._expected = expected
         self._lock = threading.Lock()
         self._is_verified = False
-        if expected.size <= 0:
-            raise self._corrupt("it is listed with no bytes")
         try:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size

@@ -19,8 +19,10 @@ from store.trace import Entry
 
 KINDS = ("batch", "terms")
 SUFFIX = ".arrow"
+TERMS_MAX = 1 << 23
+"""Entries of the dictionary in one file, so that writing takes a bounded copy of them."""
 TEXT_BYTES_MAX = 1 << 30
-"""Text of the dictionary in one file: a column has less than 2 ** 31 items."""
+"""Their text: a column has less than 2 ** 31 items."""
 
 
 class Commit:
@@ -83,12 +85,10 @@ class Commit:
         start, stop = records[-1].stop if records else 0, len(dictionary)
         if start == stop:
             return self._old.terms
-        while records and records[-1].stop - records[-1].start <= 2 * (stop - start):
-            if self._old.files[records[-1].file].size > TEXT_BYTES_MAX // 2:
-                break
+        while records and self._is_smaller(records[-1], 2 * (stop - start)):
             start = records.pop().start
         while start < stop:
-            terms = dictionary.entries(start, stop)
+            terms = dictionary.entries(start, min(stop, start + TERMS_MAX))
             count = max(1, int(np.searchsorted(terms.offsets, TEXT_BYTES_MAX, "right")) - 1)
             if count < len(terms):
                 terms = dictionary.entries(start, start + count)
@@ -96,6 +96,11 @@ class Commit:
             records.append(TermsRecord(self._write_file("terms", columns), start, start + count))
             start += count
         return tuple(records)
+
+    def _is_smaller(self, record: TermsRecord, count_max: int) -> bool:
+        """Tell whether a file has at most this many entries, and room for as many as it has."""
+        size = self._old.files[record.file].size
+        return record.stop - record.start <= min(count_max, TERMS_MAX // 2) and size <= TEXT_BYTES_MAX // 2
 
     def _write_file(self, kind: str, columns: Columns) -> str:
         name = f"{kind}-{self._number:06}-{len(self._begun):02}{SUFFIX}"

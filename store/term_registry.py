@@ -203,7 +203,7 @@ class TermRegistry:
                     raise ValueError(f"exception {term} of {text!r}: another one is known already")
 
     def restore(self, persistent: Dictionary, exceptions: Iterable[tuple[int, str]]) -> None:
-        """Take what another registry with these hash_bits held, before any tuple is confirmed."""
+        """Take what another registry with these hash_bits held; this one knows no more than that one did at first."""
         assert not len(self.persistent), len(self.persistent)
         self.restore_exceptions(exceptions)
         self.persistent = persistent

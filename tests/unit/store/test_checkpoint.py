@@ -125,8 +125,11 @@ def test_what_merges_while_a_commit_writes_is_written_as_it_was(tmp_path: Path) 
     assert set(rows(0, 110)) < set(reopen(tmp_path)[0].texts())
 
 
-def test_a_large_dictionary_is_cut_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_module, "TEXT_BYTES_MAX", 200)
+@pytest.mark.parametrize(("limit", "value"), [("TEXT_BYTES_MAX", 200), ("TERMS_MAX", 8)])
+def test_a_large_dictionary_is_cut_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(commit_module, limit, value)
     graph = StoredGraph()
     with CheckpointStore(tmp_path) as store:
         store.open()
