@@ -156,10 +156,11 @@ class CheckpointStore:
             assert self._is_opened, "open() tells what the folder holds; a commit takes its place"
             if self._manifest is None:
                 # From now on a folder with files but no manifest is known to have lost it.
-                self._manifest = Manifest(0, registry.hash_bits, 0, {}, (), (), (), {})
-                write_manifest(self._disk, self.folder, self._manifest)
+                empty = Manifest(0, registry.hash_bits, 0, {}, (), (), (), {})
+                write_manifest(self._disk, self.folder, empty)
                 self._disk.rename(self.folder / TEMPORARY_NAME, self.folder / NAME)
                 self._disk.fsync_folder(self.folder)
+                self._manifest = empty
             assert self._manifest.hash_bits == registry.hash_bits, (self._manifest.hash_bits, registry.hash_bits)
             self._attempt += 1
             commit = Commit(self._disk, self.folder, self._attempt, self._manifest, self._names)

@@ -75,7 +75,7 @@ class Commit:
 
     def _batch_file(self, batch: Batch) -> str:
         name = self._old_names.get(batch)
-        if name is None:
+        if name is None or name not in self._old.files:  # a commit between may have left it out
             name = self.names[batch] = self._write_file("batch", batch.columns())
         return name
 

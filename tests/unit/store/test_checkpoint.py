@@ -160,6 +160,18 @@ def test_a_commit_writes_only_what_is_new(tmp_path: Path) -> None:
         assert len(names(tmp_path, "batch")) == 1
 
 
+def test_a_batch_that_a_commit_left_out_is_written_again(tmp_path: Path) -> None:
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb(rows(0, 50))
+        graph.commit(store)
+        store.commit([], 0, graph.registry, {})
+        assert not names(tmp_path, "batch")
+        graph.commit(store)
+    assert reopen(tmp_path)[0].texts() == sorted(rows(0, 50))
+
+
 def test_a_restored_batch_is_not_written_again(tmp_path: Path) -> None:
     graph = StoredGraph()
     with CheckpointStore(tmp_path) as store:

@@ -142,6 +142,21 @@ def test_a_full_disk_leaves_the_old_state_and_the_next_commit_works(old_folder: 
         shutil.rmtree(copy)
 
 
+def test_a_disk_that_is_full_from_the_first_commit_on_does_not_spoil_the_folder(tmp_path: Path) -> None:
+    disk = FullDisk(0, fails=1)
+    with CheckpointStore(tmp_path, disk) as store:
+        graph = restore(tmp_path, store)
+        graph.absorb(rows(0, 30))
+        with pytest.raises(StorageError):
+            graph.commit(store, {"count": 30})
+        stopping = CrashingDisk(12, random.Random(1))
+        store._disk = stopping
+        with pytest.raises(Crash):
+            graph.commit(store, {"count": 30})
+    assert list(tmp_path.glob("batch-*")), "it stopped in a file of the first commit"
+    assert reopen(tmp_path, 5)[0].texts() == []
+
+
 def test_a_disk_that_is_really_full(old_folder: Path, tmp_path: Path) -> None:
     """The system's own limit for the size of a file stands for the disk."""
     folder = shutil.copytree(old_folder, tmp_path / "x")
