@@ -13,6 +13,9 @@ from wukongs.errors import StreamError
 
 log = logging.getLogger("wukongs")
 CATCH_UP_POLL_S = 0.002
+IDLE_FUEL = 4096
+"""Values of blocks merged at a time while nothing else is to do: tens of microseconds with the lock held."""
+IDLE_PAUSE_S = 0.0005
 SEALS_BETWEEN_DROPS = 64
 """While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
 
@@ -45,16 +48,26 @@ class Injector:
 
     def add(self, query: ContinuousQuery) -> None:
         """Register a query. Called with the lock held."""
-        for window in query.query.dataset.windows:
-            state = self._core.stream(window.stream)
-            state.ring.index_windows(window.range_ms // state.batch_ms)
         self._queries[query.name] = query
+        self._index_windows(query)
         self.wake()
 
     def forget(self, query: ContinuousQuery) -> None:
         """Take a query out. Called with the lock held."""
         if self._queries.get(query.name) is query:
             del self._queries[query.name]
+            self._index_windows(query)
+            self.wake()
+
+    def _index_windows(self, query: ContinuousQuery) -> None:
+        """Keep, of the streams of a query that has come or gone, the blocks that the registered windows need."""
+        for name in {window.stream for window in query.query.dataset.windows}:
+            state = self._core.streams.get(name)
+            if state is not None:
+                ranges = [
+                    w.range_ms for q in self._queries.values() for w in q.query.dataset.windows if w.stream == name
+                ]
+                state.ring.index_windows(max(ranges, default=0) // state.batch_ms)
 
     def wake(self) -> None:
         """Say that something has come. Called with the lock held."""
@@ -132,7 +145,7 @@ class Injector:
             self._is_busy = False
             self._core.changed.notify_all()
             while not self._has_news and not self._core.is_closed:
-                self._core.changed.wait()
+                self._core.changed.wait(IDLE_PAUSE_S if self._merge_blocks() else None)
             self._has_news = False
             self._is_busy = not self._core.is_closed
             return self._is_busy
@@ -161,6 +174,13 @@ class Injector:
             core.move_to(stable)
         self._drop_slices()
         return None, True
+
+    def _merge_blocks(self) -> bool:
+        """Use idle time for the blocks of slices; return whether there is more to do. Called with the lock held."""
+        is_more = False
+        for state in self._core.streams.values():
+            is_more |= state.ring.work(IDLE_FUEL)
+        return is_more
 
     def _next_due(self) -> ContinuousQuery | None:
         """Return a query that is due at the earliest time, _ready_ms, at which one is.

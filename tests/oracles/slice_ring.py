@@ -16,9 +16,9 @@ class SliceRingModel:
         held: dict[Triple, int] = {}
         for triple, time in timed:
             held[triple] = max(time, held.get(triple, time))
+        self.transient[number] = transient
         if held:
             self.slices[number] = held
-            self.transient[number] = transient
 
     def window(self, after: int, to: int) -> dict[Triple, int]:
         """The tuples of after < k <= to, each with its newest time."""

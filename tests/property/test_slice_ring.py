@@ -24,7 +24,8 @@ NOTHING = np.empty(0, np.int64)
 def add(ring: SliceRing, number: int, timed: list[tuple[Triple, int]], transient: list[int] | None = None) -> None:
     array = np.array([(*triple, time) for triple, time in timed], np.int64).reshape(-1, 4)
     parts = [np.ascontiguousarray(array[:, part]) for part in range(4)]
-    ring.add(number, parts[0], parts[1], parts[2], parts[3], np.array(transient or [], np.int64))
+    ids = np.array(transient or [], np.int64)
+    ring.add(number, parts[0], parts[1], parts[2], parts[3], ids, 10 * len(ids))
 
 
 def held(window: BatchSet) -> dict[Triple, int]:
@@ -39,7 +40,8 @@ def held(window: BatchSet) -> dict[Triple, int]:
 
 
 class SliceRingMachine(RuleBasedStateMachine):
-    """Stream batches come, close and go, with gaps; windows reach anywhere, also where nothing is."""
+    """Stream batches come, close and go, with gaps; windows reach anywhere, also where nothing is; widths come and go;
+    blocks are built by what closings pay and in idle time, in steps as small as can be."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +51,8 @@ class SliceRingMachine(RuleBasedStateMachine):
         self.closed: int | None = None
         self.dropped: int | None = None
         self.indexed = 1
+        self.due: int | None = None
+        """By when the blocks of slices that were there before a wider window came are all built."""
 
     @initialize(first=st.sampled_from([-40, -3, 0, 1, 1000]), indexed=st.sampled_from([0, 1, 3, 8]))
     def begin(self, first: int, indexed: int) -> None:
@@ -64,24 +68,34 @@ class SliceRingMachine(RuleBasedStateMachine):
             ((spread(rng.randrange(4)), spread(rng.randrange(2)), spread(rng.randrange(4))), rng.randrange(-50, 50))
             for _ in range(size)
         ]
-        transient = [rng.randrange(5) for _ in range(rng.randrange(3))] if size else []
+        transient = [rng.randrange(5) for _ in range(rng.randrange(3))]
         add(self.ring, number, timed, transient)
         self.model.add(number, timed, transient)
+        self.has_closed(number)
         self.next = number + 1
 
     @rule(ahead=st.sampled_from([0, 0, 0, -2, 3, 20]))
     def close(self, ahead: int) -> None:
         """Close up to the newest stream batch, some time after it in silence, or again."""
         self.ring.close(self.next - 1 + ahead)
-        number = self.next - 1 + ahead
+        self.has_closed(self.next - 1 + ahead)
+
+    def has_closed(self, number: int) -> None:
         self.closed = number if self.closed is None else max(number, self.closed)
         self.next = max(self.next, self.closed + 1)
         assert self.ring.closed_to == self.closed
 
+    @rule(fuel=st.sampled_from([1, 1, 2, 5, 30, 1000]))
+    def work(self, fuel: int) -> None:
+        """Idle time: a window that is read now stands in the middle of merges."""
+        self.ring.work(fuel)
+
     @rule(count=st.sampled_from([1, 2, 3, 4, 10, 16, 33]))
     def index_windows(self, count: int) -> None:
         self.ring.index_windows(count)
-        self.indexed = max(self.indexed, count)
+        if count > self.indexed:
+            self.due = None if self.closed is None else self.closed + count // 2
+        self.indexed = count
 
     @precondition(lambda self: self.closed is not None)
     @rule(back=st.integers(-1, 15))
@@ -103,20 +117,24 @@ class SliceRingMachine(RuleBasedStateMachine):
     def check(self, after: int, to: int) -> None:
         for _ in range(2):  # the second time from memory
             assert held(self.ring.window(after, to)) == self.model.window(after, to)
-        if self.closed is not None and to <= self.closed and to - after <= self.indexed:
-            assert len(self.ring.window(after, to).batches) <= 2 * log2(max(2, to - after)) + 2
+        if to == self.closed and to - after <= self.indexed and (self.due is None or to >= self.due):
+            assert len(self.ring.window(after, to).batches) <= max(1, 4 * log2(to - after))
 
     @invariant()
     def is_the_dictionary(self) -> None:
         assert len(self.ring) == sum(map(len, self.model.slices.values()))
         assert self.ring.slice_count == len(self.model.slices)
         self.check(self.next - 100, self.next + 5)
+        if self.closed is not None:
+            self.check(self.closed - self.indexed, self.closed)
         lost = self.ring.lost_to
         assert lost is None or (self.dropped is not None and lost <= self.dropped)
 
     def teardown(self) -> None:
         assert sorted(self.ring.drop(self.next + 100).tolist()) == self.model.drop(self.next + 100)
         assert len(self.ring) == 0
+        assert self.ring.size_bytes == 0
+        assert not self.ring.work(1)
         assert not self.ring.window(-(10**4), 10**4).batches
 
 
@@ -140,10 +158,9 @@ def test_a_window_is_read_through_few_blocks(first: int, size: int, seed: int) -
         timed = [((spread(number), spread(1), spread(rng.randrange(3))), number)] if rng.random() < 0.9 else []
         add(ring, number, timed)
         model.add(number, timed, [])
-        ring.close(number)
         found = ring.window(number - size, number)
         assert held(found) == model.window(number - size, number)
-        assert len(found.batches) <= 2 * log2(size) + 2
+        assert len(found.batches) <= max(1, 4 * log2(size))
         assert sum(map(len, found.batches)) == len(quads_of(*found.batches))
         ring.drop(number - size)
         model.drop(number - size)

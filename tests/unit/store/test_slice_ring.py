@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from store.block_index import WORK_PER_ROW
+from store.merge import Merge
 from store.slice_ring import WINDOWS_REMEMBERED, SliceRing
 from tests.property.test_slice_ring import add, held
 from tests.quads import spread
@@ -11,13 +13,14 @@ from tests.quads import spread
 P = spread(100)
 
 
-def ring_of(*numbers: int, indexed: int = 4) -> SliceRing:
-    """A ring with one tuple, of its own subject, in each of these stream batches; all closed."""
+def ring_of(*numbers: int, indexed: int = 8, is_built: bool = True) -> SliceRing:
+    """A ring with one tuple, of its own subject, in each of these stream batches; all blocks built, if so wished."""
     ring = SliceRing()
     ring.index_windows(indexed)
     for number in numbers:
         add(ring, number, [((spread(number), P, spread(0)), number * 100)], [number])
-    ring.close(numbers[-1])
+    while is_built and ring.work(1000):
+        pass
     return ring
 
 
@@ -26,13 +29,13 @@ def numbers_in(ring: SliceRing, after: int, to: int) -> list[int]:
 
 
 def test_aligned_windows_are_single_blocks() -> None:
-    ring = ring_of(*range(8), indexed=8)
+    ring = ring_of(*range(8), indexed=16)
     assert [len(ring.window(after, to).batches) for after, to in ((-1, 7), (3, 7), (1, 3), (0, 7))] == [1, 1, 1, 3]
 
 
 def test_numbers_below_zero_align_too() -> None:
     ring = ring_of(*range(-8, 4))
-    assert len(ring.window(-9, -5).batches) == 1
+    assert len(ring.window(-9, -7).batches) == 1
     assert numbers_in(ring, -3, 1) == [-2, -1, 0, 1]
 
 
@@ -40,8 +43,12 @@ def test_windows_indexed_later_see_the_slices_kept() -> None:
     ring = ring_of(*range(16), indexed=1)
     assert len(ring.window(-1, 15).batches) == 16
     ring.index_windows(16)
-    assert len(ring.window(3, 7).batches) == 1
-    assert len(ring.window(-1, 15).batches) == 1, "also where the window was read before"
+    assert numbers_in(ring, 3, 7) == [4, 5, 6, 7]
+    while ring.work(1):
+        pass
+    assert len(ring.window(3, 7).batches) == 4, "it was remembered"
+    assert len(ring.window(-1, 7).batches) == 1
+    assert len(ring.window(-1, 15).batches) == 2, "what was read before there were blocks is not"
     assert numbers_in(ring, 3, 7) == [4, 5, 6, 7]
 
 
@@ -85,6 +92,7 @@ def test_a_closed_stream_batch_takes_nothing_more() -> None:
 
 def test_blocks_of_one_child_take_no_room() -> None:
     alone, beside = ring_of(0, 4), ring_of(0, 1, indexed=1)
+    assert alone.level_count == 3
     assert alone.size_bytes == beside.size_bytes
     assert ring_of(0, 1).size_bytes > beside.size_bytes
 
@@ -103,18 +111,97 @@ def test_an_endless_stream_leaves_nothing_behind() -> None:
     ring.index_windows(8)
     for number in range(400):
         add(ring, number, [((spread(number), P, spread(0)), 0)], [number])
-        ring.close(number)
         ring.drop(number - 8)
     assert ring.slice_count == 8
-    assert len(ring._blocks) <= 16
-    assert sum(map(len, ring._unpaired)) <= 16
-    assert len(ring._transient_ids) == 8
+    blocks = ring._blocks
+    assert len(blocks._blocks) <= 16
+    assert sum(map(len, blocks._unpaired)) <= 16
+    assert sum(map(len, blocks._in_order)) <= 16
+    assert len(blocks._by_deadline) <= 4
+    assert len(ring._transient) == 8
 
 
 def test_a_window_over_very_many_open_stream_batches_is_read_at_once() -> None:
     ring = ring_of(0, 1)
     add(ring, 10**12, [((spread(2), P, spread(0)), 10**14)])
-    assert numbers_in(ring, 0, 2 * 10**12) == [1, 10**12]
-    fresh = SliceRing()
-    add(fresh, 10**12, [((spread(2), P, spread(0)), 10**14)])
-    assert numbers_in(fresh, 0, 2 * 10**12) == [10**12]
+    assert numbers_in(ring, 10**12 - 8, 2 * 10**12) == [10**12]
+
+
+class Fuel:
+    """Counts the values that Merge.work is asked to write at most, by call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.used = 0
+        work = Merge.work
+
+        def counted(merge: Merge, fuel: int) -> int:
+            left = work(merge, fuel)
+            self.used += fuel - left
+            return left
+
+        monkeypatch.setattr(Merge, "work", counted)
+
+    def take(self) -> int:
+        used, self.used = self.used, 0
+        return used
+
+
+def test_no_closing_pays_for_a_large_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """512 stream batches of 20 tuples: the block of 256 takes about 20,000 values, no closing pays 2,000."""
+    fuel = Fuel(monkeypatch)
+    ring = SliceRing()
+    ring.index_windows(512)
+    paid = []
+    for number in range(1024):
+        add(ring, number, [((spread(number), P, spread(value)), number) for value in range(20)])
+        paid.append(fuel.take())
+        ring.drop(number - 512)
+    levels = ring.level_count - 1
+    assert levels == 8
+    assert max(paid) <= 2 * WORK_PER_ROW * 20 * levels
+    assert sum(paid[512:]) >= 2 * 20 * 512 * (levels - 1), "and yet all blocks are built"
+
+
+def test_idle_time_pays_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    fuel = Fuel(monkeypatch)
+    ring = SliceRing()
+    ring.index_windows(64)
+    for number in range(64):
+        add(ring, number, [((spread(number), P, spread(0)), 0)])
+        assert fuel.take() == 0
+        while ring.work(3):
+            pass
+        assert fuel.take() > 0 or number % 2 == 0
+
+
+def test_narrower_windows_give_blocks_back() -> None:
+    ring = ring_of(*range(64), indexed=64)
+    narrow = ring_of(*range(64), indexed=8)
+    before = ring.size_bytes
+    ring.index_windows(8)
+    assert ring.size_bytes == narrow.size_bytes < before
+    ring.index_windows(1)
+    assert ring.size_bytes == ring_of(*range(64), indexed=1).size_bytes
+    assert numbers_in(ring, 3, 50) == list(range(4, 51))
+
+
+def test_a_jump_of_event_time_does_not_merge_what_no_window_will_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = ring_of(*range(64), indexed=64, is_built=False)
+    fuel = Fuel(monkeypatch)
+    ring.close(100_000)
+    assert fuel.take() == 0
+    assert numbers_in(ring, -1, 63) == list(range(64)), "but it is all there"
+    while ring.work(5):
+        pass
+    assert numbers_in(ring, -1, 63) == list(range(64))
+
+
+def test_bytes_are_those_of_slices_blocks_and_transient_texts() -> None:
+    ring = SliceRing()
+    add(ring, 1, [((spread(1), P, spread(0)), 0)], [3, 4])
+    add(ring, 2, [((spread(2), P, spread(0)), 0)])
+    slices = sum(batch.size_bytes for batch in ring.window(0, 2).batches)
+    assert ring.size_bytes == slices + 20
+    ring.drop(1)
+    assert ring.size_bytes == ring.window(0, 2).batches[0].size_bytes
+    assert ring.oldest == 2

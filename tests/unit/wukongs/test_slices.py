@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -61,8 +62,34 @@ def test_two_queries_keep_what_the_wider_needs(engine: wukongs.Engine) -> None:
     stream.advance(3000)
     assert 10 <= slices(engine) <= 12
     wide.close()
-    stream.advance(3100)
-    assert slices(engine) <= 2
+    assert slices(engine) <= 2, "at once, not only when more comes"
+
+
+def test_blocks_are_as_long_as_the_registered_windows_need(engine: wukongs.Engine) -> None:
+    engine.stream(A)
+    ring = engine._core.streams[A].ring
+    wide = engine.register(register_text("RANGE 10s STEP 100ms", "wide"))
+    engine.register(register_text("RANGE 1s STEP 100ms", "narrow"))
+    assert ring.level_count == 6
+    wide.close()
+    assert ring.level_count == 3
+
+
+def test_idle_time_builds_the_blocks_of_a_query_that_came_late(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A)
+    for t in range(50, 3250, 100):
+        stream.push([at(f"t{t}", t)])
+    stream.advance(3200)
+    engine.settle(timeout_s=60)
+    query = engine.register(register_text("RANGE 3200ms STEP 3200ms"))
+    ring = engine._core.streams[A].ring
+    for _ in range(1000):
+        with engine._core.lock:
+            if not ring._blocks._by_deadline:
+                break
+        time.sleep(0.002)
+    assert len(ring.window(0, 32).batches) <= 6
+    query.close()
 
 
 def test_partial_says_that_held_tuples_are_gone_and_the_rest_is_there(engine: wukongs.Engine) -> None:

@@ -1,0 +1,270 @@
+"""BlockIndex: slices merged into aligned blocks of 2, 4, 8, ... stream batches: the paper's stream index (4.2).
+
+Block (level, j) stands for the stream batches j * 2**level ... (j + 1) * 2**level - 1; a slice is a block of level 0.
+
+Invariants:
+
+* a block is complete once its last stream batch is closed. From then on it is built, or under way, or absent because
+  all its stream batches are empty. It is its only child itself when the other child is empty;
+* while a block is under way, its children are read in its place. They are complete as well, so nothing is missed;
+* a block is built at the latest when as many stream batches as it is long have closed after it. The blocks of a level
+  end 2**level stream batches apart, so at most one of each level is under way;
+* `levels` is such that a block of the highest level is at most half as long as the widest window: when it is due,
+  windows will still contain it whole for as long as it took.
+
+**A window of n stream batches is read through at most 4 * log2(n) batches** (n >= 2; n at most the width that is
+indexed, so 2**levels <= n / 2). Take a batch of level l < levels that is read. Its parent sticks out of the window,
+which is so for one batch of a level at each end; or its parent is under way, and there is one such parent with two
+children: at most 4 of each level. Of the highest level there are at most 3, since n < 4 * 2**levels.
+
+Merges are fuelled. Each stream batch that closes pays, of every merge under way, the work that is left divided by the
+stream batches that are left; the merge that is due first has it all. Their shares add up to what every deadline needs,
+and working in order of deadlines meets all that can be met at all, so nothing is left over when one comes. Children are
+due before their parents, or with them and of a lower level, so they are there when the parent is begun. With n_rows a
+stream batch, a closing pays for about WORK_PER_ROW * n_rows values a level, whatever the length of the blocks.
+
+Blocks of slices that were kept before they were indexed (a query with a wider window came) are all due after 2**levels
+further stream batches; until then, or until idle time has built them, windows read them in smaller pieces.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from store.batch import Batch
+from store.merge import UNLIMITED_FUEL, Merge
+
+WORK_PER_ROW = 4
+"""What merging a row writes at most: a value on each side, and a vertex code for each."""
+Key = tuple[int, int]
+
+
+@dataclass(slots=True, order=True)
+class BlockUnderWay:
+    """A complete block that is not built. deadline: the stream batch whose closing finds it built; rows: at most."""
+
+    deadline: int
+    level: int
+    j: int
+    rows: int = field(compare=False)
+    work_left: int = field(compare=False)
+    merge: Merge | None = field(compare=False, default=None)
+
+    @property
+    def key(self) -> Key:
+        return self.level, self.j
+
+    @property
+    def children(self) -> tuple[Key, Key]:
+        return (self.level - 1, 2 * self.j), (self.level - 1, 2 * self.j + 1)
+
+
+class BlockIndex:
+    """The blocks of one stream. The owner serialises the calls."""
+
+    def __init__(self) -> None:
+        self.levels = 0
+        self.size_bytes = 0
+        """Bytes of all slices and blocks, each once, and of what merges under way have to write at most."""
+        self._closed_to: int | None = None
+        self._widest = 1
+        self._blocks: dict[Key, Batch] = {}
+        self._owned_bytes: dict[Key, int] = {}
+        """Of the blocks that are not their only child."""
+        self._in_order: list[deque[int]] = [deque()]
+        """Per level, the numbers j of its blocks, built or under way."""
+        self._unpaired: list[deque[int]] = [deque()]
+        """Per level, those of them whose parent is not complete."""
+        self._under_way: dict[Key, BlockUnderWay] = {}
+        self._by_deadline: list[BlockUnderWay] = []
+        """A heap; what is no longer in _under_way is skipped."""
+        self._work_left: dict[int, int] = {}
+        """Deadline -> work of the blocks that are due then."""
+
+    @property
+    def slice_numbers(self) -> deque[int]:
+        """The stream batches that are held, in order; not to be changed."""
+        return self._in_order[0]
+
+    def slice(self, number: int) -> Batch:
+        """Return the slice of a stream batch that is held."""
+        return self._blocks[0, number]
+
+    def put(self, number: int, batch: Batch) -> None:
+        """Add the slice of a stream batch, later than all before."""
+        self._in_order[0].append(number)
+        self._unpaired[0].append(number)
+        self._build((0, number), batch, is_owned=True)
+
+    def close(self, number: int) -> None:
+        """Note that stream batches up to `number` are closed: pay for merges, and begin those of complete blocks."""
+        if self._closed_to is not None:
+            before, self._closed_to = self._closed_to, number
+            shares = [
+                -(-work * (number - before) // (deadline - before))
+                for deadline, work in self._work_left.items()
+                if deadline > number
+            ]
+            self._run(sum(shares), number)
+        self._closed_to = number
+        for level in range(self.levels):
+            self._complete(level, number, number)
+
+    def index_windows(self, batch_count: int) -> bool:
+        """Keep blocks for windows of up to this many stream batches, also of the slices that are held; drop those that
+        are longer. Return whether that made a difference."""
+        self._widest = batch_count
+        levels = max(0, batch_count.bit_length() - 2)
+        if levels < self.levels:
+            for level in range(levels + 1, self.levels + 1):
+                for j in self._in_order[level]:
+                    self._remove((level, j))
+            del self._in_order[levels + 1 :], self._unpaired[levels + 1 :]
+        elif levels > self.levels:
+            top = self.levels
+            self._in_order += [deque() for _ in range(top, levels)]
+            self._unpaired[top:] = [deque(self._in_order[top]), *(deque() for _ in range(top, levels))]
+            if self._closed_to is not None:
+                for level in range(top, levels):
+                    self._complete(level, self._closed_to, self._closed_to + (1 << levels))
+        is_changed, self.levels = levels != self.levels, levels
+        return is_changed
+
+    def work(self, fuel: int) -> bool:
+        """Go on with merges before they are paid for; return whether there is more to do."""
+        if self._closed_to is not None:
+            self._run(fuel, self._closed_to)
+        return bool(self._by_deadline)
+
+    def drop(self, to: int) -> int | None:
+        """Drop the stream batches up to `to` and every block that begins with one; return the last that was held."""
+        last = None
+        for level, numbers in enumerate(self._in_order):
+            while numbers and numbers[0] << level <= to:
+                j = numbers.popleft()
+                self._remove((level, j))
+                last = j if level == 0 else last
+            unpaired = self._unpaired[level]
+            while unpaired and unpaired[0] << level <= to:
+                unpaired.popleft()
+        return last
+
+    def cover(self, start: int, end: int) -> Iterator[Batch]:
+        """Yield the batches that hold the stream batches start ... end - 1; nothing from `start` on was dropped."""
+        numbers = self.slice_numbers
+        if numbers:
+            start, end = max(start, numbers[0]), min(end, numbers[-1] + 1)
+        while numbers and start < end:
+            level = 0
+            while level < self.levels and start % (2 << level) == 0 and start + (2 << level) <= end:
+                level += 1
+            while (level, start >> level) in self._under_way:
+                level -= 1
+            block = self._blocks.get((level, start >> level))
+            if block is not None:
+                yield block
+            start += 1 << level
+
+    def _complete(self, level: int, closed_to: int, due: int) -> None:
+        """Take up the parents of a level's blocks that are complete by now; they are due at `due` at the earliest."""
+        unpaired = self._unpaired[level]
+        while unpaired and ((unpaired[0] >> 1) + 1) << (level + 1) <= closed_to + 1:
+            parent = unpaired[0] >> 1
+            keys = []
+            while unpaired and unpaired[0] >> 1 == parent:
+                keys.append((level, unpaired.popleft()))
+            self._begin((level + 1, parent), keys, due)
+
+    def _begin(self, key: Key, children: list[Key], due: int) -> None:
+        level, j = key
+        self._in_order[level].append(j)
+        self._unpaired[level].append(j)
+        if len(children) == 1 and children[0] in self._blocks:
+            self._build(key, self._blocks[children[0]], is_owned=False)
+            return
+        deadline, rows = max(due, (j + 2) * (1 << level) - 1), 0
+        for child in children:
+            if child in self._under_way:
+                deadline = max(deadline, self._under_way[child].deadline)
+                rows += self._under_way[child].rows
+            else:
+                rows += len(self._blocks[child])
+        found = BlockUnderWay(deadline, level, j, rows, WORK_PER_ROW * rows if len(children) > 1 else 0)
+        self._under_way[key] = found
+        heappush(self._by_deadline, found)
+        self._work_left[deadline] = self._work_left.get(deadline, 0) + found.work_left
+
+    def _run(self, fuel: int, due_to: int) -> None:
+        """Work in order of deadlines as far as the fuel goes; what is due up to `due_to` is built in any case."""
+        heap = self._by_deadline
+        while heap and (fuel > 0 or heap[0].deadline <= due_to):
+            found = heap[0]
+            if self._under_way.get(found.key) is not found:
+                heappop(heap)
+            elif found.deadline <= due_to:
+                self._move(found, UNLIMITED_FUEL)
+            else:
+                fuel -= self._move(found, fuel)
+
+    def _move(self, found: BlockUnderWay, fuel: int) -> int:
+        """Go on with the block that is due first, and put it in place if it is built by then; return the fuel used."""
+        children = found.children
+        assert self._closed_to is not None, found
+        is_useless = found.j << found.level <= self._closed_to - self._widest  # no window will have it whole
+        if is_useless or any(child in self._under_way for child in children):
+            heappop(self._by_deadline)
+            self._spend(found, found.work_left)
+            self._stop(found)  # stays under way, for its children to be read in its place
+            return 0
+        older, newer = (self._blocks.get(child) for child in children)
+        if older is None or newer is None:
+            only = older or newer
+            assert only is not None, found
+            self._forget(found)
+            self._build(found.key, only, is_owned=False)
+            return 0
+        if found.merge is None:
+            found.merge = Merge(older, newer)
+            self.size_bytes += older.size_bytes + newer.size_bytes
+        used = fuel - found.merge.work(fuel)
+        self._spend(found, used)
+        merged = found.merge.result
+        if merged is not None:
+            self._forget(found)
+            self._build(found.key, merged, is_owned=True)
+        return used
+
+    def _spend(self, found: BlockUnderWay, work: int) -> None:
+        work = min(work, found.work_left)
+        if work:
+            found.work_left -= work
+            self._work_left[found.deadline] -= work
+            if not self._work_left[found.deadline]:
+                del self._work_left[found.deadline]
+
+    def _stop(self, found: BlockUnderWay) -> None:
+        if found.merge is not None:
+            self.size_bytes -= found.merge.a.size_bytes + found.merge.b.size_bytes
+            found.merge = None
+
+    def _forget(self, found: BlockUnderWay) -> None:
+        del self._under_way[found.key]
+        self._spend(found, found.work_left)
+        self._stop(found)
+
+    def _build(self, key: Key, batch: Batch, is_owned: bool) -> None:
+        self._blocks[key] = batch
+        if is_owned:
+            self._owned_bytes[key] = batch.size_bytes
+            self.size_bytes += batch.size_bytes
+
+    def _remove(self, key: Key) -> None:
+        found = self._under_way.get(key)
+        if found is not None:
+            self._forget(found)
+        else:
+            del self._blocks[key]
+            self.size_bytes -= self._owned_bytes.pop(key, 0)
