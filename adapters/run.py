@@ -72,6 +72,8 @@ def _declare(engine: Engine, config: RunConfig, display: Display) -> list[Contin
                 batch_ms=stream.batch_ms,
                 into=stream.into,
                 history_ms=stream.history_ms,
+                slice_bytes_max=stream.slice_bytes_max,
+                index=stream.index,
             )
         except (DataError, SettingsError, StreamError) as error:
             raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None

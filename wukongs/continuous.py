@@ -22,18 +22,21 @@ from store.term_registry import TermReader
 from wukongs.answer import answer
 from wukongs.core import Core
 from wukongs.dataset import Dataset, DatasetCardinalities
-from wukongs.errors import CompactedError, WukongsError
+from wukongs.errors import BudgetExceeded, CompactedError, WukongsError
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.results import WindowResult
+from wukongs.slice_budget import evicted
+from wukongs.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.subscription import Subscription
-from wukongs.windows import Interval, firing_step, first_multiple, interval
+from wukongs.windows import Interval, firing_step, first_multiple, interval, matched_in
 
 if TYPE_CHECKING:
     from wukongs.injector import Injector
 
 TIMES_REMEMBERED = 10_000
+NOTHING_KNOWN = -(1 << 62)
 log = logging.getLogger("wukongs")
 
 
@@ -61,12 +64,21 @@ class ContinuousQuery:
         for window in query.dataset.windows:
             reach_ms = window.range_ms + window.step_ms
             self._reach_ms[window.stream] = max(reach_ms, self._reach_ms.get(window.stream, reach_ms))
+        self.matched: dict[str, set[Predicate]] = {
+            stream: {
+                self._constants(pattern.predicate) if isinstance(pattern.predicate, Term) else ANY_PREDICATE
+                for pattern in matched_in(query, stream)
+            }
+            for stream in self._states
+        }
+        """Stream -> the ids of the predicates that can be matched in its windows, or ANY_PREDICATE."""
         self._next_ms: int | None = None
         self._is_paused = False
         self.is_closed = False
         self._window_count = 0
         self._row_count = 0
         self._error_count = 0
+        self._over_budget_count = 0
         self._last_rows = 0
         self._execution_us: deque[float] = deque(maxlen=TIMES_REMEMBERED)
         self._latency_us: deque[float] = deque(maxlen=TIMES_REMEMBERED)
@@ -116,6 +128,7 @@ class ContinuousQuery:
             "rows": self._row_count,
             "last_rows": self._last_rows,
             "errors": self._error_count,
+            "over_budget": self._over_budget_count,
             "results_waiting": len(self._subscription),
             "results_dropped": self._subscription.dropped_count,
             "plans_made": self._memo.planned_count,
@@ -173,6 +186,16 @@ class ContinuousQuery:
             return {}
         return {stream: self._next_ms - reach_ms for stream, reach_ms in self._reach_ms.items()}
 
+    def needs_after(self) -> dict[str, int]:
+        """Return, per stream, the stream batch after which the next firing reads; all while it cannot tell."""
+        found: dict[str, int] = {}
+        for window in self.query.dataset.windows:
+            after = NOTHING_KNOWN
+            if self._next_ms is not None:
+                after = interval(window, self._states[window.stream].batch_ms, self._next_ms).after
+            found[window.stream] = min(after, found.get(window.stream, after))
+        return found
+
     def skip_to(self, time_ms: int) -> None:
         """Go on with the first firing after a time."""
         self._next_ms = first_multiple(self.step_ms, time_ms, is_strict=True)
@@ -187,17 +210,25 @@ class ContinuousQuery:
             state = self._states[window.stream]
             state.ring.close(interval(window, state.batch_ms, at_ms).to)
         dataset, intervals = self._dataset(at_ms)
-        partial = any(
-            (lost := self._states[window.stream].ring.lost_to) is not None and span.after < lost
-            for window, span in intervals.items()
-        )
+        partial = False
+        error = None
+        for window, span in intervals.items():
+            state = self._states[window.stream]
+            missing = [state.ring.lost_to]
+            if state.slice_filter is not None:
+                missing.append(state.slice_filter.lacks_to(self.matched[window.stream]))
+            partial |= any(to is not None and span.after < to for to in missing)
+            error = error or evicted(self.name, at_ms, window, span, state)
         self.skip_to(at_ms)
-        return Firing(self, at_ms, dataset, intervals, partial, self._core.registry.snapshot_reader())
+        return Firing(self, at_ms, dataset, intervals, partial, self._core.registry.snapshot_reader(), error)
 
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window. Called without the lock. due_at_s: perf_counter when it was due."""
         started_s = time.perf_counter()
         try:
+            if firing.error is not None:
+                self._over_budget_count += 1
+                raise firing.error
             window = self._execute(firing, due_at_s)
         except WukongsError as error:
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
@@ -314,7 +345,7 @@ class ContinuousQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firing:
-    """What one firing reads, picked at one moment."""
+    """What one firing reads, picked at one moment; error: why it cannot be reported."""
 
     query: ContinuousQuery
     at_ms: int
@@ -322,6 +353,7 @@ class Firing:
     intervals: dict[StreamWindow, Interval]
     partial: bool
     reader: TermReader
+    error: BudgetExceeded | None = None
 
 
 def constants_of(query: Query) -> list[Term]:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from wukongs.plan_runner import Limits
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.results import Result, WindowResult
 from wukongs.settings import Settings
+from wukongs.slice_budget import expected_bytes
+from wukongs.slice_filter import SliceFilter
 from wukongs.stream import Stream
 from wukongs.stream_state import StreamState
 from wukongs.windows import check_clause, check_window
@@ -188,15 +190,23 @@ class Engine:
         batch_ms: int | None = None,
         into: str | None = None,
         history_ms: int | None = None,
+        slice_bytes_max: int | None = None,
+        index: Literal["all", "matching"] = "all",
     ) -> Stream:
         """Declare a stream. timing: IRIs of the predicates whose tuples only live in windows, or True for all; into:
         IRI of the graph that the other tuples join (default: the default graph); batch_ms: length of a stream batch;
-        history_ms: how long slices are kept at least. Raises StreamError (declared already), SettingsError.
+        history_ms: how long slices are kept at least; slice_bytes_max: what slices, their blocks and transient terms
+        may take: when it is full, the oldest slices go, and windows that needed them raise BudgetExceeded instead of
+        being reported. index: "matching" keeps only tuples whose predicate a registered query can match in a window, so
+        that a query registered later may get windows marked partial. Raises StreamError (declared already),
+        SettingsError.
         """
         core = self._core
         settings = core.settings
         name = graph_term(stream_iri).text[1:-1]
         timing = timing or ()
+        if index not in ("all", "matching"):
+            raise SettingsError(f'index = {index!r}: expected "all" or "matching"')
         with core.lock:
             core.check_is_open()
             if name in core.streams:
@@ -213,6 +223,13 @@ class Engine:
                 into,
                 positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
                 settings,
+                positive(
+                    "slice_bytes_max",
+                    settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max,
+                    1,
+                    "bytes",
+                ),
+                SliceFilter() if index == "matching" else None,
             )
             core.streams[name] = state
             self._injector.start()
@@ -263,7 +280,19 @@ class Engine:
             if query.registration.name in self._injector.queries:
                 raise StreamError(f"a query named {query.registration.name} is registered already: close it first")
             for window in query.dataset.windows:
-                check_window(window, core.stream(window.stream))
+                state = core.stream(window.stream)
+                check_window(window, state)
+                expected = expected_bytes(state, window.range_ms // state.batch_ms)
+                if expected > state.slice_bytes_max:
+                    log.warning(
+                        "query %s: its window of %d ms on stream %s would take about %d bytes by what has come lately, "
+                        "more than slice_bytes_max = %d: windows that do not fit will raise BudgetExceeded",
+                        query.registration.name,
+                        window.range_ms,
+                        state.iri,
+                        expected,
+                        state.slice_bytes_max,
+                    )
             registered = ContinuousQuery(core, self._injector, query, on_result)
             self._injector.add(registered)
         return registered
@@ -318,6 +347,9 @@ class Engine:
                         "closed_ms": state.closed_ms,
                         "slices": state.ring.slice_count,
                         "slice_bytes": state.ring.size_bytes,
+                        "slice_bytes_max": state.slice_bytes_max,
+                        "slices_evicted": state.evicted_count,
+                        "tuples_not_indexed": state.slice_filter.discarded_count if state.slice_filter else 0,
                         "waiting_bytes": state.waiting_bytes,
                     }
                     for state in core.streams.values()

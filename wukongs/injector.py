@@ -10,6 +10,8 @@ from collections import deque
 from wukongs.continuous import ContinuousQuery, Firing
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import StreamError
+from wukongs.slice_budget import collect
+from wukongs.slice_filter import Predicate
 
 log = logging.getLogger("wukongs")
 CATCH_UP_POLL_S = 0.002
@@ -49,25 +51,27 @@ class Injector:
     def add(self, query: ContinuousQuery) -> None:
         """Register a query. Called with the lock held."""
         self._queries[query.name] = query
-        self._index_windows(query)
+        self._serve_windows(query)
         self.wake()
 
     def forget(self, query: ContinuousQuery) -> None:
         """Take a query out. Called with the lock held."""
         if self._queries.get(query.name) is query:
             del self._queries[query.name]
-            self._index_windows(query)
+            self._serve_windows(query)
             self.wake()
 
-    def _index_windows(self, query: ContinuousQuery) -> None:
-        """Keep, of the streams of a query that has come or gone, the blocks that the registered windows need."""
+    def _serve_windows(self, query: ContinuousQuery) -> None:
+        """Keep, of the streams of a query that has come or gone, the blocks and tuples that registered queries need."""
         for name in {window.stream for window in query.query.dataset.windows}:
             state = self._core.streams.get(name)
             if state is not None:
-                ranges = [
-                    w.range_ms for q in self._queries.values() for w in q.query.dataset.windows if w.stream == name
-                ]
-                state.ring.index_windows(max(ranges, default=0) // state.batch_ms)
+                windows = [window for other in self._queries.values() for window in other.query.dataset.windows]
+                widest_ms = max((window.range_ms for window in windows if window.stream == name), default=0)
+                state.ring.index_windows(widest_ms // state.batch_ms)
+                if state.slice_filter is not None:
+                    matched = [other.matched.get(name, set()) for other in self._queries.values()]
+                    state.slice_filter.match(set[Predicate]().union(*matched))
 
     def wake(self) -> None:
         """Say that something has come. Called with the lock held."""
@@ -159,6 +163,7 @@ class Injector:
         query = self._next_due()
         if end_ms is not None and (query is None or end_ms <= self._ready_ms):
             core.seal(end_ms)
+            self._keep_budgets()
             self._seals += 1
             if self._seals % SEALS_BETWEEN_DROPS == 0:
                 self._drop_slices()
@@ -174,6 +179,13 @@ class Injector:
             core.move_to(stable)
         self._drop_slices()
         return None, True
+
+    def _keep_budgets(self) -> None:
+        """Make room in the streams whose slices take more than they may."""
+        for state in self._core.streams.values():
+            if state.ring.size_bytes > state.slice_bytes_max:
+                needs = [query.needs_after() for query in self._queries.values()]
+                collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
 
     def _merge_blocks(self) -> bool:
         """Use idle time for the blocks of slices; return whether there is more to do. Called with the lock held."""

@@ -34,8 +34,8 @@ def canonical(value: Any) -> str:
     return text if _STORED_BLANK.fullmatch(text) else canonical_term(text, b"bindings")
 
 
-def positive(name: str, value: int, low: int) -> int:
-    """Return an option in milliseconds that is an integer of at least `low`. Raises SettingsError."""
+def positive(name: str, value: int, low: int, unit: str = "milliseconds") -> int:
+    """Return an option that is an integer of at least `low`. Raises SettingsError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise SettingsError(f"{name} = {value!r}: expected an integer of at least {low}, in milliseconds")
+        raise SettingsError(f"{name} = {value!r}: expected an integer of at least {low}, in {unit}")
     return value

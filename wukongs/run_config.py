@@ -64,6 +64,8 @@ class StreamConfig:
     timing: bool | tuple[str, ...] = ()
     into: str | None = None
     history_ms: int | None = None
+    slice_bytes_max: int | None = None
+    index: Literal["all", "matching"] = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,8 @@ def _stream(reader: TableReader) -> StreamConfig:
         timing=reader.timing("timing"),
         into=reader.optional_text("into"),
         history_ms=reader.integer("history_ms", None),
+        slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),
+        index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
     )
 
 

@@ -33,6 +33,9 @@ class Settings:
     results_max: int = _option(
         100_000, 1, 1_000_000_000, "windows", "reported windows that one registered query holds until they are read"
     )
+    slice_bytes_max: int = _option(
+        1 << 32, 1 << 10, 1 << 50, "bytes", "what one stream may hold in slices, their blocks and transient terms"
+    )
     queued_bytes_max: int = _option(
         1 << 30, 1 << 10, 1 << 50, "bytes", "what one stream may hold in stream batches that cannot be sealed yet"
     )

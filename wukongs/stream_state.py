@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,13 @@ from store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 from wukongs.errors import StreamError
 from wukongs.ledger import PartitionLedger
 from wukongs.settings import Settings
+from wukongs.slice_filter import SliceFilter
 
 PUSH_PARTITION = ""
 """The source partition of Stream.push; pipelines name theirs."""
 _FRAGMENT_BYTES_PER_TUPLE = 41
+_BYTES_PER_TRANSIENT_TERM = 24
+"""What a dictionary takes for a term beside its text, about."""
 
 
 def batch_number(timestamp_ms: int, batch_ms: int) -> int:
@@ -32,7 +36,8 @@ def batch_number(timestamp_ms: int, batch_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """Tuples of one stream batch, from one call. Columns : int64[n]; timing : bool[n]; transient_ids : int64[m]."""
+    """Tuples of one stream batch, from one call. Columns : int64[n]; timing : bool[n]; transient_ids : int64[m], and
+    about how many bytes their texts take."""
 
     subjects: Int64Array
     predicates: Int64Array
@@ -41,16 +46,20 @@ class Fragment:
     timestamps: Int64Array
     timing: BoolArray
     transient_ids: Int64Array
+    transient_bytes: int
 
     @staticmethod
     def join(fragments: list[Fragment]) -> Fragment:
-        return Fragment(*(np.concatenate([getattr(part, name) for part in fragments]) for name in Fragment.__slots__))
+        names = (name for name in Fragment.__slots__ if name != "transient_bytes")
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in fragments]) for name in names}
+        return Fragment(**columns, transient_bytes=sum(part.transient_bytes for part in fragments))
 
 
 @dataclass(slots=True, eq=False)
 class StreamState:
     """iri: without brackets; timing: True, or the ids of the timing predicates; into: id of the graph that timeless
-    tuples without a graph term of their own join. closed_ms: all stream batches up to there are complete."""
+    tuples without a graph term of their own join. closed_ms: all stream batches up to there are complete.
+    slice_filter: None if all tuples enter the slices."""
 
     iri: str
     batch_ms: int
@@ -60,6 +69,11 @@ class StreamState:
     into_iri: str | None
     history_ms: int
     settings: Settings
+    slice_bytes_max: int = 1 << 32
+    slice_filter: SliceFilter | None = None
+    evicted_to: int | None = None
+    """The last stream batch that was dropped for want of room although a registered window needed it."""
+    evicted_count: int = 0
     ring: SliceRing = field(default_factory=SliceRing)
     ledgers: dict[str, PartitionLedger] = field(default_factory=dict)
     closed_ms: int | None = None
@@ -145,6 +159,9 @@ class StreamState:
 
     def take(self, encoded: Encoded, timing: BoolArray, transient_ids: Int64Array) -> None:
         """Queue tuples, sorted by time, under their stream batches. transient_ids: of the whole call."""
+        # A term of several slices counts in each of them; which of the texts are the transient ones is not asked.
+        share = len(transient_ids) / max(1, len(encoded.terms))
+        transient_bytes = int(len(encoded.terms.text) * share) + _BYTES_PER_TRANSIENT_TERM * len(transient_ids)
         count = len(encoded)
         if count:
             first = int(encoded.timestamps[0])
@@ -163,6 +180,7 @@ class StreamState:
                 encoded.timestamps[lo:hi],
                 timing[lo:hi],
                 ids,
+                transient_bytes if len(ids) else 0,
             )
             if number not in self._waiting:
                 self._waiting[number] = []
@@ -213,7 +231,11 @@ class StreamState:
         fragments = self._waiting.pop(number)
         whole = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
         self.waiting_bytes -= len(whole.subjects) * _FRAGMENT_BYTES_PER_TUPLE
-        self.ring.add(number, whole.subjects, whole.predicates, whole.objects, whole.timestamps, whole.transient_ids)
+        kept = whole.subjects, whole.predicates, whole.objects, whole.timestamps
+        if self.slice_filter is not None:
+            mask = self.slice_filter.keep(number, whole.predicates)
+            kept = kept[0][mask], kept[1][mask], kept[2][mask], kept[3][mask]
+        self.ring.add(number, *kept, whole.transient_ids, whole.transient_bytes)
         graphs = np.where(whole.graphs == UNBOUND, self.into, whole.graphs)
         columns = graphs, whole.subjects, whole.predicates, whole.objects
         if not whole.timing.any():

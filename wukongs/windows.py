@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
-from csparql.algebra import Query, StreamWindow
+from csparql.algebra import DefaultGraph, Query, StreamWindow, TriplePattern
+from csparql.terms import Variable, iri
 from wukongs.errors import StreamError
 from wukongs.stream_state import StreamState
 
@@ -50,6 +53,25 @@ def check_window(window: StreamWindow, state: StreamState) -> None:
                 f"{window.stream} is no multiple of its batch_ms = {state.batch_ms}: a window is made of whole stream "
                 f"batches. Use {nearest} ms, or declare the stream with a batch_ms that divides {length_ms}"
             )
+
+
+def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
+    """Yield the triple patterns of a query that tuples in its windows over a stream can match."""
+    is_merged = any(window.stream == stream and not window.named for window in query.dataset.windows)
+
+    def visit(part: Any) -> Iterator[TriplePattern]:
+        if isinstance(part, TriplePattern):
+            graph = part.graph
+            if isinstance(graph, Variable) or (is_merged if isinstance(graph, DefaultGraph) else graph == iri(stream)):
+                yield part
+        elif isinstance(part, tuple):
+            for item in part:
+                yield from visit(item)
+        elif is_dataclass(part):
+            for each in fields(part):
+                yield from visit(getattr(part, each.name))
+
+    yield from visit(query.pattern)
 
 
 def check_clause(query: Query) -> None:
