@@ -19,7 +19,7 @@ from store.batch_set import EMPTY, BatchSet
 from store.dtypes import DEFAULT_GRAPH_IRI
 from store.snapshot import tick_sn
 from store.term_registry import TermReader
-from wukongs.answer import answer
+from wukongs.answer import Answer, answer
 from wukongs.core import Core
 from wukongs.dataset import Dataset, DatasetCardinalities
 from wukongs.errors import BudgetExceeded, CompactedError, WukongsError
@@ -58,6 +58,8 @@ class ContinuousQuery:
         ids, self._references = core.registry.reserve([term.text for term in constants])
         self._constants = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
         self._memo = PlanMemo()
+        self._answer_to_nothing: Answer | None = None
+        """What the query answers when all its windows are empty and it reads nothing else, if that has no row."""
         self._states = {window.stream: core.stream(window.stream) for window in query.dataset.windows}
         self._closed_at_start = {s: at for s, state in self._states.items() if (at := state.closed_ms) is not None}
         self._reach_ms: dict[str, int] = {}
@@ -264,15 +266,21 @@ class ContinuousQuery:
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult:
         terms = QueryTerms(self._core.registry, firing.reader)
-        found = answer(
-            self.query,
-            firing.dataset,
-            terms,
-            Limits(self._core.settings.rows_max),
-            self._memo,
-            scope=f"{self.name}@{firing.at_ms}",
-            in_order=True,
-        )
+        clause = self.query.dataset
+        is_empty = not (len(firing.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
+        found = self._answer_to_nothing if is_empty else None
+        if found is None:
+            found = answer(
+                self.query,
+                firing.dataset,
+                terms,
+                Limits(self._core.settings.rows_max),
+                self._memo,
+                scope=f"{self.name}@{firing.at_ms}",
+                in_order=True,
+            )
+            if is_empty and not found.length and not found.triples:
+                self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
         widest: dict[str, tuple[int, int]] = {}
         for window, span in firing.intervals.items():
             known = widest.get(window.stream)

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -226,6 +226,7 @@ class Harness:
     """Tells each event to the engine and to the oracle and compares what comes back."""
 
     engine: wukongs.Engine
+    index: Literal["all", "matching"] = "all"
     oracle: StreamOracle = field(default_factory=StreamOracle)
     handles: dict[str, Any] = field(default_factory=dict)
     registered: dict[str, Register] = field(default_factory=dict)
@@ -237,7 +238,7 @@ class Harness:
             timing = stream.timing if isinstance(stream.timing, bool) else sorted(stream.timing)
             into = stream.into.value if stream.into else None
             self.streams[stream.iri] = self.engine.stream(
-                stream.iri, timing=timing, batch_ms=stream.batch_ms, into=into
+                stream.iri, timing=timing, batch_ms=stream.batch_ms, into=into, index=self.index
             )
             self.oracle.stream(OracleStream(stream.iri, stream.batch_ms, stream.timing, stream.into))
         for event in scenario.events:

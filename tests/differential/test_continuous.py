@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 import wukongs
-from tests.differential.scenario import Harness, Scenario, fuzz, scenarios
+from tests.differential.scenario import Harness, Register, Scenario, fuzz, scenarios
 
 pytestmark = pytest.mark.nojit
 
@@ -16,3 +16,12 @@ pytestmark = pytest.mark.nojit
 def test_every_window_and_every_snapshot(scenario: Scenario) -> None:
     with wukongs.Engine() as engine:
         Harness(engine).run(scenario)
+
+
+@fuzz(20)
+@given(scenarios())
+def test_what_no_query_can_match_is_not_missed(scenario: Scenario) -> None:
+    """With index="matching" and all queries registered before the data, nothing changes, and nothing is partial."""
+    events = sorted(scenario.events, key=lambda event: not isinstance(event, Register))
+    with wukongs.Engine() as engine:
+        Harness(engine, index="matching").run(Scenario(scenario.streams, events))

@@ -43,6 +43,30 @@ def test_empty_windows_are_reported(engine: wukongs.Engine) -> None:
     assert windows(query) == {100: ["a"], 200: [], 300: [], 400: []}
 
 
+@pytest.mark.parametrize(
+    ("select", "where", "of_nothing"),
+    [
+        ("?s", "{ ?s ?p ?o }", []),
+        ("(COUNT(*) AS ?n)", "{ ?s ?p ?o }", [("0",)]),
+        ("?s ?t", "{ OPTIONAL { ?s ?p ?o } BIND(1 + 1 AS ?t) }", [("", "2")]),
+    ],
+)
+def test_the_answer_to_nothing_is_the_same_each_time(
+    engine: wukongs.Engine, select: str, where: str, of_nothing: list[tuple[str, ...]]
+) -> None:
+    stream = engine.stream(A, batch_ms=100)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms", select=select, where=where))
+    stream.push([at("a", 50)])
+    stream.advance(300)
+    stream.push([at("b", 350)])
+    stream.advance(600)
+    engine.settle(timeout_s=60)
+    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0.05)}
+    assert [found[end] for end in (200, 300, 500, 600)] == [of_nothing] * 4
+    assert len(found[100]) == len(found[400]) == 1
+    assert of_nothing not in (found[100], found[400])
+
+
 def test_a_tumbling_window_holds_each_tuple_once(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, batch_ms=100)
     query = engine.register(register_text("RANGE 300ms TUMBLING"))
