@@ -33,9 +33,19 @@ def int32_array(address, size):
     return _view(address, size, ctypes.c_int32, np.int32)
 
 
+def uint32_array(address, size):
+    """View `size` uint32 at `address`."""
+    return _view(address, size, ctypes.c_uint32, np.uint32)
+
+
 def uint16_array(address, size):
     """View `size` uint16 at `address`."""
     return _view(address, size, ctypes.c_uint16, np.uint16)
+
+
+def uint8_array(address, size):
+    """View `size` uint8 at `address`."""
+    return _view(address, size, ctypes.c_uint8, np.uint8)
 
 
 def _define(function, item):
@@ -60,4 +70,6 @@ def _define(function, item):
 
 _define(int64_array, types.int64)
 _define(int32_array, types.int32)
+_define(uint32_array, types.uint32)
 _define(uint16_array, types.uint16)
+_define(uint8_array, types.uint8)

@@ -1,33 +1,45 @@
 """Term id -> canonical form: the persistent dictionary of the stored graph, and the transient one of the slices.
 
-Byte arena, offsets and an open-addressing id index in arrays; no Python object per term.
+Chunks of entries and an open-addressing id index in arrays; no Python object per term.
 
 * One text per id, for ever in a Dictionary, while it is referred to in a TransientDictionary: a second text for an id
   is refused, never stored and never ignored. TermRegistry gives it another id.
 * One writer, many readers. Readers work on a DictionaryView. A view never changes: entries are only appended behind its
   count, and growing or rebuilding makes new arrays and leaves the old ones to the views that hold them.
-* Growth doubles, so that adding costs O(bytes) amortised. A TransientDictionary is rebuilt when more of its bytes are
-  dead than alive, so that it holds at most about twice what is referred to.
+* Beside its text an entry costs 12 bytes (id and offset) and 5 to 6.25 bytes of index: that is kept half to four fifths
+  full by growing by a quarter, and text is never copied but for the newest chunk's. The old and the new index together
+  stay below 24 bytes an entry as well.
+* A TransientDictionary is rebuilt when more of its bytes are dead than alive, so that it holds at most about twice what
+  is referred to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from store import dictionary_kernels as kernels
+from store.dictionary_kernels import CHUNK_BITS, CHUNK_ENTRIES
 from store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
 from store.encoded import TermTable
-from store.slot_kernels import fill_slots
 from store.term_ids import DATATYPE_NAMES, DATATYPES, is_inlined
+from wukongs.errors import DataError
 
-_FIRST_SLOT_BITS = 10
+UInt32Array = npt.NDArray[np.uint32]
+_Arrays = tuple[npt.NDArray[Any], ...]
+
+_SLOTS_MIN = 1 << 10
+_TEXT_SIZE_MIN = 1 << 12
+_TEXT_SIZE_MAX = (1 << 32) - 1
 _REBUILD_BYTES_MIN = 1 << 16
-_NO_REFS: Int32Array = np.empty(0, np.int32)
+_ONE_REF: Int32Array = np.empty(0, np.int32)
+_NO_IDS: Int64Array = np.empty(0, np.int64)
+_NO_TEXT: UInt8Array = np.empty(0, np.uint8)
 
 
 def split_texts(text: UInt8Array, offsets: Int64Array) -> list[str]:
@@ -40,23 +52,51 @@ def split_texts(text: UInt8Array, offsets: Int64Array) -> list[str]:
     return [data[start:stop].decode() for start, stop in pairwise(bounds)]
 
 
+class _Chunk:
+    """The arrays of CHUNK_ENTRIES entries: see store/dictionary_kernels.py."""
+
+    __slots__ = ("ids", "offsets", "refs", "text")
+
+    def __init__(self, text_size: int, counted: bool) -> None:
+        self.ids: Int64Array = np.empty(CHUNK_ENTRIES, np.int64)
+        self.offsets: UInt32Array = np.empty(CHUNK_ENTRIES + 1, np.uint32)
+        self.offsets[0] = 0
+        self.text: UInt8Array = np.empty(text_size, np.uint8)
+        self.refs: Int32Array | None = np.empty(CHUNK_ENTRIES, np.int32) if counted else None
+
+    def arrays(self) -> _Arrays:
+        """Return all arrays; they keep the addresses of `row` good."""
+        counts = () if self.refs is None else (self.refs,)
+        return (self.ids, self.offsets, self.text, *counts)
+
+    def row(self) -> tuple[int, ...]:
+        """Return the chunk's row in the table of addresses."""
+        refs = 0 if self.refs is None else self.refs.ctypes.data
+        return self.ids.ctypes.data, self.offsets.ctypes.data, self.text.ctypes.data, len(self.text), refs
+
+
 @dataclass(frozen=True, slots=True)
 class DictionaryView:
     """What a reader holds: the arrays of a dictionary as they were, with the number of its entries."""
 
-    ids: Int64Array
-    offsets: Int64Array
-    text: UInt8Array
-    slots: Int32Array
+    chunks: Int64Array
+    slots: UInt32Array
+    number_bits: int
     count: int
+    owners: tuple[_Arrays, ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return self.count
 
+    def find(self, ids: Int64Array) -> Int64Array:
+        """Return the entries of ids, int64[n], -1 for those that are inlined or unknown."""
+        entries: Int64Array = kernels.find_entries(ids, self.chunks, self.slots, self.number_bits, self.count)
+        return entries
+
     def contains(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether it has a text here; an inlined literal always has."""
-        found: BoolArray = kernels.find_entries(ids, self.ids, self.slots, self.count) >= 0
-        return found | is_inlined(ids)
+        found: BoolArray = (self.find(ids) >= 0) | is_inlined(ids)
+        return found
 
     def texts(self, ids: Int64Array, then: DictionaryView | None = None) -> list[str]:
         """Return the canonical forms of ids, looking in `then` for those that are not here.
@@ -72,15 +112,13 @@ class DictionaryView:
                 np.ascontiguousarray(ids),
                 DATATYPE_NAMES,
                 DATATYPES,
-                self.ids,
-                self.offsets,
-                self.text,
+                self.chunks,
                 self.slots,
+                self.number_bits,
                 self.count,
-                more.ids,
-                more.offsets,
-                more.text,
+                more.chunks,
                 more.slots,
+                more.number_bits,
                 more.count,
             )
         if unknown >= 0:
@@ -89,15 +127,15 @@ class DictionaryView:
 
     def text_equals(self, term: int, text: str) -> bool | None:
         """Tell whether an id has this text; None if the id is unknown."""
-        entry = int(kernels.find_entries(np.array([term], np.int64), self.ids, self.slots, self.count)[0])
-        if entry < 0:
+        data = text.encode()
+        asked = np.array([term], np.int64), np.array([0, len(data)], np.int64), np.frombuffer(data, np.uint8)
+        if term <= 0 or term & 1:
             return None
-        return self.text[self.offsets[entry] : self.offsets[entry + 1]].tobytes() == text.encode()
+        status = int(kernels.compare_terms(*asked, self.chunks, self.slots, self.number_bits, self.count)[0])
+        return None if status == kernels.ADDED else status == kernels.EQUAL
 
 
-EMPTY_VIEW = DictionaryView(
-    np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.uint8), np.zeros(1, np.int32), 0
-)
+EMPTY_VIEW = DictionaryView(np.zeros((1, kernels.CHUNK_WIDTH), np.int64), np.zeros(1, np.uint32), 1, 0)
 
 
 class _Tables:
@@ -105,81 +143,113 @@ class _Tables:
 
     def __init__(self, counted: bool) -> None:
         self._counted = counted
-        self._numbers = np.zeros(3, np.int64)
-        self._allocate(1 << _FIRST_SLOT_BITS, 1 << 15)
-        self._offsets[0] = 0
+        self._reset(_SLOTS_MIN)
         self._publish()
 
-    def _allocate(self, slot_count: int, text_size: int) -> None:
-        assert slot_count <= 1 << 32, f"{slot_count} slots: entry numbers are int32"
-        capacity = slot_count // 2
-        self._ids: Int64Array = np.empty(capacity, np.int64)
-        self._offsets: Int64Array = np.empty(capacity + 1, np.int64)
-        self._text: UInt8Array = np.empty(text_size, np.uint8)
-        self._slots: Int32Array = np.zeros(slot_count, np.int32)
-        self._refs: Int32Array = np.zeros(capacity, np.int32) if self._counted else _NO_REFS
+    def _reset(self, slot_count: int) -> None:
+        self._numbers = np.zeros(kernels.NUMBERS, np.int64)
+        self._chunks: list[_Chunk] = []
+        self._rows: Int64Array = np.empty((0, kernels.CHUNK_WIDTH), np.int64)
+        self._owners: tuple[_Arrays, ...] = ()
+        self._append_chunk()
+        self._make_slots(slot_count)
 
-    def _reserve(self, terms: TermTable) -> None:
-        """Make room for all terms of a table, in new arrays where the old ones are too small."""
+    def _make_slots(self, slot_count: int) -> None:
+        assert slot_count < 1 << 31, f"{slot_count} slots: entry numbers have at most 31 bits"
+        slots = np.zeros(slot_count, np.uint32)
+        self._count_max = slot_count * 4 // 5
+        self._number_bits = self._count_max.bit_length()
+        kernels.enter_slots(self._rows, int(self._numbers[kernels.N_COUNT]), slots, self._number_bits)
+        self._slots: UInt32Array = slots
+
+    def _append_chunk(self) -> None:
+        size = _TEXT_SIZE_MIN
+        if self._chunks:
+            last = self._chunks[-1]
+            size = int(last.offsets[-1])
+            last.text = last.text[:size].copy()
+            self._note_newest(len(self._chunks) - 1)
+        self._chunks.append(_Chunk(min(size + size // 8 + _TEXT_SIZE_MIN, _TEXT_SIZE_MAX), self._counted))
+        self._note_newest(len(self._chunks) - 1)
+
+    def _note_newest(self, number: int) -> None:
+        """Make tables with new arrays of the newest chunk; those of the other chunks stay what they were."""
+        newest = self._chunks[number]
+        self._rows = np.concatenate((self._rows[:number], np.array([newest.row()], np.int64)))
+        self._owners = (*self._owners[:number], newest.arrays())
+
+    def _make_room(self, text_size: int) -> None:
+        """Make room for one more entry with text_size bytes, in new arrays where the old ones are too small."""
         count = int(self._numbers[kernels.N_COUNT])
-        used = int(self._offsets[count])
-        if used + len(terms.text) > len(self._text):
-            text = np.empty(max(2 * len(self._text), used + len(terms.text)), np.uint8)
-            text[:used] = self._text[:used]
-            self._text = text
-        if count + len(terms) > len(self._ids):
-            ids, offsets, text, refs = self._ids, self._offsets, self._text, self._refs
-            self._allocate(1 << (2 * (count + len(terms)) - 1).bit_length(), 0)
-            self._ids[:count], self._offsets[: count + 1], self._text = ids[:count], offsets[: count + 1], text
-            self._refs[:count] = refs[:count]
-            fill_slots(self._ids, count, self._slots)
+        if count == self._count_max:
+            self._make_slots(len(self._slots) * 5 // 4)
+        if count == len(self._chunks) * CHUNK_ENTRIES:
+            self._append_chunk()
+        newest = self._chunks[-1]
+        used = int(newest.offsets[count % CHUNK_ENTRIES])
+        if used + text_size > len(newest.text):
+            if used + text_size > _TEXT_SIZE_MAX:
+                raise DataError(
+                    f"{CHUNK_ENTRIES} terms in a row have more than 4 GiB of text: store large texts elsewhere"
+                )
+            text = np.empty(min(max(2 * len(newest.text), used + text_size), _TEXT_SIZE_MAX), np.uint8)
+            text[:used] = newest.text[:used]
+            newest.text = text
+            self._note_newest(len(self._chunks) - 1)
+
+    def _append(self, terms: TermTable, refs: Int32Array = _ONE_REF) -> npt.NDArray[np.int8]:
+        status = np.zeros(len(terms), np.int8)
+        done = 0
+        while True:
+            done = kernels.add_terms(
+                done,
+                terms.ids,
+                terms.offsets,
+                terms.text,
+                refs,
+                self._rows,
+                self._slots,
+                self._number_bits,
+                min(self._count_max, len(self._chunks) * CHUNK_ENTRIES),
+                self._numbers,
+                status,
+            )
+            if done == len(terms):
+                break
+            self._make_room(int(terms.offsets[done + 1] - terms.offsets[done]))
+        return status
 
     def _add(self, terms: TermTable) -> npt.NDArray[np.int8]:
-        self._reserve(terms)
-        status: npt.NDArray[np.int8] = kernels.add_terms(
-            terms.ids,
-            terms.offsets,
-            terms.text,
-            self._ids,
-            self._offsets,
-            self._text,
-            self._slots,
-            self._refs,
-            self._numbers,
-        )
+        status = self._append(terms)
         self._publish()
         return status
 
     def _publish(self) -> None:
         """Let readers see what was written: the count last."""
         count = int(self._numbers[kernels.N_COUNT])
-        view = DictionaryView(self._ids, self._offsets, self._text, self._slots, count)
-        self._published = view, self._refs
+        self._published = DictionaryView(self._rows, self._slots, self._number_bits, count, self._owners)
 
     def compare(self, terms: TermTable) -> npt.NDArray[np.int8]:
         """Say of each term what adding it would do: ADDED, EQUAL, REFUSED or REFUSED_BY_DEAD (only transient)."""
+        view = self._published
         status: npt.NDArray[np.int8] = kernels.compare_terms(
-            terms.ids,
-            terms.offsets,
-            terms.text,
-            self._ids,
-            self._offsets,
-            self._text,
-            self._slots,
-            self._refs,
-            int(self._numbers[kernels.N_COUNT]),
+            terms.ids, terms.offsets, terms.text, view.chunks, view.slots, view.number_bits, view.count
         )
         return status
 
     def view(self) -> DictionaryView:
         """Return an immutable reader of what is here now."""
-        return self._published[0]
+        return self._published
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the id index."""
+        return self._slots.nbytes
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays, room for growth included."""
-        arrays = (self._ids, self._offsets, self._text, self._slots, self._refs)
-        return sum(array.nbytes for array in arrays)
+        return self.index_bytes + sum(array.nbytes for arrays in self._owners for array in arrays)
 
 
 class Dictionary(_Tables):
@@ -213,11 +283,19 @@ class Dictionary(_Tables):
         """Return the entries [start, stop), numbered in the order in which they were added; offsets begin at 0.
 
         Raises IndexError if there are not that many."""
-        view = self.view()
-        if not 0 <= start <= stop <= len(view):
-            raise IndexError(f"entries [{start}, {stop}) of a dictionary of {len(view)}")
-        offsets = view.offsets[start : stop + 1]
-        return TermTable(view.ids[start:stop], offsets - offsets[0], view.text[offsets[0] : offsets[-1]])
+        if not 0 <= start <= stop <= len(self):
+            raise IndexError(f"entries [{start}, {stop}) of a dictionary of {len(self)}")
+        ids, sizes, texts = [_NO_IDS], [_NO_IDS], [_NO_TEXT]
+        while start < stop:
+            chunk, place = self._chunks[start >> CHUNK_BITS], start % CHUNK_ENTRIES
+            end = min(place + stop - start, CHUNK_ENTRIES)
+            bounds = chunk.offsets[place : end + 1].astype(np.int64)
+            ids.append(chunk.ids[place:end])
+            sizes.append(np.diff(bounds))
+            texts.append(chunk.text[bounds[0] : bounds[-1]])
+            start += end - place
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))))
+        return TermTable(np.concatenate(ids), offsets, np.concatenate(texts))
 
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical forms of ids, inlined ones too. Raises KeyError, naming the id, for an unknown one."""
@@ -255,22 +333,19 @@ class TransientDictionary(_Tables):
 
     def release(self, ids: Int64Array) -> None:
         """Give back one reference for each id. A term without any is gone, except for views taken before."""
-        bad = kernels.release_terms(ids, self._ids, self._offsets, self._slots, self._refs, self._numbers)
+        bad = kernels.release_terms(ids, self._rows, self._slots, self._number_bits, self._numbers)
         assert bad < 0, f"term id {ids[bad]} released more often than added"
         dead_bytes = int(self._numbers[kernels.N_DEAD_BYTES])
-        all_bytes = int(self._offsets[self._numbers[kernels.N_COUNT]])
-        if dead_bytes > max(all_bytes - dead_bytes, _REBUILD_BYTES_MIN):
+        if dead_bytes > max(int(self._numbers[kernels.N_BYTES]) - dead_bytes, _REBUILD_BYTES_MIN):
             self._rebuild()
 
     def _rebuild(self) -> None:
-        ids, offsets, text, refs = self._ids, self._offsets, self._text, self._refs
-        count = int(self._numbers[kernels.N_COUNT])
-        live_bytes = int(offsets[count] - self._numbers[kernels.N_DEAD_BYTES])
-        slot_count = max(1 << _FIRST_SLOT_BITS, 1 << (3 * len(self)).bit_length())
-        self._allocate(slot_count, live_bytes + live_bytes // 2 + _REBUILD_BYTES_MIN)
-        kept = kernels.copy_live(ids, offsets, text, refs, count, self._ids, self._offsets, self._text, self._refs)
-        self._numbers[:] = (kept, 0, 0)
-        fill_slots(self._ids, kept, self._slots)
+        chunks, count = self._chunks, int(self._numbers[kernels.N_COUNT])
+        self._reset(max(_SLOTS_MIN, 2 * len(self)))
+        for number, chunk in enumerate(chunks):
+            held = min(count - number * CHUNK_ENTRIES, CHUNK_ENTRIES)
+            *table, refs = kernels.take_live(chunk.ids, chunk.offsets, chunk.text, chunk.refs, held)
+            self._append(TermTable(*table), refs)
         self._publish()
 
     def texts(self, ids: Int64Array) -> list[str]:
@@ -282,13 +357,10 @@ class TransientDictionary(_Tables):
 
     def contains(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether it has a text here that is referred to; an inlined literal always has."""
-        view, refs = self._published
-        entries = kernels.find_entries(ids, view.ids, view.slots, view.count)
-        found: BoolArray = ((entries >= 0) & (refs[entries] > 0)) | is_inlined(ids)
+        view = self._published
+        found: BoolArray = kernels.flag_live(view.find(ids), view.chunks) | is_inlined(ids)
         return found
 
     def text_equals(self, term: int, text: str) -> bool | None:
         """Tell whether an id has this text; None if no text with this id is referred to."""
-        if not self.contains(np.array([term], np.int64))[0]:
-            return None
-        return self.view().text_equals(term, text)
+        return self.view().text_equals(term, text) if self.contains(np.array([term], np.int64))[0] else None

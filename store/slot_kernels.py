@@ -32,6 +32,31 @@ def fill_slots(ids, count, slots):
         slots[slot] = entry + 1
 
 
+@njit
+def flag_used(term_ids, slots, column, rows, used):
+    """Set used[i] for each term i that stands in the column in a row of `rows`.
+
+    term_ids : int64[n_terms], distinct; slots : their table; column : int64[n]; rows, used : bool[n], bool[n_terms]."""
+    slot_mask = len(slots) - 1
+    shift = slot_shift(slots)
+    for i in range(len(column)):
+        if rows[i] and column[i] > 0 and column[i] & 1 == 0:
+            slot = column[i] >> shift
+            while slots[slot] != 0:
+                entry = np.int64(slots[slot]) - 1
+                if term_ids[entry] == column[i]:
+                    used[entry] = True
+                    break
+                slot = (slot + 1) & slot_mask
+
+
+@njit_inline
+def copy_bytes(data, start, size, out, at):
+    """Copy data[start:start + size] to out[at:]."""
+    for i in range(size):
+        out[np.uint64(at + i)] = data[np.uint64(start + i)]
+
+
 @njit_inline
 def same_bytes(data, start, size, text, at):
     """Tell whether data[start:start + size] and text[at:at + size] are equal."""

@@ -18,10 +18,10 @@ from itertools import islice
 import numpy as np
 
 from store.dictionary import Dictionary, DictionaryView, TransientDictionary
-from store.dictionary_kernels import ADDED, EQUAL, REFUSED, flag_used
+from store.dictionary_kernels import ADDED, EQUAL, REFUSED
 from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
 from store.encoded import Encoded, TermTable, replace_ids
-from store.slot_kernels import fill_slots
+from store.slot_kernels import fill_slots, flag_used
 from store.term_ids import HASH_BITS, hash_id, term_id
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")

@@ -208,7 +208,7 @@ def test_kernels_equal_their_py_funcs(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     compiled = run()
-    for name in ("add_terms", "compare_terms", "find_entries", "gather_texts", "release_terms", "find_entry"):
+    for name in ("add_terms", "compare_terms", "find_entries", "gather_texts", "release_terms", "enter_slots"):
         kernel = getattr(dictionary_kernels, name)
         monkeypatch.setattr(dictionary_kernels, name, getattr(kernel, "py_func", kernel))
     assert run() == compiled

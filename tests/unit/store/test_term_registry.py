@@ -152,11 +152,12 @@ def test_a_reserved_constant_keeps_its_id() -> None:
 def test_a_hundred_thousand_terms_with_sixteen_bits_equal_a_dict_of_strings() -> None:
     chance = random.Random(11)
     terms = [f"<http://example.org/{i}>" for i in range(60_000)] + [f'"label {i}"@en' for i in range(40_000)]
+    subjects = terms[:60_000]
     registry = TermRegistry(16)
     rows: list[tuple[str, str]] = []
     ids: list[np.ndarray] = []
     for start in range(0, len(terms), 10_000):
-        batch = [(chance.choice(terms[:60_000]), text) for text in terms[start : start + 10_000]]
+        batch = [(chance.choice(subjects), text) for text in terms[start : start + 10_000]]
         timing = np.array([chance.random() < 0.4 for _ in batch])
         confirmed, _ = registry.confirm(encode(batch, 16), timing)
         assert registry.texts(confirmed.subjects) == [subject for subject, _ in batch]
