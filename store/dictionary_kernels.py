@@ -254,6 +254,35 @@ def take_live(ids, offsets, text, refs, count):
 
 
 @njit
+def _guess_entries(terms, first, rows, chunks, slots, number_bits, count, entries, held_ids, starts, sizes):
+    """Set entries[j] to the entry that terms[first + j] has if tags tell the truth, -1 if it has none or is inlined;
+    held_ids[j], starts[j] and sizes[j] to what that entry has.
+
+    Three loops of one distant read each: none waits for the one before it, so the processor does many at a time."""
+    numbers = (np.int64(1) << number_bits) - 1
+    for j in range(rows):
+        term = terms[first + j]
+        entries[j] = slots[_first_slot(term, slots)] if term > 0 and term & 1 == 0 else 0
+    for j in range(rows):
+        held = entries[j]
+        if held != 0:
+            term = terms[first + j]
+            tag = np.int64(_tag(term, number_bits))
+            slot = np.int64(_first_slot(term, slots))
+            while held != 0 and held & ~numbers != tag:
+                slot += 1
+                if slot == len(slots):
+                    slot = np.int64(0)
+                held = np.int64(slots[slot])
+        # A writer may have added entries behind those of this reader.
+        entries[j] = (held & numbers) - 1 if held & numbers <= count else -1
+    for j in range(rows):
+        if entries[j] >= 0:
+            held_ids[j] = _id_of(chunks, entries[j])
+            starts[j], sizes[j] = _span_of(chunks, entries[j])
+
+
+@njit
 def gather_texts(
     terms,
     names,
@@ -271,35 +300,33 @@ def gather_texts(
     dictionary, then in another.
 
     terms : int64[n], repeats allowed. Returns (text uint8[n_bytes], offsets int64[n + 1], place of the first id that is
-    unknown or -1). A block of ids is looked up before its texts are copied: the processor then waits for several
-    distant places of memory at a time."""
+    unknown or -1)."""
     out_offsets = np.zeros(len(terms) + 1, np.int64)
     out = np.empty(48 * len(terms) + LITERAL_SIZE_MAX, np.uint8)
     entries = np.empty(_GATHER_BLOCK, np.int64)
+    held_ids = np.empty(_GATHER_BLOCK, np.int64)
     starts = np.empty(_GATHER_BLOCK, np.int64)
     sizes = np.empty(_GATHER_BLOCK, np.int64)
     is_more = np.zeros(_GATHER_BLOCK, np.bool_)
     end = np.int64(0)
     for block in range(0, len(terms), _GATHER_BLOCK):
         rows = min(_GATHER_BLOCK, len(terms) - block)
+        _guess_entries(terms, block, rows, chunks, slots, number_bits, count, entries, held_ids, starts, sizes)
+        needed = np.int64(0)
         for j in range(rows):
             term = terms[block + j]
-            entries[j] = -1
             is_more[j] = False
             if term <= 0:
                 return out[:end], out_offsets, block + j
             if term & 1 == 1:
-                continue
-            entries[j] = _search(term, chunks, slots, number_bits, count)[0]
-            if entries[j] < 0:
-                is_more[j] = True
-                entries[j] = _search(term, more_chunks, more_slots, more_number_bits, more_count)[0]
+                sizes[j] = LITERAL_SIZE_MAX
+            elif entries[j] < 0 or held_ids[j] != term:
+                entries[j] = _search(term, chunks, slots, number_bits, count)[0]
                 if entries[j] < 0:
-                    return out[:end], out_offsets, block + j
-        needed = np.int64(0)
-        for j in range(rows):
-            sizes[j] = LITERAL_SIZE_MAX
-            if entries[j] >= 0:
+                    is_more[j] = True
+                    entries[j] = _search(term, more_chunks, more_slots, more_number_bits, more_count)[0]
+                    if entries[j] < 0:
+                        return out[:end], out_offsets, block + j
                 starts[j], sizes[j] = _span_of(more_chunks if is_more[j] else chunks, entries[j])
             needed += sizes[j]
         if end + needed > len(out):

@@ -68,6 +68,7 @@ _ROLES = {
 }
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_BYTES = 100
+_MEMO_BITS_MAX = 14
 _NO_TIMES = np.empty(0, np.int64)
 
 
@@ -114,6 +115,7 @@ class _TermTableBuilder:
             hash_mask(hash_bits),
         )
         self.text: UInt8Array = np.empty(text_size, np.uint8)
+        self.memo = np.zeros(1 << min(slot_bits, _MEMO_BITS_MAX), np.int32)
         self._make_room(slot_bits)
         self.offsets[0] = 0
 
@@ -126,7 +128,7 @@ class _TermTableBuilder:
 
     def arrays(self) -> tuple[Any, ...]:
         """Return the arguments of the kernels from `text` on."""
-        return self.text, self.offsets, self.ids, self.values, self.slots, self.state
+        return self.text, self.offsets, self.ids, self.values, self.slots, self.memo, self.state
 
     def grow(self, full: int) -> None:
         """Make room for what the kernel found full."""
@@ -184,9 +186,10 @@ def encode_lines(
         state[kernels.S_POSITION] = 3
     columns = np.empty((5, len(array) // _LINE_BYTES + kernels.BLOCK_ROWS), np.int64)
     malformed = np.empty((16, 5), np.int64)
+    scratch = (_scratch_fields(), np.empty(4 * kernels.BLOCK_ROWS, np.int64), np.empty(kernels.BLOCK_ROWS, np.int64))
     with np.errstate(over="ignore"):
         while True:
-            arguments = (array, _TIMES[timestamps], *builder.fixed, columns, malformed, *builder.arrays())
+            arguments = (array, _TIMES[timestamps], *builder.fixed, columns, malformed, *scratch, *builder.arrays())
             full = kernels.encode_lines(*arguments)
             if full == kernels.DONE:
                 break
@@ -204,6 +207,10 @@ def encode_lines(
     encoded = Encoded(trimmed[0], trimmed[1], trimmed[2], trimmed[3], times, terms, clashes)
     bad_lines = [_describe(array, row) for row in malformed[: state[kernels.S_MALFORMED]].tolist()]
     return encoded, bad_lines, int(state[kernels.S_LINE])
+
+
+def _scratch_fields() -> Int64Array:
+    return np.zeros((4 * kernels.BLOCK_ROWS, grammar.FIELDS), np.int64)
 
 
 def _describe(array: UInt8Array, row: Sequence[int]) -> MalformedLine:
@@ -266,13 +273,14 @@ def _times(timestamps: Any, rows: int) -> Int64Array:
 
 def _encode_column(builder: _TermTableBuilder, name: str, source: TermColumn, rows: int) -> Int64Array:
     column = np.empty(rows, np.int64)
+    fields = _scratch_fields()
     state = builder.state
     state[kernels.S_ROWS] = 0
     for data, starts, valid in _pieces(name, source):
         state[kernels.S_POSITION] = 0
         with np.errstate(over="ignore"):
             while True:
-                arguments = (data, starts, valid, _ROLES[name], *builder.fixed, column, *builder.arrays())
+                arguments = (data, starts, valid, _ROLES[name], *builder.fixed, column, fields, *builder.arrays())
                 full = kernels.encode_terms(*arguments)
                 if full == kernels.DONE:
                     break
@@ -362,6 +370,7 @@ def rename_terms(encoded: Encoded, rows: Int64Array, texts: Sequence[str], hash_
     fields = np.zeros((len(starts), grammar.FIELDS), np.int64)
     # The kernel takes the bytes of a term of this kind as they are.
     fields[:, grammar.F_KIND] = grammar.IRI
+    fields[:, grammar.F_MEMO] = -1
     fields[:, grammar.F_START], fields[:, grammar.F_STOP] = starts, stops
     new = np.empty(len(starts), np.int64)
     data.flags.writeable = False

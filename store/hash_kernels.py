@@ -51,6 +51,20 @@ def read_word(data, at):
 
 
 @njit_inline
+def write_word(word, data, at):
+    """Write a uint64 as eight bytes, little end first; LLVM makes one store of it."""
+    i = np.uint64(at)
+    data[i] = word & np.uint64(255)
+    data[i + np.uint64(1)] = (word >> np.uint64(8)) & np.uint64(255)
+    data[i + np.uint64(2)] = (word >> np.uint64(16)) & np.uint64(255)
+    data[i + np.uint64(3)] = (word >> np.uint64(24)) & np.uint64(255)
+    data[i + np.uint64(4)] = (word >> np.uint64(32)) & np.uint64(255)
+    data[i + np.uint64(5)] = (word >> np.uint64(40)) & np.uint64(255)
+    data[i + np.uint64(6)] = (word >> np.uint64(48)) & np.uint64(255)
+    data[i + np.uint64(7)] = word >> np.uint64(56)
+
+
+@njit_inline
 def _round(lane, word):
     return np.uint64(_rotate(lane + word * _P2, np.uint64(31))) * _P1
 

@@ -1,16 +1,10 @@
 # mypy: disallow-untyped-defs=false
-"""Short numeric, boolean and date-time literals packed into their ids, without loss, and unpacked.
+"""Short numeric, boolean and date-time literals, and short strings, packed into their ids without loss.
 
-An inlined id is (mixed payload << 1) | 1. The payload has 62 bits, its top two a tag:
-
-    00 xsd:double | 01 xsd:decimal    sign 1, scale 5, mantissa 54      -?digits.digits, or -?digits (scale 31)
-    10 xsd:integer                    60 bits, signed                   -?digits
-    11                                subtype 5, 55 bits                see the SUBTYPE constants; 16 to 31 are free
-
-The mix is a bijection of the 62-bit integers that spreads equal and near payloads over the whole id range.
-A lexical form is packed only if unpacking gives it back to the letter; all others go to the dictionary. Mantissas
-stay below 2**53 and scales at 22 or less, so that a value is one division of two exact doubles: correctly rounded,
-hence monotone, so a float64 comparison that says "less" is right.
+The layout is that of store/payload_kernels.py; date-times are in store/inline_time_kernels.py. A lexical form is packed
+only if unpacking gives it back to the letter; all others go to the dictionary. Mantissas stay below 2**53 and powers of
+ten at 22 or less, so that a value is one product or quotient of two exact doubles: correctly rounded, hence monotone,
+so a float64 comparison that says "less" is right. Bounds: docs/decisions/0007-inlined-literals.md.
 
 `names` and `types` are the tables DATATYPE_NAMES and DATATYPES of store/term_ids.py: names : uint8[...] holds the
 namespace, then the local names; types : int64[n_types, 4] the span of each local name in `names` and the least and
@@ -21,7 +15,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit, njit_inline
+from store.inline_time_kernels import pack_date, pack_date_time, read_digits
+from store.jit import njit_inline, njit_uncounted
+from store.payload_kernels import (
+    DOUBLE_DIGITS_BOUND,
+    EXPONENT_LEAST,
+    EXPONENT_STYLES,
+    EXPONENTS,
+    FLOAT_DIGITS_BOUND,
+    FLOAT_MANTISSA_BITS,
+    MANTISSA_BITS,
+    SCALE_MAX,
+    SCALE_NO_DOT,
+    SIGNED_55,
+    SIGNED_60,
+    STRING_SIZE_MAX,
+    SUBTYPE_BOOLEAN,
+    SUBTYPE_DATE,
+    SUBTYPE_FLOAT,
+    SUBTYPE_FLOAT_EXPONENT,
+    SUBTYPE_STRING,
+    TAG_DOUBLE,
+    TAG_INTEGER,
+    extend,
+    payload_to_id,
+    subtyped,
+)
+from store.slot_kernels import same_bytes
 
 NAMESPACE_SIZE = 33
 TYPE_UNKNOWN = -1
@@ -36,57 +56,6 @@ TYPE_DATE = 7
 TYPE_DERIVED = 8
 """Type code of the first derived integer type, whose subtype is 0."""
 
-SUBTYPE_FLOAT = 12
-SUBTYPE_BOOLEAN = 13
-SUBTYPE_DATE_TIME = 14
-SUBTYPE_DATE = 15
-
-_NOT_PACKED = -1
-TAG_INTEGER = 2
-TAG_OTHER = 3
-MANTISSA_BITS = 54
-FLOAT_MANTISSA_BITS = 49
-SUBTYPE_BITS = 55
-SIGNED_60 = 1 << 59
-SIGNED_55 = 1 << 54
-_SCALE_MAX = 22
-SCALE_NO_DOT = 31
-FRACTIONS = 1001
-ZONES = 107
-ZONE_NONE = 0
-ZONE_UTC = 1
-ZONE_QUARTERS = 50
-"""Zone code of +00:00; one more for each quarter of an hour to the east."""
-DAY_SECONDS = 86_400
-EPOCH_DAY = 719_162
-"""Days from 0001-01-01 to 1970-01-01."""
-
-_MASK_62 = np.uint64((1 << 62) - 1)
-_MIX_1 = np.uint64(0x1F3D5B79A8C6E425)
-_MIX_2 = np.uint64(0x2B7E151628AED2A7)
-_UNMIX_1 = np.uint64(pow(0x1F3D5B79A8C6E425, -1, 1 << 62))
-_UNMIX_2 = np.uint64(pow(0x2B7E151628AED2A7, -1, 1 << 62))
-_SHIFT = np.uint64(31)
-
-
-@njit
-def payload_to_id(payload):
-    """Mix a payload (int64, 62 bits) and mark it as inlined. A shift by 31 of 62 bits is its own inverse."""
-    x = np.uint64(payload)
-    x = ((x ^ (x >> _SHIFT)) * _MIX_1) & _MASK_62
-    x = ((x ^ (x >> _SHIFT)) * _MIX_2) & _MASK_62
-    x = x ^ (x >> _SHIFT)
-    return np.int64((x << np.uint64(1)) | np.uint64(1))
-
-
-@njit
-def id_to_payload(term):
-    """Undo payload_to_id."""
-    x = np.uint64(term) >> np.uint64(1)
-    x = ((x ^ (x >> _SHIFT)) * _UNMIX_2) & _MASK_62
-    x = ((x ^ (x >> _SHIFT)) * _UNMIX_1) & _MASK_62
-    return np.int64(x ^ (x >> _SHIFT))
-
 
 @njit_inline
 def type_code(data, start, stop, names, types):
@@ -94,33 +63,17 @@ def type_code(data, start, stop, names, types):
     size = stop - start - NAMESPACE_SIZE
     if size <= 0:
         return TYPE_UNKNOWN
-    for i in range(NAMESPACE_SIZE):
-        if data[start + i] != names[i]:
-            return TYPE_UNKNOWN
+    if not same_bytes(data, start, NAMESPACE_SIZE, names, 0):
+        return TYPE_UNKNOWN
     for code in range(types.shape[0]):
         if types[code, 1] - types[code, 0] != size:
             continue
-        i = 0
-        while i < size and data[start + NAMESPACE_SIZE + i] == names[types[code, 0] + i]:
-            i += 1
-        if i == size:
+        if same_bytes(data, start + NAMESPACE_SIZE, size, names, types[code, 0]):
             return code
     return TYPE_UNKNOWN
 
 
-@njit
-def _digits(data, start, count):
-    """Read `count` decimal digits; -1 if there is anything else."""
-    value = np.int64(0)
-    for i in range(start, start + count):
-        digit = np.int64(data[i]) - 48
-        if digit < 0 or digit > 9:
-            return np.int64(-1)
-        value = value * 10 + digit
-    return value
-
-
-@njit
+@njit_uncounted
 def _pack_plain(data, start, stop, mantissa_bits):
     """Pack `-?digits.digits` or `-?digits` into sign, scale, mantissa; -1 for any other form or if it does not fit."""
     p = start
@@ -151,12 +104,85 @@ def _pack_plain(data, start, stop, mantissa_bits):
     scale = np.int64(SCALE_NO_DOT)
     if dot >= 0:
         scale = np.int64(stop - dot - 1)
-        if scale == 0 or scale > _SCALE_MAX:
+        if scale == 0 or scale > SCALE_MAX:
             return np.int64(-1)
     return (((sign << 5) | scale) << mantissa_bits) | mantissa
 
 
-@njit
+@njit_uncounted
+def _read_exponent(data, p, stop):
+    """Read `E` or `e` and the exponent at data[p:stop] in one of the EXPONENT_STYLES.
+
+    Returns (style, exponent); style -1 for anything else."""
+    lower = data[p] == 101
+    i = p + 1
+    negative = i < stop and data[i] == 45
+    signed = negative or (i < stop and data[i] == 43)
+    if signed:
+        i += 1
+    size = stop - i
+    if (data[p] != 69 and not lower) or size < 1 or size > 2:
+        return np.int64(-1), np.int64(0)
+    value = np.int64(read_digits(data, i, size))
+    bare = (size == 1 or value >= 10) and (not signed or (negative and value > 0))
+    full = signed and size == 2 and (not negative or value > 0)
+    if value < 0 or not (bare or full):
+        return np.int64(-1), np.int64(0)
+    style = (2 if lower else 0) if bare else (1 if lower else 3)
+    return np.int64(style), (-value if negative else value)
+
+
+@njit_uncounted
+def _pack_exponent(data, start, stop, digits_bound):
+    """Pack `-?d.digits` or `-?d` with an exponent; -1 for any other form or if it does not fit.
+
+    The first digit is not 0 but for 0 and 0.0; the value is a mantissa below 2**53 times or over at most 10**22."""
+    p = start
+    sign = np.int64(0)
+    if p < stop and data[p] == 45:
+        sign = np.int64(1)
+        p += 1
+    if p >= stop or data[p] < 48 or data[p] > 57:
+        return np.int64(-1)
+    first = np.int64(data[p]) - 48
+    mantissa = first
+    count = np.int64(1)
+    p += 1
+    if p < stop and data[p] == 46:
+        p += 1
+        while p < stop and 48 <= data[p] <= 57 and count < 17:
+            mantissa = mantissa * 10 + np.int64(data[p]) - 48
+            count += 1
+            p += 1
+        if count == 1:
+            return np.int64(-1)
+    if p >= stop or mantissa >= digits_bound or (first == 0 and (mantissa != 0 or count > 2)):
+        return np.int64(-1)
+    style, exponent = _read_exponent(data, p, stop)
+    power = exponent - (count - 1)
+    if style < 0 or power < EXPONENT_LEAST or power > SCALE_MAX or exponent < EXPONENT_LEAST:
+        return np.int64(-1)
+    if first == 0 and count == 2:
+        mantissa = np.int64(digits_bound)
+    return ((mantissa * EXPONENT_STYLES + style) * EXPONENTS + exponent - EXPONENT_LEAST) * 2 + sign
+
+
+@njit_inline
+def pack_string(data, start, stop):
+    """Return the inlined id of the plain string data[start:stop], -1 if it is long or not ASCII."""
+    size = stop - start
+    if size > STRING_SIZE_MAX:
+        return np.int64(-1)
+    body = np.int64(0)
+    for i in range(size):
+        byte = np.int64(data[start + i])
+        if byte >= 128:
+            return np.int64(-1)
+        body |= byte << (7 * i)
+    return np.int64(payload_to_id(subtyped(SUBTYPE_STRING, (size << (7 * STRING_SIZE_MAX)) | body)))
+
+
+@njit_uncounted
 def _read_integer(data, start, stop, limit):
     """Return (fits, value) of `-?digits` without superfluous zeros, -limit <= value < limit."""
     p = start
@@ -166,13 +192,13 @@ def _read_integer(data, start, stop, limit):
     count = stop - p
     if count == 0 or count > 18 or (data[p] == 48 and (count > 1 or negative)):
         return False, np.int64(0)
-    value = _digits(data, p, count)
+    value = read_digits(data, p, count)
     if value < 0 or value > limit or (value == limit and not negative):
         return False, np.int64(0)
     return True, (-value if negative else value)
 
 
-@njit
+@njit_uncounted
 def _pack_boolean(data, start, stop):
     """Number the lexical forms false, true, 0, 1 in this order; -1 for any other."""
     size = stop - start
@@ -185,122 +211,54 @@ def _pack_boolean(data, start, stop):
     return np.int64(-1)
 
 
-@njit
-def _month_length(year, month):
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
-
-
-@njit
-def _pack_day(data, start):
-    """Return the day YYYY-MM-DD at data[start:start + 10], counted from 0001-01-01; -1 if there is no such day."""
-    year = np.int64(_digits(data, start, 4))
-    month = np.int64(_digits(data, start + 5, 2))
-    day = np.int64(_digits(data, start + 8, 2))
-    if data[start + 4] != 45 or data[start + 7] != 45 or year < 1 or month < 1 or month > 12 or day < 1:
-        return np.int64(-1)
-    if day > _month_length(year, month):
-        return np.int64(-1)
-    # Count years from March, so that the leap day is the last of its year.
-    march_year = year - 1 if month <= 2 else year
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return 365 * march_year + march_year // 4 - march_year // 100 + march_year // 400 + day_of_year - 306
-
-
-@njit
-def _pack_zone(data, start, stop):
-    """Number the time zone data[start:stop]: none, Z, then the quarters of an hour; -1 if it cannot be given back."""
-    if start == stop:
-        return np.int64(ZONE_NONE)
-    if stop - start == 1 and data[start] == 90:
-        return np.int64(ZONE_UTC)
-    if stop - start != 6 or data[start + 3] != 58 or (data[start] != 43 and data[start] != 45):
-        return np.int64(-1)
-    hour = np.int64(_digits(data, start + 1, 2))
-    minute = np.int64(_digits(data, start + 4, 2))
-    if hour < 0 or minute < 0 or minute > 45 or minute % 15 != 0:
-        return np.int64(-1)
-    quarters = hour * 4 + minute // 15
-    if data[start] == 45:
-        return ZONE_QUARTERS - quarters if 0 < quarters <= 48 else np.int64(-1)
-    return ZONE_QUARTERS + quarters if quarters <= 56 else np.int64(-1)
-
-
-@njit
-def _pack_date_time(data, start, stop):
-    """Pack YYYY-MM-DDThh:mm:ss, a fraction of none or three digits, and a zone; -1 if it cannot be given back."""
-    if stop - start < 19 or stop - start > 29:
-        return np.int64(-1)
-    day = np.int64(_pack_day(data, start))
-    hour = np.int64(_digits(data, start + 11, 2))
-    minute = np.int64(_digits(data, start + 14, 2))
-    second = np.int64(_digits(data, start + 17, 2))
-    if day < 0 or data[start + 10] != 84 or data[start + 13] != 58 or data[start + 16] != 58:
-        return np.int64(-1)
-    if hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
-        return np.int64(-1)
-    p = start + 19
-    fraction = np.int64(0)
-    if p < stop and data[p] == 46:
-        if stop - p < 4:
-            return np.int64(-1)
-        fraction = np.int64(_digits(data, p + 1, 3)) + 1
-        if fraction == 0:
-            return np.int64(-1)
-        p += 4
-    zone = np.int64(_pack_zone(data, p, stop))
-    if zone < 0:
-        return np.int64(-1)
-    return ((day * DAY_SECONDS + hour * 3600 + minute * 60 + second) * FRACTIONS + fraction) * ZONES + zone
-
-
-@njit
-def _pack_date(data, start, stop):
-    if stop - start < 10:
-        return np.int64(-1)
-    day = np.int64(_pack_day(data, start))
-    zone = np.int64(_pack_zone(data, start + 10, stop))
-    return day * ZONES + zone if day >= 0 and zone >= 0 else np.int64(-1)
-
-
-@njit
-def pack_typed(data, start, stop, code, types):
-    """Return the inlined id of the lexical form data[start:stop] of the type with this code, -1 if it has none."""
-    if code <= TYPE_STRING:
-        return np.int64(_NOT_PACKED)
-    if code <= TYPE_DECIMAL:
-        plain = np.int64(_pack_plain(data, start, stop, MANTISSA_BITS))
-        return payload_to_id((np.int64(code - TYPE_DOUBLE) << 60) | plain) if plain >= 0 else np.int64(_NOT_PACKED)
-    if code == TYPE_INTEGER:
-        fits, value = _read_integer(data, start, stop, SIGNED_60)
-        payload = (np.int64(TAG_INTEGER) << 60) | (value & (2 * SIGNED_60 - 1))
-        return payload_to_id(payload) if fits else np.int64(_NOT_PACKED)
+@njit_uncounted
+def _pack_subtype(data, start, stop, code, types):
+    """Return the payload of a type that has a subtype of its own, -1 if the form does not fit."""
     body = np.int64(-1)
     if code == TYPE_FLOAT:
         subtype = np.int64(SUBTYPE_FLOAT)
         body = np.int64(_pack_plain(data, start, stop, FLOAT_MANTISSA_BITS))
+        if body < 0:
+            subtype = np.int64(SUBTYPE_FLOAT_EXPONENT)
+            body = np.int64(_pack_exponent(data, start, stop, FLOAT_DIGITS_BOUND))
     elif code == TYPE_BOOLEAN:
         subtype = np.int64(SUBTYPE_BOOLEAN)
         body = np.int64(_pack_boolean(data, start, stop))
-    elif code == TYPE_DATE_TIME:
-        subtype = np.int64(SUBTYPE_DATE_TIME)
-        body = np.int64(_pack_date_time(data, start, stop))
     elif code == TYPE_DATE:
         subtype = np.int64(SUBTYPE_DATE)
-        body = np.int64(_pack_date(data, start, stop))
+        body = np.int64(pack_date(data, start, stop))
     else:
         subtype = np.int64(code - TYPE_DERIVED)
         fits, value = _read_integer(data, start, stop, SIGNED_55)
         # A value that its type does not have is no number: the dictionary keeps it.
         if fits and types[code, 2] <= value <= types[code, 3]:
             body = value & (2 * SIGNED_55 - 1)
-    if body < 0:
-        return np.int64(_NOT_PACKED)
-    return payload_to_id((np.int64(TAG_OTHER) << 60) | (subtype << SUBTYPE_BITS) | body)
+    return subtyped(subtype, body) if body >= 0 else body
 
 
-@njit
+@njit_uncounted
+def pack_typed(data, start, stop, code, types):
+    """Return the inlined id of the lexical form data[start:stop] of the type with this code, -1 if it has none."""
+    if code <= TYPE_STRING:
+        return np.int64(-1)
+    if code == TYPE_DATE_TIME:
+        payload = np.int64(pack_date_time(data, start, stop))
+    elif code <= TYPE_DECIMAL:
+        payload = np.int64(_pack_plain(data, start, stop, MANTISSA_BITS))
+        if payload >= 0:
+            payload |= np.int64(code - TYPE_DOUBLE) << 60
+        elif code == TYPE_DOUBLE:
+            body = np.int64(_pack_exponent(data, start, stop, DOUBLE_DIGITS_BOUND))
+            payload = np.int64(extend(TAG_DOUBLE, body)) if body >= 0 else body
+    elif code == TYPE_INTEGER:
+        fits, value = _read_integer(data, start, stop, SIGNED_60)
+        payload = (np.int64(TAG_INTEGER) << 60) | (value & (2 * SIGNED_60 - 1)) if fits else np.int64(-1)
+    else:
+        payload = np.int64(_pack_subtype(data, start, stop, code, types))
+    return payload_to_id(payload) if payload >= 0 else np.int64(-1)
+
+
+@njit_uncounted
 def pack_literal(data, lex_start, lex_stop, type_start, type_stop, names, types):
     """Return the inlined id of a literal, -1 if it has none.
 

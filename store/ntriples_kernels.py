@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit, njit_inline
+from store.jit import njit_inline, njit_uncounted
+from store.memo_kernels import find_known
+from store.slot_kernels import same_bytes
 from store.unicode_kernels import is_in_label, read_escape, read_utf8
 
 IN_IRI = 1
@@ -25,6 +27,10 @@ UPPER = 128
 IRI = 1
 BLANK = 2
 LITERAL = 3
+KNOWN = 4
+"""An IRI that the term table holds already: F_START is the number of its entry."""
+SAME = 5
+"""The IRI that the statement before has in this place."""
 
 F_KIND = 0
 F_START = 1
@@ -37,6 +43,8 @@ F_TAIL = 6
 F_ESCAPED = 7
 """1 if the term is not in canonical form as it stands: escapes, or a language tag with capitals."""
 FIELDS = 8
+F_MEMO = 3
+"""An IRI's place in the memo, -1 if it has none."""
 
 TAIL_NONE = 0
 TAIL_LANGUAGE = 1
@@ -235,16 +243,24 @@ def _read_literal(data, p, end, classes, fields, row):
 
 
 @njit_inline
-def read_term(data, p, end, role, classes, fields, row):
+def read_term(data, p, end, role, classes, fields, row, memo, offsets, text):
     """Read one term of a role at data[p:end] into fields[row], fields : int64[n, FIELDS].
 
-    Returns (position behind it or -error, error position)."""
+    memo (may be empty), offsets, text: as for find_known. Returns (position behind it or -error, error position)."""
     byte = data[p] if p < end else 0
     fields[row, F_START] = p
     fields[row, F_ESCAPED] = 0
     if byte == 60:
+        place = np.int64(-1)
+        if len(memo) > 0:
+            after, entry, place = find_known(data, p, end, memo, offsets, text)
+            if entry >= 0:
+                fields[row, F_KIND] = KNOWN
+                fields[row, F_START] = entry
+                return after, after
         after, at, escaped = _read_iri(data, p, end, classes)
         fields[row, F_KIND] = IRI
+        fields[row, F_MEMO] = place
         fields[row, F_ESCAPED] = escaped
     elif byte == 95 and role != ROLE_PREDICATE:
         after, at = _read_label(data, p, end, classes)
@@ -294,11 +310,12 @@ def find_line_end(data, p, end):
     return p
 
 
-@njit
-def read_statement(data, p, end, times, classes, fields, row):
+@njit_uncounted
+def read_statement(data, p, end, times, classes, fields, row, memo, offsets, text):
     """Read one line's statement, blank line or comment at data[p].
 
-    data : uint8[n]; fields : int64[..., FIELDS], filled from `row` on in the order subject, predicate, object, graph.
+    data : uint8[n]; fields : int64[..., FIELDS], filled from `row` on in the order subject, predicate, object, graph;
+    if row > 0, the statement before is in the four rows before; memo, offsets, text: as for read_term.
 
     Returns (position of the line's end or -error, error position, number of terms: 0, 3 or 4, time in ms)."""
     time = np.int64(0)
@@ -320,7 +337,17 @@ def read_statement(data, p, end, times, classes, fields, row):
             break
         if count == 3 and (p >= end or (data[p] != 60 and data[p] != 95)):
             return -E_DOT, p, 0, time
-        after, at = read_term(data, p, end, count, classes, fields, row + count)
+        after = np.int64(-1)
+        at = p
+        if count == 0 and row > 0 and (fields[row - 4, F_KIND] == IRI or fields[row - 4, F_KIND] == SAME):
+            size = fields[row - 4, F_STOP] - fields[row - 4, F_START]
+            if p + size <= end and same_bytes(data, p, size, data, fields[row - 4, F_START]):
+                after = p + size
+                fields[row, F_KIND] = SAME
+                fields[row, F_START] = p
+                fields[row, F_STOP] = after
+        if after < 0:
+            after, at = read_term(data, p, end, count, classes, fields, row + count, memo, offsets, text)
         if after < 0:
             return after, at, 0, time
         count += 1

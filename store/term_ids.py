@@ -14,9 +14,11 @@ from store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Arr
 from store.hash_kernels import hash_id as _hash_id
 from store.hash_kernels import xxh64 as _xxh64
 from store.inline_kernels import pack_literal as _pack_literal
-from store.unpack_kernels import decimal_parts as _decimal_parts
-from store.unpack_kernels import numeric_values as _numeric_values
+from store.inline_kernels import pack_string as _pack_string
+from store.payload_kernels import STRING_SIZE_MAX
 from store.unpack_kernels import unpack as _unpack
+from store.value_kernels import decimal_parts as _decimal_parts
+from store.value_kernels import numeric_values as _numeric_values
 
 XSD_NAMESPACE = "http://www.w3.org/2001/XMLSchema#"
 HASH_BITS = 62
@@ -97,6 +99,11 @@ def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
         quote = data.rindex(b'"')
         with np.errstate(over="ignore"):
             packed = _pack_literal(readonly_bytes(data), 1, quote, quote + 4, len(data) - 1, DATATYPE_NAMES, DATATYPES)
+        if packed >= 0:
+            return int(packed)
+    elif data.endswith(b'"') and len(data) <= STRING_SIZE_MAX + 2:
+        with np.errstate(over="ignore"):
+            packed = _pack_string(readonly_bytes(data), 1, len(data) - 1)
         if packed >= 0:
             return int(packed)
     return hash_id(data, hash_bits)

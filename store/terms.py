@@ -26,7 +26,7 @@ from store.term_ids import (
     unpack,
     xxh64,
 )
-from store.unpack_kernels import (
+from store.value_kernels import (
     KIND_BOOLEAN,
     KIND_DATE,
     KIND_DATE_LOCAL,

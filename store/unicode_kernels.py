@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit, njit_inline
+from store.jit import njit_inline, njit_uncounted
 
 
-@njit
+@njit_uncounted
 def read_utf8(data, p, end):
     """Decode one character of two to four bytes at data[p]. Returns (code point, next position), -1 if it is not UTF-8:
     cut short, overlong, a surrogate, or beyond U+10FFFF."""
@@ -53,7 +53,7 @@ def write_utf8(out, at, point):
     return at + 4
 
 
-@njit
+@njit_uncounted
 def read_escape(data, p, end):
     r"""Decode the \u or \U escape at data[p]. Returns (code point, next position), -1 if it is none."""
     if p + 1 >= end:
@@ -78,7 +78,7 @@ def read_escape(data, p, end):
     return point, p + 2 + size
 
 
-@njit
+@njit_uncounted
 def is_in_label(point, first):
     """Tell whether a character beyond ASCII may stand in (or begin) a blank node label: PN_CHARS, PN_CHARS_U."""
     if point < 0x2000:

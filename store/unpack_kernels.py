@@ -1,27 +1,12 @@
 # mypy: disallow-untyped-defs=false
-"""Inlined ids back into text and into numbers; the layout is that of store/inline_kernels.py."""
+"""Inlined ids back into text; the layout is that of store/payload_kernels.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from store.inline_kernels import (
-    DAY_SECONDS,
-    EPOCH_DAY,
-    FLOAT_MANTISSA_BITS,
-    FRACTIONS,
-    MANTISSA_BITS,
     NAMESPACE_SIZE,
-    SCALE_NO_DOT,
-    SIGNED_55,
-    SIGNED_60,
-    SUBTYPE_BITS,
-    SUBTYPE_BOOLEAN,
-    SUBTYPE_DATE,
-    SUBTYPE_DATE_TIME,
-    SUBTYPE_FLOAT,
-    TAG_INTEGER,
-    TAG_OTHER,
     TYPE_BOOLEAN,
     TYPE_DATE,
     TYPE_DATE_TIME,
@@ -29,38 +14,59 @@ from store.inline_kernels import (
     TYPE_DOUBLE,
     TYPE_FLOAT,
     TYPE_INTEGER,
+    TYPE_STRING,
+)
+from store.jit import njit, njit_uncounted
+from store.payload_kernels import (
+    DAY_SECONDS,
+    DOUBLE_DIGITS_BOUND,
+    EXPONENT_LEAST,
+    EXPONENT_STYLES,
+    EXPONENTS,
+    EXTENDED_BIT,
+    FLOAT_DIGITS_BOUND,
+    FLOAT_MANTISSA_BITS,
+    FRACTIONS,
+    MANTISSA_BITS,
+    MICRO_DAY,
+    SCALE_NO_DOT,
+    SIGNED_55,
+    SIGNED_60,
+    STRING_SIZE_MAX,
+    SUBTYPE_BITS,
+    SUBTYPE_BOOLEAN,
+    SUBTYPE_DATE,
+    SUBTYPE_DATE_TIME,
+    SUBTYPE_DATE_TIME_TENTHS,
+    SUBTYPE_FLOAT,
+    SUBTYPE_FLOAT_EXPONENT,
+    SUBTYPE_STRING,
+    TAG_INTEGER,
+    TAG_OTHER,
+    TENTHS,
     ZONE_NONE,
     ZONE_QUARTERS,
     ZONE_UTC,
     ZONES,
     id_to_payload,
 )
-from store.jit import njit
+from store.slot_kernels import copy_bytes
 
 LITERAL_SIZE_MAX = 112
 """No inlined literal has a longer canonical form, in bytes."""
 
-KIND_NONE = 0
-"""Not an inlined literal: ask the dictionary."""
-KIND_INTEGER = 1
-KIND_DECIMAL = 2
-KIND_FLOAT = 3
-KIND_DOUBLE = 4
-KIND_BOOLEAN = 5
-KIND_DATE_TIME = 6
-KIND_DATE_TIME_LOCAL = 7
-"""A dateTime without a zone; its value takes it as UTC."""
-KIND_DATE = 8
-KIND_DATE_LOCAL = 9
-
-_FRACTION_BASE = FRACTIONS * ZONES
-_DAY_BASE = DAY_SECONDS * _FRACTION_BASE
-_QUARTER_MS = 900_000
+FORM_EXPONENT = 32
+"""Added to the type code by split_id: a double or float with an exponent."""
+FORM_TENTHS = 64
+"""A dateTime with one or two digits of a second's fraction."""
+FORM_MICROS = 96
+"""A dateTime with six."""
+TYPE_MASK = 31
 
 
-@njit
-def _split(term):
-    """Return (type code, body) of an inlined id."""
+@njit_uncounted
+def split_id(term):
+    """Return (type code plus form, body) of an inlined id; form 0 is the usual one of its type."""
     payload = np.int64(id_to_payload(term))
     tag = payload >> 60
     if tag == TAG_OTHER:
@@ -74,15 +80,61 @@ def _split(term):
             return np.int64(TYPE_DATE_TIME), body
         if subtype == SUBTYPE_DATE:
             return np.int64(TYPE_DATE), body
+        if subtype == SUBTYPE_STRING:
+            return np.int64(TYPE_STRING), body
+        if subtype == SUBTYPE_FLOAT_EXPONENT:
+            return np.int64(TYPE_FLOAT + FORM_EXPONENT), body
+        if subtype == SUBTYPE_DATE_TIME_TENTHS:
+            return np.int64(TYPE_DATE_TIME + FORM_TENTHS), body
         return subtype + TYPE_DERIVED, body - 2 * SIGNED_55 if body >= SIGNED_55 else body
     body = payload & (2 * SIGNED_60 - 1)
     if tag == TAG_INTEGER:
         return np.int64(TYPE_INTEGER), body - 2 * SIGNED_60 if body >= SIGNED_60 else body
+    if (body >> EXTENDED_BIT) & 1:
+        low = body & ((np.int64(1) << EXTENDED_BIT) - 1)
+        form = TYPE_DOUBLE + FORM_EXPONENT if tag == 0 else TYPE_DATE_TIME + FORM_MICROS
+        return np.int64(form), ((body >> (EXTENDED_BIT + 1)) << EXTENDED_BIT) | low
     return tag + TYPE_DOUBLE, body
 
 
-@njit
-def _split_plain(body, mantissa_bits):
+@njit_uncounted
+def split_exponent(code, body):
+    """Return (negative, mantissa, digits, style, exponent) of a number with an exponent."""
+    negative = body & 1 != 0
+    exponent = (body >> 1) % EXPONENTS + EXPONENT_LEAST
+    style = (body >> 1) // EXPONENTS % EXPONENT_STYLES
+    mantissa = (body >> 1) // EXPONENTS // EXPONENT_STYLES
+    if mantissa == (FLOAT_DIGITS_BOUND if code == TYPE_FLOAT else DOUBLE_DIGITS_BOUND):
+        return negative, np.int64(0), np.int64(2), style, exponent
+    digits = np.int64(1)
+    bound = np.int64(10)
+    while mantissa >= bound:
+        digits += 1
+        bound *= 10
+    return negative, mantissa, digits, style, exponent
+
+
+@njit_uncounted
+def split_date_time(code, body):
+    """Return (day, second of the day, digits of the fraction, fraction, zone) of a dateTime."""
+    zone = body % ZONES
+    rest = body // ZONES
+    if code == TYPE_DATE_TIME + FORM_MICROS:
+        seconds = rest // 1_000_000
+        return seconds // DAY_SECONDS + MICRO_DAY, seconds % DAY_SECONDS, 6, rest % 1_000_000, zone
+    if code == TYPE_DATE_TIME + FORM_TENTHS:
+        seconds = rest // TENTHS
+        fraction = rest % TENTHS
+        digits = 1 if fraction < 10 else 2
+        return seconds // DAY_SECONDS, seconds % DAY_SECONDS, digits, fraction - (10 if digits == 2 else 0), zone
+    seconds = rest // FRACTIONS
+    fraction = rest % FRACTIONS
+    digits = 0 if fraction == 0 else 3
+    return seconds // DAY_SECONDS, seconds % DAY_SECONDS, digits, max(fraction - 1, 0), zone
+
+
+@njit_uncounted
+def split_plain(body, mantissa_bits):
     """Return (negative, scale, mantissa, has a dot) of a plain number."""
     mantissa = body & ((np.int64(1) << mantissa_bits) - 1)
     scale = (body >> mantissa_bits) & 31
@@ -92,7 +144,7 @@ def _split_plain(body, mantissa_bits):
     return negative, scale, mantissa, True
 
 
-@njit
+@njit_uncounted
 def _split_day(day):
     """Return (year, month, day of month) of a day counted from 0001-01-01."""
     since_march = day + 306
@@ -106,7 +158,7 @@ def _split_day(day):
     return year, month, day_of_year - (153 * march_month + 2) // 5 + 1
 
 
-@njit
+@njit_uncounted
 def _write_digits(out, at, value, width):
     """Write a number >= 0 with at least `width` digits at out[at:]; return where it ends."""
     size = np.int64(1)
@@ -121,9 +173,9 @@ def _write_digits(out, at, value, width):
     return at + size
 
 
-@njit
+@njit_uncounted
 def _write_plain(out, at, body, mantissa_bits):
-    negative, scale, mantissa, has_dot = _split_plain(body, mantissa_bits)
+    negative, scale, mantissa, has_dot = split_plain(body, mantissa_bits)
     if negative:
         out[at] = 45
         at += 1
@@ -136,7 +188,7 @@ def _write_plain(out, at, body, mantissa_bits):
     return end + 1
 
 
-@njit
+@njit_uncounted
 def _write_integer(out, at, value):
     if value < 0:
         out[at] = 45
@@ -144,7 +196,7 @@ def _write_integer(out, at, value):
     return _write_digits(out, at, value, 1)
 
 
-@njit
+@njit_uncounted
 def _write_boolean(out, at, body):
     if body >= 2:
         out[at] = 46 + body
@@ -159,7 +211,7 @@ def _write_boolean(out, at, body):
     return at + 4
 
 
-@njit
+@njit_uncounted
 def _write_day(out, at, value):
     year, month, day = _split_day(value)
     _write_digits(out, at, year, 4)
@@ -170,7 +222,7 @@ def _write_day(out, at, value):
     return at + 10
 
 
-@njit
+@njit_uncounted
 def _write_zone(out, at, zone):
     if zone == ZONE_NONE:
         return at
@@ -186,10 +238,10 @@ def _write_zone(out, at, zone):
     return at + 6
 
 
-@njit
-def _write_date_time(out, at, body):
-    at = np.int64(_write_day(out, at, body // _DAY_BASE))
-    second = body % _DAY_BASE // _FRACTION_BASE
+@njit_uncounted
+def _write_date_time(out, at, code, body):
+    day, second, digits, fraction, zone = split_date_time(code, body)
+    at = np.int64(_write_day(out, at, day))
     out[at] = 84
     _write_digits(out, at + 1, second // 3600, 2)
     out[at + 3] = 58
@@ -197,27 +249,56 @@ def _write_date_time(out, at, body):
     out[at + 6] = 58
     _write_digits(out, at + 7, second % 60, 2)
     at += 9
-    fraction = body % _FRACTION_BASE // ZONES
-    if fraction > 0:
+    if digits > 0:
         out[at] = 46
-        at = np.int64(_write_digits(out, at + 1, fraction - 1, 3))
-    return _write_zone(out, at, body % ZONES)
+        at = np.int64(_write_digits(out, at + 1, fraction, digits))
+    return _write_zone(out, at, zone)
 
 
-@njit
+@njit_uncounted
+def _write_exponent(out, at, code, body):
+    negative, mantissa, digits, style, exponent = split_exponent(code, body)
+    if negative:
+        out[at] = 45
+        at += 1
+    # The digits one place to the right; the first of them then goes before the dot.
+    end = np.int64(_write_digits(out, at + 1, mantissa, digits))
+    out[at] = out[at + 1]
+    out[at + 1] = 46
+    at = end if digits > 1 else at + 1
+    out[at] = 101 if style == 1 or style == 2 else 69
+    at += 1
+    full = style & 1 == 1
+    if full or exponent < 0:
+        out[at] = 45 if exponent < 0 else 43
+        at += 1
+    return _write_digits(out, at, abs(exponent), 2 if full else 1)
+
+
+@njit_uncounted
 def write_literal(term, out, at, names, types):
     """Write the canonical form of an inlined id at out[at:]; return where it ends, at most LITERAL_SIZE_MAX later."""
-    code, body = _split(term)
+    code, body = split_id(term)
+    form = code - (code & TYPE_MASK)
+    code &= TYPE_MASK
     out[at] = 34
     at += 1
+    if code == TYPE_STRING:
+        size = body >> (7 * STRING_SIZE_MAX)
+        for i in range(size):
+            out[at + i] = (body >> (7 * i)) & 127
+        out[at + size] = 34
+        return at + size + 1
     if code == TYPE_INTEGER or code >= TYPE_DERIVED:
         at = _write_integer(out, at, body)
     elif code == TYPE_BOOLEAN:
         at = _write_boolean(out, at, body)
     elif code == TYPE_DATE_TIME:
-        at = _write_date_time(out, at, body)
+        at = _write_date_time(out, at, code + form, body)
     elif code == TYPE_DATE:
         at = _write_zone(out, _write_day(out, at, body // ZONES), body % ZONES)
+    elif form == FORM_EXPONENT:
+        at = _write_exponent(out, at, code, body)
     else:
         at = _write_plain(out, at, body, FLOAT_MANTISSA_BITS if code == TYPE_FLOAT else MANTISSA_BITS)
     out[at] = 34
@@ -225,12 +306,11 @@ def write_literal(term, out, at, names, types):
     out[at + 2] = 94
     out[at + 3] = 60
     at += 4
-    for i in range(NAMESPACE_SIZE):
-        out[at + i] = names[i]
+    copy_bytes(names, 0, NAMESPACE_SIZE, out, at)
     at += NAMESPACE_SIZE
-    for i in range(types[code, 0], types[code, 1]):
-        out[at] = names[i]
-        at += 1
+    size = types[code, 1] - types[code, 0]
+    copy_bytes(names, types[code, 0], size, out, at)
+    at += size
     out[at] = 62
     return at + 1
 
@@ -251,75 +331,3 @@ def unpack(ids, names, types):
         end = write_literal(ids[i], text, end, names, types)
         offsets[i + 1] = end
     return text[:end], offsets
-
-
-@njit
-def _zone_ms(zone):
-    return (zone - ZONE_QUARTERS) * _QUARTER_MS if zone > ZONE_UTC else np.int64(0)
-
-
-@njit
-def numeric_values(ids):
-    """Return the kind and the value of each id.
-
-    ids : int64[n], any term ids. Returns (kind int8[n], a KIND constant; value float64[n]): numbers as the nearest
-    float64 (xsd:float: rounded once more, to 24 bits), booleans 0 and 1, times in ms since 1970 UTC; NaN for
-    KIND_NONE. Exact but for integers of 2**53 and more and decimals, which are correctly rounded."""
-    kinds = np.zeros(len(ids), np.int8)
-    values = np.full(len(ids), np.nan, np.float64)
-    for i in range(len(ids)):
-        if ids[i] < 0 or ids[i] & 1 == 0:
-            continue
-        code, body = _split(ids[i])
-        if code == TYPE_INTEGER or code >= TYPE_DERIVED:
-            kinds[i] = KIND_INTEGER
-            values[i] = np.float64(body)
-        elif code == TYPE_BOOLEAN:
-            kinds[i] = KIND_BOOLEAN
-            values[i] = np.float64(body & 1)
-        elif code == TYPE_DATE_TIME:
-            zone = body % ZONES
-            day_ms = (body // _DAY_BASE - EPOCH_DAY) * (DAY_SECONDS * 1000)
-            second_ms = body % _DAY_BASE // _FRACTION_BASE * 1000 + max(body % _FRACTION_BASE // ZONES - 1, 0)
-            kinds[i] = KIND_DATE_TIME if zone != ZONE_NONE else KIND_DATE_TIME_LOCAL
-            values[i] = np.float64(day_ms + second_ms - _zone_ms(zone))
-        elif code == TYPE_DATE:
-            zone = body % ZONES
-            kinds[i] = KIND_DATE if zone != ZONE_NONE else KIND_DATE_LOCAL
-            values[i] = np.float64((body // ZONES - EPOCH_DAY) * (DAY_SECONDS * 1000) - _zone_ms(zone))
-        else:
-            bits = FLOAT_MANTISSA_BITS if code == TYPE_FLOAT else MANTISSA_BITS
-            negative, scale, mantissa, _ = _split_plain(body, bits)
-            power = 1.0
-            for _ in range(scale):
-                power *= 10.0
-            value = np.float64(mantissa) / power
-            if code == TYPE_FLOAT:
-                value = np.float64(np.float32(value))
-                kinds[i] = KIND_FLOAT
-            else:
-                kinds[i] = KIND_DOUBLE if code == TYPE_DOUBLE else KIND_DECIMAL
-            values[i] = -value if negative else value
-    return kinds, values
-
-
-@njit
-def decimal_parts(ids):
-    """Return each inlined integer, decimal, float or double as an exact decimal: numerator / 10 ** scale.
-
-    ids : int64[n]. Returns (numerator int64[n], scale int8[n]); scale -1 for all other ids."""
-    numerators = np.zeros(len(ids), np.int64)
-    scales = np.full(len(ids), -1, np.int8)
-    for i in range(len(ids)):
-        if ids[i] < 0 or ids[i] & 1 == 0:
-            continue
-        code, body = _split(ids[i])
-        if code == TYPE_INTEGER or code >= TYPE_DERIVED:
-            numerators[i] = body
-            scales[i] = 0
-        elif code < TYPE_BOOLEAN:
-            bits = FLOAT_MANTISSA_BITS if code == TYPE_FLOAT else MANTISSA_BITS
-            negative, scale, mantissa, _ = _split_plain(body, bits)
-            numerators[i] = -mantissa if negative else mantissa
-            scales[i] = scale
-    return numerators, scales

@@ -50,9 +50,11 @@ def scan_rows(data, p, mode, classes, starts, times):
     times : int64[n_rows]           Filled: ms, NO_TIME for a row that is blank, a comment or malformed."""
     end = len(data)
     terms = np.zeros((4, FIELDS), np.int64)
+    memo = np.empty(0, np.int32)
+    offsets = np.empty(0, np.int64)
     for row in range(len(times)):
         starts[row] = p
-        after, _, count, time = read_statement(data, p, end, mode, classes, terms, 0)
+        after, _, count, time = read_statement(data, p, end, mode, classes, terms, 0, memo, offsets, data)
         times[row] = NO_TIME
         if after >= 0 and count > 0:
             times[row] = time

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.encoder import canonical_term, encode_ntriples
-from store.inline_kernels import id_to_payload, payload_to_id
+from store.payload_kernels import id_to_payload, payload_to_id
 from store.terms import decimal_parts, numeric_values, split_literal, term_id, to_ntriples, unpack
 from tests.oracles.ntriples import XSD, read_line, value_of
 

@@ -8,19 +8,23 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from store import inline_kernels, terms, unpack_kernels
+from store import inline_kernels, terms, unpack_kernels, value_kernels
 from store.term_ids import DATATYPE_NAMES, DATATYPES
 from store.terms import decimal_parts, numeric_values, term_id, unpack
 from tests.oracles.ntriples import XSD
 
 INLINED = {
-    "double": "0.0 -0.0 1.0 -1.50 5 -0 0 123456789.25 9007199254740991 0.0000000000000000000001 900719925474099.1",
+    "double": "0.0 -0.0 1.0 -1.50 5 -0 0 123456789.25 9007199254740991 0.0000000000000000000001 900719925474099.1 "
+    "1e0 1E0 0E0 0.0E0 -0.0E0 1.0E-7 1.5e-07 1e+05 2.50E+05 -9.99999999999999E22 1e-10 1e22 1E-22 "
+    "1.00000000000000E36 1e5 0.0e+00 1E-8 9E-22",
     "decimal": "1.00 1.0 -3 0.10 9007199254740991",
-    "float": "2.5 -7 0.1 562949953421311",
+    "float": "2.5 -7 0.1 562949953421311 1e0 1.401298E-10 -3.402823e+20 0.0E0 9.999999999999E22",
     "integer": "0 -1 7 576460752303423487 -576460752303423488 100",
     "boolean": "true false 1 0",
     "dateTime": "2014-08-11T11:00:00 2014-08-11T11:00:00Z 2014-08-11T11:00:00.000 2012-02-29T23:59:59.999-12:00 "
-    "0001-01-01T00:00:00 9999-12-31T23:59:59.999+14:00 2000-02-29T00:00:00+00:00 2014-01-01T00:00:00-00:15",
+    "0001-01-01T00:00:00 9999-12-31T23:59:59.999+14:00 2014-01-01T00:00:00.1 9999-12-31T23:59:59.99+14:00 "
+    "0001-01-01T00:00:00.00 1950-01-01T00:00:00.000000 2119-10-01T23:59:59.999999+14:00 2014-08-11T11:00:00.000001Z "
+    "2000-02-29T00:00:00+00:00 2014-01-01T00:00:00-00:15",
     "date": "2014-02-28 2014-02-28Z 1600-02-29+05:45 0001-01-01 9999-12-31-12:00",
     "int": "2147483647 -2147483648",
     "long": "18014398509481983 -18014398509481984",
@@ -35,16 +39,22 @@ INLINED = {
     "unsignedShort": "65535",
     "unsignedByte": "255 0",
 }
+INLINED_STRINGS = ['""', '"a"', '"1234567"', '"\\"', '"""', '"\n\x00\x7f"', '"a^^<b>"', '"@en"', '"5"']
 IN_DICTIONARY = {
-    "double": "1e0 1E0 INF NaN +1.0 01.0 .5 5. -.5 - -. 1.0.0 9007199254740992 0.00000000000000000000001 1..0 1,0",
+    "double": "1e 1E+0 1E+5 1e-0 1e-00 1E-0 1E007 1e+100 01e0 0.5E0 00E0 0.00E0 12E0 12.5E3 1.E5 .5E5 +1E0 1E 1E+ E5 "
+    "1.000000000000000E0 1E37 1e23 1.0E-23 1.23E-21 1D5 1.0e5x -E5 INF NaN "
+    "+1.0 01.0 .5 5. -.5 - -. 1.0.0 "
+    "9007199254740992 0.00000000000000000000001 1..0 1,0",
     "decimal": "+1.0 00 00.1 1.",
-    "float": "1e0 562949953421312 -INF",
+    "float": "1.0000000000000E0 562949953421312 -INF 1e-45",
     "integer": "01 +1 -0 576460752303423488 -576460752303423489 1.0 1e3 - abc 99999999999999999999999 ١",
     "boolean": "TRUE True 2 00 tru falsy truth",
     "dateTime": "2014-02-29T00:00:00 1900-02-29T00:00:00 2014-13-01T00:00:00 2014-00-01T00:00:00 2014-01-00T00:00:00 "
     "2014-01-01T24:00:00 2014-01-01T00:60:00 2014-01-01T00:00:60 0000-01-01T00:00:00 -0001-01-01T00:00:00 "
     "12014-01-01T00:00:00 2014-01-01T00:00:00-00:00 2014-01-01T00:00:00+14:15 2014-01-01T00:00:00-12:15 "
-    "2014-01-01T00:00:00+01:10 2014-01-01T00:00:00.1 2014-01-01T00:00:00.1234 2014-01-01T00:00:00. 2014-01-01T00:00 "
+    "2014-01-01T00:00:00+01:10 2014-01-01T00:00:00.12345 2014-01-01T00:00:00.1234567 2014-01-01T00:00:00. "
+    "1949-12-31T23:59:59.999999 2119-10-02T00:00:00.000000 2014-01-01T00:00:00.x 2014-01-01T00:00:00.1x "
+    "2014-01-01T00:00 "
     "2014-01-01 00:00:00 2014-01-01T00:00:00z 2014-04-31T00:00:00 2014/01/01T00:00:00 2014-01-01T00:00:00ZZ",
     "date": "2014-02-29 2014-2-28 14-02-28 2014-02-30 2014-02-28+1:00 2014-02-28z",
     "int": "2147483648 -2147483649",
@@ -55,7 +65,6 @@ IN_DICTIONARY = {
     "negativeInteger": "0",
     "unsignedLong": "-1",
     "unsignedByte": "256",
-    "string": "5 true",
     "gYear": "2014",
     "doubl": "1.0",
     "doublee": "1.0",
@@ -68,7 +77,7 @@ def _all(table: dict[str, str]) -> list[str]:
 
 @pytest.mark.nojit
 def test_what_is_inlined_comes_back_to_the_letter() -> None:
-    texts = _all(INLINED)
+    texts = [*_all(INLINED), *INLINED_STRINGS]
     ids = np.array([term_id(text) for text in texts])
     assert [text for text, term in zip(texts, ids, strict=True) if term & 1 == 0] == []
     assert len(set(ids.tolist())) == len(texts)
@@ -80,7 +89,14 @@ def test_what_is_inlined_comes_back_to_the_letter() -> None:
 
 @pytest.mark.nojit
 def test_every_other_form_goes_to_the_dictionary() -> None:
-    texts = [*_all(IN_DICTIONARY), '"5"', '"5"@en', '"5"^^<http://www.w3.org/2001/XMLSchema-integer>', "<http://x/1>"]
+    texts = [
+        *_all(IN_DICTIONARY),
+        '"12345678"',
+        '"é"',
+        '"5"@en',
+        '"5"^^<http://www.w3.org/2001/XMLSchema-integer>',
+        "<http://x/1>",
+    ]
     assert [text for text in texts if term_id(text) & 1] == []
 
 
@@ -94,6 +110,13 @@ def test_every_other_form_goes_to_the_dictionary() -> None:
         ("0.1", "float", terms.KIND_FLOAT, float(np.float32("0.1"))),
         ("0.1", "double", terms.KIND_DOUBLE, 0.1),
         ("1", "boolean", terms.KIND_BOOLEAN, 1.0),
+        ("1.5E-3", "double", terms.KIND_DOUBLE, 0.0015),
+        ("-9.99999999999999e22", "double", terms.KIND_DOUBLE, -9.99999999999999e22),
+        ("1e+05", "float", terms.KIND_FLOAT, 1e5),
+        ("1970-01-01T00:00:01.5Z", "dateTime", terms.KIND_DATE_TIME, 1500.0),
+        ("1970-01-01T00:00:01.25+00:15", "dateTime", terms.KIND_DATE_TIME, 1250.0 - 900_000),
+        ("1970-01-01T00:00:01.000001", "dateTime", terms.KIND_DATE_TIME_LOCAL, 1000.001),
+        ("1969-12-31T23:59:59.999999Z", "dateTime", terms.KIND_DATE_TIME, -0.001),
         ("false", "boolean", terms.KIND_BOOLEAN, 0.0),
         ("1970-01-01T00:00:01.500Z", "dateTime", terms.KIND_DATE_TIME, 1500.0),
         ("1970-01-01T02:00:00+02:00", "dateTime", terms.KIND_DATE_TIME, 0.0),
@@ -110,10 +133,10 @@ def test_values(lexical: str, name: str, kind: int, value: float) -> None:
 
 @pytest.mark.nojit
 def test_what_is_not_inlined_has_no_value() -> None:
-    kinds, values = numeric_values(np.array([term_id("<http://x>"), -1, -2]))
-    assert kinds.tolist() == [terms.KIND_NONE] * 3
+    kinds, values = numeric_values(np.array([term_id("<http://x>"), -1, -2, term_id('"5"')]))
+    assert kinds.tolist() == [terms.KIND_NONE] * 4
     assert np.isnan(values).all()
-    assert decimal_parts(np.array([term_id("<http://x>"), -1]))[1].tolist() == [-1, -1]
+    assert decimal_parts(np.array([term_id("<http://x>"), -1, term_id('"5"')]))[1].tolist() == [-1, -1, -1]
 
 
 @pytest.mark.nojit
@@ -125,8 +148,10 @@ def test_negative_zero_keeps_its_sign() -> None:
 @pytest.mark.nojit
 def test_decimal_parts_are_exact() -> None:
     ids = np.array([term_id(f'"{text}"^^<{XSD}decimal>') for text in ("-1.50", "3", "0.001")])
-    numerators, scales = decimal_parts(ids)
-    assert list(zip(numerators.tolist(), scales.tolist(), strict=True)) == [(-150, 2), (3, 0), (1, 3)]
+    more = [term_id(f'"{text}"^^<{XSD}double>') for text in ("1.5E3", "-2.5e-07", "1E22", "9.99E2")]
+    numerators, scales = decimal_parts(np.array([*ids, *more]))
+    found = list(zip(numerators.tolist(), scales.tolist(), strict=True))
+    assert found == [(-150, 2), (3, 0), (1, 3), (1500, 0), (-25, 8), (0, -1), (999, 0)]
 
 
 def test_ids_of_a_run_of_numbers_are_spread_evenly() -> None:
@@ -143,7 +168,7 @@ def test_kernels_equal_their_py_funcs() -> None:
     pack = getattr(inline_kernels.pack_literal, "py_func", inline_kernels.pack_literal)
     typed = getattr(inline_kernels.pack_typed, "py_func", inline_kernels.pack_typed)
     write = getattr(unpack_kernels.write_literal, "py_func", unpack_kernels.write_literal)
-    values = getattr(unpack_kernels.numeric_values, "py_func", unpack_kernels.numeric_values)
+    values = getattr(value_kernels.numeric_values, "py_func", value_kernels.numeric_values)
     with np.errstate(over="ignore"):
         for text in texts:
             data = np.frombuffer(text.encode(), np.uint8)

@@ -50,20 +50,20 @@ def test_without_collisions_ids_are_hashes() -> None:
 @pytest.mark.nojit
 def test_terms_of_timing_tuples_go_with_their_slice() -> None:
     registry = TermRegistry()
-    rows = [("<http://a>", "<http://both>"), ("<http://a>", '"reading"'), ("<http://b>", "<http://both>")]
+    rows = [("<http://a>", "<http://both>"), ("<http://a>", '"a reading"'), ("<http://b>", "<http://both>")]
     encoded = encode(rows, 62, graphs=[None, "<http://g>", None])
     confirmed, taken = registry.confirm(encoded, np.array([False, True, False]))
-    assert sorted(registry.texts(taken)) == ['"reading"', "<http://g>"]
+    assert sorted(registry.texts(taken)) == ['"a reading"', "<http://g>"]
     assert len(registry.persistent) == 4
-    again, also_taken = registry.confirm(encode([("<http://b>", '"reading"')], 62), np.array([True]))
-    assert registry.texts(also_taken) == ['"reading"']
+    again, also_taken = registry.confirm(encode([("<http://b>", '"a reading"')], 62), np.array([True]))
+    assert registry.texts(also_taken) == ['"a reading"']
     reader = registry.snapshot_reader()
     registry.release(taken)
-    assert registry.texts(again.objects) == ['"reading"']
+    assert registry.texts(again.objects) == ['"a reading"']
     registry.release(also_taken)
     with pytest.raises(KeyError):
         registry.transient.texts(again.objects)
-    assert reader.texts(confirmed.objects) == ["<http://both>", '"reading"', "<http://both>"]
+    assert reader.texts(confirmed.objects) == ["<http://both>", '"a reading"', "<http://both>"]
 
 
 @pytest.mark.nojit
@@ -196,11 +196,13 @@ def test_readers_go_on_while_a_writer_adds() -> None:
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
-    for number in range(150):
-        texts = [f"<http://example.org/{number}/{i}>" for i in range(300)]
-        confirmed, _ = registry.confirm(encode([("<http://s>", text) for text in texts], 62))
-        known.append((confirmed.objects, texts))
-    done.set()
+    try:
+        for number in range(150):
+            texts = [f"<http://example.org/{number}/{i}>" for i in range(300)]
+            confirmed, _ = registry.confirm(encode([("<http://s>", text) for text in texts], 62))
+            known.append((confirmed.objects, texts))
+    finally:
+        done.set()
     for reader in readers:
         reader.join()
     assert failures == []
