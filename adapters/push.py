@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -17,9 +16,8 @@ import numpy as np
 
 from adapters.planner import PartitionSetup, WorkItem
 from adapters.source import Rows, SetAside
-from store.dtypes import BoolArray, Int64Array
 from wukongs.link import IngestLink
-from wukongs.messages import Piece
+from wukongs.messages import Piece, timing_mask
 from wukongs.sharding import TermCutter
 
 EXAMPLES_MAX = 20
@@ -95,7 +93,7 @@ def pieces_of(setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: 
         return
     numbers = -(-encoded.timestamps // setup.batch_ms)
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), count]
-    timing = timing_of(setup, encoded.predicates)
+    timing = timing_mask(encoded, setup.timing)
     cutter = TermCutter(encoded) if len(bounds) > 2 else None
     partition = setup.source.partition
     for start, stop in pairwise(bounds):
@@ -113,18 +111,3 @@ def pieces_of(setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: 
             timing=timing[start:stop],
         )
         first_offset = end
-
-
-def timing_of(setup: PartitionSetup, predicates: Int64Array) -> BoolArray:
-    """Tell which tuples are timing: all, or those with one of the stream's timing predicates."""
-    if setup.timing is True:
-        return np.ones(len(predicates), np.bool_)
-    iris = setup.timing if isinstance(setup.timing, tuple) else ()
-    return np.isin(predicates, _predicate_ids(iris, setup.hash_bits))
-
-
-@lru_cache(maxsize=64)
-def _predicate_ids(iris: tuple[str, ...], hash_bits: int) -> Int64Array:
-    from store.encoder import term_id
-
-    return np.array([term_id(f"<{iri}>", hash_bits) for iri in iris], np.int64)

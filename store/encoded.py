@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
-from store.dtypes import Int64Array, UInt8Array
+from store.dtypes import CLASH_FIRST, Int64Array, UInt8Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,17 @@ class TermTable:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def find(self, text: str) -> int | None:
+        """Return the number of the term with this text, None if there is none."""
+        wanted, data = text.encode(), self.text.tobytes()
+        at = data.find(wanted)
+        while at >= 0:
+            row = int(np.searchsorted(self.offsets, at))
+            if self.offsets[row] == at and self.offsets[row + 1] == at + len(wanted):
+                return row
+            at = data.find(wanted, at + 1)
+        return None
 
     def take(self, rows: Int64Array) -> TermTable:
         """Return the terms with these numbers, in this order."""
@@ -64,6 +76,18 @@ class Encoded:
 
     def __len__(self) -> int:
         return len(self.subjects)
+
+    def codes_of(self, texts: Sequence[str]) -> Int64Array:
+        """Return what the columns hold for the terms with these canonical forms, none of them an inlined literal; a
+        term that stands nowhere has no code. Texts are compared, not ids: two texts may want one id."""
+        found = []
+        for text in texts:
+            row, clash = self.terms.find(text), self.clashes.find(text)
+            if row is not None:
+                found.append(int(self.terms.ids[row]))
+            elif clash is not None:
+                found.append(CLASH_FIRST - clash)
+        return np.array(found, np.int64)
 
 
 def replace_ids(column: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:

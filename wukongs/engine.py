@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-import numpy as np
-
 from csparql.algebra import Query
 from csparql.parser import parse_query
 from csparql.rules import rewrite
@@ -211,14 +209,10 @@ class Engine:
             core.check_is_open()
             if name in core.streams:
                 raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
-            timing_iris = () if isinstance(timing, bool) else tuple(timing)
             state = StreamState(
                 name,
                 positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
-                timing
-                if isinstance(timing, bool)
-                else np.array([core.name(graph_term(text)) for text in timing_iris], np.int64),
-                timing_iris,
+                timing if isinstance(timing, bool) else tuple(graph_term(text).text[1:-1] for text in timing),
                 core.default_graph if into is None else core.name(graph_term(into)),
                 into,
                 positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),

@@ -20,8 +20,7 @@ class IngestService:
             self._core.check_is_open()
             state = self._core.stream(message.stream)
             resume_offset = state.open_partition(message.partition).open(message.epoch)
-            timing = state.timing if isinstance(state.timing, bool) else state.timing_iris
-            return Opened(state.batch_ms, state.into_iri, timing, resume_offset, self._core.settings.hash_bits)
+            return Opened(state.batch_ms, state.into_iri, state.timing, resume_offset, self._core.settings.hash_bits)
 
     def inject(self, piece: Piece) -> None:
         with self._core.lock:

@@ -40,6 +40,13 @@ class Open:
     epoch: int
 
 
+def timing_mask(encoded: Encoded, timing: bool | Sequence[str]) -> BoolArray:
+    """Tell which tuples are timing, bool[n]: all, none, or those with one of these predicates, by their texts."""
+    if isinstance(timing, bool):
+        return np.full(len(encoded), timing, np.bool_)
+    return np.isin(encoded.predicates, encoded.codes_of([f"<{iri}>" for iri in timing]))
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """What the node knows of the stream. timing: True for all tuples, False for none, or the timing predicates' IRIs.

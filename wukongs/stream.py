@@ -12,6 +12,7 @@ from store.encoder import encode_columns
 from wukongs.core import Core
 from wukongs.errors import StreamError
 from wukongs.injector import Injector
+from wukongs.messages import timing_mask
 from wukongs.rdf_terms import from_python
 from wukongs.stream_state import PUSH_PARTITION, StreamState
 
@@ -106,7 +107,7 @@ class Stream:
                 return 0
             state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
             state.check_room(len(encoded))
-            timing = state.timing_mask(encoded.predicates)
+            timing = timing_mask(encoded, state.timing)
             encoded, transient_ids = self._core.registry.confirm(encoded, timing)
             state.open_partition(PUSH_PARTITION)
             state.take(encoded, timing, transient_ids)

@@ -57,14 +57,13 @@ class Fragment:
 
 @dataclass(slots=True, eq=False)
 class StreamState:
-    """iri: without brackets; timing: True, or the ids of the timing predicates; into: id of the graph that timeless
+    """iri: without brackets; timing: True, or the IRIs of the timing predicates; into: id of the graph that timeless
     tuples without a graph term of their own join. closed_ms: all stream batches up to there are complete.
     slice_filter: None if all tuples enter the slices."""
 
     iri: str
     batch_ms: int
-    timing: bool | Int64Array
-    timing_iris: tuple[str, ...]
+    timing: bool | tuple[str, ...]
     into: int
     into_iri: str | None
     history_ms: int
@@ -92,12 +91,6 @@ class StreamState:
     @property
     def is_started(self) -> bool:
         return self.first_ms is not None
-
-    def timing_mask(self, predicates: Int64Array) -> BoolArray:
-        """Tell which tuples are timing. bool[n]"""
-        if isinstance(self.timing, bool):
-            return np.full(len(predicates), self.timing, np.bool_)
-        return np.isin(predicates, self.timing)
 
     def open_partition(self, partition: str) -> PartitionLedger:
         """Declare a source partition: the stream's batches close only when it says so, too."""

@@ -32,6 +32,7 @@ from store.slice_ring import SliceRing
 from store.term_registry import TermRegistry
 from store.trace import Trace
 from wukongs.core import Core
+from wukongs.messages import timing_mask
 from wukongs.settings import Settings
 from wukongs.stream_state import PUSH_PARTITION, StreamState
 
@@ -141,7 +142,7 @@ def inject(core: Core, states: dict[str, StreamState], encoded: dict[str, Encode
         began, cpu_began = time.perf_counter(), time.thread_time()
         for name, columns in encoded.items():
             state = states[name]
-            timing = state.timing_mask(columns.predicates)
+            timing = timing_mask(columns, state.timing)
             confirmed, transient_ids = core.registry.confirm(columns, timing)
             state.take(confirmed, timing, transient_ids)
             state.complete(PUSH_PARTITION, number * BATCH_MS)
@@ -209,7 +210,7 @@ def bench_injection(
 
 def _declare(core: Core, name: str) -> StreamState:
     settings = core.settings
-    state = StreamState(IRI[name], BATCH_MS, name in TIMING, (), core.default_graph, None, 60_000, settings)
+    state = StreamState(IRI[name], BATCH_MS, name in TIMING, core.default_graph, None, 60_000, settings)
     state.ring.index_windows(WINDOW_BATCHES)
     state.open_partition(PUSH_PARTITION)
     core.streams[IRI[name]] = state

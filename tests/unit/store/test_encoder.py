@@ -15,6 +15,7 @@ from store.encoder import REASONS, encode_columns, encode_ntriples, rename_terms
 from store.terms import blank_node, is_inlined, term_id, unpack
 from tests.oracles.ntriples import XSD, read_line
 from wukongs.errors import DataError
+from wukongs.messages import timing_mask
 
 SCOPE = b"scope"
 
@@ -299,3 +300,21 @@ def test_kernels_equal_their_py_funcs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("subjects", "predicates", "objects", "graphs"):
         assert getattr(plain, name).tolist() == getattr(compiled, name).tolist()
     assert encode_columns(S, P, OBJ, scope=SCOPE).objects.tolist() == column.objects.tolist()
+
+
+def test_the_code_of_a_term_is_found_by_its_text_whatever_its_hash() -> None:
+    """With 4 bits many terms share a hash; only one of them can have it as its code."""
+    names = [f"<http://p/{number}>" for number in range(64)]
+    objects = [f'"in a literal: {name}"' for name in names]
+    encoded = encode_columns(["<http://s>"] * 64, names, objects, scope=b"", hash_bits=4)
+    assert len(encoded.clashes) > 60
+    for row, name in enumerate(names):
+        assert np.flatnonzero(encoded.predicates == encoded.codes_of([name])).tolist() == [row]
+    assert encoded.codes_of(["<http://p/64>", "<http://p/6", names[3]]).tolist() == [encoded.predicates[3]]
+
+
+def test_only_the_named_predicates_are_timing_whatever_the_hashes() -> None:
+    names = [f"<http://p/{number}>" for number in range(64)]
+    encoded = encode_columns(["<http://s>"] * 64, names, names, scope=b"", hash_bits=4)
+    for timing, rows in ((("http://p/5", "http://p/9"), [5, 9]), (True, list(range(64))), (False, []), ((), [])):
+        assert np.flatnonzero(timing_mask(encoded, timing)).tolist() == rows

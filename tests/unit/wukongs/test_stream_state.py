@@ -15,10 +15,9 @@ from wukongs.stream_state import PUSH_PARTITION, StreamState
 NO_IDS = np.empty(0, np.int64)
 
 
-def state_of(timing: bool | list[int] = False, **settings: int) -> StreamState:
+def state_of(timing: bool | tuple[str, ...] = False, **settings: int) -> StreamState:
     """A stream of 100 ms stream batches that absorbs into graph 70."""
-    kept = timing if isinstance(timing, bool) else np.array(timing, np.int64)
-    return StreamState("http://ex/s", 100, kept, (), 70, None, 0, Settings(**settings))
+    return StreamState("http://ex/s", 100, timing, 70, None, 0, Settings(**settings))
 
 
 def encoded(times: list[int], predicates: list[int] | None = None, graph: int = UNBOUND) -> Encoded:
@@ -40,7 +39,7 @@ def take(
     tuples = encoded(times)
     state.open_partition(partition)
     state.check_timestamps(tuples.timestamps, partition)
-    state.take(tuples, state.timing_mask(tuples.predicates), np.array(transient or [], np.int64))
+    state.take(tuples, np.full(len(tuples), state.timing), np.array(transient or [], np.int64))
 
 
 def test_tuples_wait_in_their_stream_batches() -> None:
@@ -127,22 +126,17 @@ def test_an_end_without_tuples_goes_no_further_than_the_advance() -> None:
 
 
 def test_timeless_tuples_are_handed_on_with_their_graph() -> None:
-    state = state_of(timing=[10])
+    state = state_of(timing=("http://ex/timing",))
     tuples = encoded([1, 2, 3, 4], [10, 12, 12, 10])
-    state.take(tuples, state.timing_mask(tuples.predicates), NO_IDS)
+    state.take(tuples, tuples.predicates == 10, NO_IDS)
     own = encoded([5, 6], [12, 10], graph=90)
-    state.take(own, state.timing_mask(own.predicates), NO_IDS)
+    state.take(own, own.predicates == 10, NO_IDS)
     graphs, subjects, predicates, objects = state.seal(1)
     assert graphs.tolist() == [70, 70, 90]
     assert subjects.tolist() == [4, 6, 2]
     assert predicates.tolist() == [12, 12, 12]
     assert objects.tolist() == [50, 50, 50]
     assert len(state.ring) == 6, "the slice has all, timing and timeless"
-
-
-@pytest.mark.parametrize(("timing", "mask"), [(True, [True, True]), (False, [False, False]), ([12], [False, True])])
-def test_timing_is_all_nothing_or_some_predicates(timing: bool | list[int], mask: list[bool]) -> None:
-    assert state_of(timing).timing_mask(np.array([10, 12])).tolist() == mask
 
 
 def test_transient_ids_of_a_call_live_as_long_as_its_last_slice() -> None:

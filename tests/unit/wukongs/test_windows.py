@@ -74,7 +74,7 @@ def test_a_query_fires_at_its_smallest_step_or_when_it_says() -> None:
     [(250, 100, "RANGE of 250 ms", "200 or 300"), (300, 50, "STEP of 50 ms", "Use 100 ms")],
 )
 def test_a_window_that_cuts_stream_batches_is_refused(range_ms: int, step_ms: int, name: str, advice: str) -> None:
-    state = StreamState(A, 100, True, (), 0, None, 0, Settings())
+    state = StreamState(A, 100, True, 0, None, 0, Settings())
     with pytest.raises(StreamError) as caught:
         check_window(window(range_ms, step_ms), state)
     text = str(caught.value)
