@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-nojit lint bench lock clean
+.PHONY: help setup demo test test-nojit lint bench soak lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
+	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
 	@echo 'make setup       virtual environment in .venv, with the locked packages'
 	@echo 'make lock        renew requirements.lock from pyproject.toml (needs uv)'
 	@echo 'make clean       remove .venv and caches'
@@ -46,6 +47,10 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(PY) -m bench
+
+# About five minutes: 20 M observations, memory sampled and drawn into build/soak/.
+soak: $(READY)
+	@$(PY) -m bench.store.soak build/soak
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
