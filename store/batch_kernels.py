@@ -5,8 +5,47 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit
+from store.jit import njit, njit_uncounted
 from store.layout import FENCE_KEYS_MIN, FENCE_KEYS_PER_BUCKET, NO_FENCE
+
+FENCE_ENTRIES_PER_FUEL = 4
+"""Entries and keys of a fence that take as long as one merged value."""
+
+
+@njit_uncounted
+def directory_slot(predicate, graph, slots):
+    """Return where the search for a directory row begins in a hash table of `slots` slots, a power of two."""
+    return ((predicate >> 1) ^ (predicate >> 32) ^ (graph >> 3) ^ (graph >> 34)) & (slots - 1)
+
+
+@njit_uncounted
+def number_rows(graphs, predicates, start, rows, table, found_graphs, found_predicates, counts, found):
+    """Number the distinct (graph, predicate) pairs of tuples start and on, in order of their first occurrence.
+
+    Stops where the table has no room for another. Returns (the tuple it stopped at, distinct pairs).
+    """
+    row = -1
+    for i in range(start, graphs.size):
+        g = graphs[i]
+        p = predicates[i]
+        if row < 0 or found_predicates[row] != p or found_graphs[row] != g:
+            slot = directory_slot(p, g, table.size)
+            row = table[slot]
+            while row >= 0 and (found_predicates[row] != p or found_graphs[row] != g):
+                slot = (slot + 1) & (table.size - 1)
+                row = table[slot]
+            if row < 0:
+                if found == found_graphs.size:
+                    return i, found
+                row = found
+                found_graphs[row] = g
+                found_predicates[row] = p
+                counts[row] = 0
+                table[slot] = row
+                found += 1
+        rows[i] = row
+        counts[row] += 1
+    return graphs.size, found
 
 
 @njit
@@ -22,59 +61,34 @@ def assign_directory(graphs, predicates):
     rows : int32[n]                  The directory row of each tuple.
     directory_graphs, directory_predicates : int64[n_directory], sorted by (predicate, graph).
     counts : int64[n_directory]      Tuples per directory row.
+
+    Cost: a look-up in a small hash table a tuple, and two passes.
     """
-    n = graphs.size
-    size = 64
-    table = np.full(size, -1, np.int32)
-    found_graphs = np.empty(16, np.int64)
-    found_predicates = np.empty(16, np.int64)
-    counts = np.zeros(16, np.int64)
-    found = 0
-    rows = np.empty(n, np.int32)
-    previous = -1
-    for i in range(n):
-        g = graphs[i]
-        p = predicates[i]
-        if previous >= 0 and found_predicates[previous] == p and found_graphs[previous] == g:
-            rows[i] = previous
-            counts[previous] += 1
-            continue
-        slot = ((p >> 20) ^ (g >> 33) ^ (p << 3)) & (size - 1)
-        while True:
-            row = table[slot]
-            if row < 0 or (found_predicates[row] == p and found_graphs[row] == g):
-                break
-            slot = (slot + 1) & (size - 1)
-        if row < 0:
-            if found == found_graphs.size:
-                found_graphs = np.concatenate((found_graphs, found_graphs))
-                found_predicates = np.concatenate((found_predicates, found_predicates))
-                counts = np.concatenate((counts, np.zeros(found, np.int64)))
-            row = found
-            found_graphs[row] = g
-            found_predicates[row] = p
-            counts[row] = 0
-            table[slot] = row
-            found += 1
-            if found * 2 > size:
-                size *= 2
-                table = np.full(size, -1, np.int32)
-                for r in range(found):
-                    slot = ((found_predicates[r] >> 20) ^ (found_graphs[r] >> 33) ^ (found_predicates[r] << 3)) & (
-                        size - 1
-                    )
-                    while table[slot] >= 0:
-                        slot = (slot + 1) & (size - 1)
-                    table[slot] = r
-        rows[i] = row
-        counts[row] += 1
-        previous = row
+    rows = np.empty(graphs.size, np.int32)
+    room = 32
+    found_graphs = np.empty(room, np.int64)
+    found_predicates = np.empty(room, np.int64)
+    counts = np.zeros(room, np.int64)
+    table = np.full(2 * room, -1, np.int32)
+    done, found = number_rows(graphs, predicates, 0, rows, table, found_graphs, found_predicates, counts, 0)
+    while done < graphs.size:
+        found_graphs = np.concatenate((found_graphs, np.empty(3 * room, np.int64)))
+        found_predicates = np.concatenate((found_predicates, np.empty(3 * room, np.int64)))
+        counts = np.concatenate((counts, np.zeros(3 * room, np.int64)))
+        room *= 4
+        table = np.full(2 * room, -1, np.int32)
+        for r in range(found):
+            slot = directory_slot(found_predicates[r], found_graphs[r], table.size)
+            while table[slot] >= 0:
+                slot = (slot + 1) & (table.size - 1)
+            table[slot] = r
+        done, found = number_rows(graphs, predicates, done, rows, table, found_graphs, found_predicates, counts, found)
     by_graph = np.argsort(found_graphs[:found], kind="mergesort")
     order = by_graph[np.argsort(found_predicates[:found][by_graph], kind="mergesort")]
     rank = np.empty(found, np.int32)
     for r in range(found):
         rank[order[r]] = r
-    for i in range(n):
+    for i in range(rows.size):
         rows[i] = rank[rows[i]]
     return rows, found_graphs[:found][order], found_predicates[:found][order], counts[:found][order]
 
@@ -110,42 +124,48 @@ def compress_pairs(first, second, payload, range_starts):
     payloads : int64[n_values] or int64[0]; value_starts : int64[n_ranges + 1], the values of each range.
     """
     n_ranges = range_starts.size - 1
-    carried = payload.size > 0
     n_keys = 0
     n_values = 0
     for r in range(n_ranges):
-        for i in range(range_starts[r], range_starts[r + 1]):
-            new_key = i == range_starts[r] or first[i] != first[i - 1]
-            if new_key:
-                n_keys += 1
-            if new_key or second[i] != second[i - 1]:
-                n_values += 1
+        lo = range_starts[r]
+        hi = range_starts[r + 1]
+        if lo < hi:
+            n_keys += 1
+            n_values += 1
+        for i in range(lo + 1, hi):
+            n_keys += first[i] != first[i - 1]
+            n_values += (first[i] != first[i - 1]) | (second[i] != second[i - 1])
     key_starts = np.zeros(n_ranges + 1, np.int64)
     value_starts = np.zeros(n_ranges + 1, np.int64)
     keys = np.empty(n_keys, np.int64)
-    offsets = np.zeros(n_keys + 1, np.int32)
+    offsets = np.empty(n_keys + 1, np.int32)
     values = np.empty(n_values, np.int64)
-    payloads = np.empty(n_values if carried else 0, np.int64)
-    k = 0
-    v = 0
-    for r in range(n_ranges):
+    payloads = np.empty(n_values if payload.size > 0 else 0, np.int64)
+    write_pairs(first, second, payload, range_starts, key_starts, keys, offsets, values, payloads, value_starts)
+    return key_starts, keys, offsets, values, payloads, value_starts
+
+
+@njit_uncounted
+def write_pairs(first, second, payload, range_starts, key_starts, keys, offsets, values, payloads, value_starts):
+    """Fill the arrays that compress_pairs has counted. Nearly without branches: whether a key is new is random."""
+    carried = payload.size > 0
+    k = -1
+    v = -1
+    for r in range(range_starts.size - 1):
         for i in range(range_starts[r], range_starts[r + 1]):
             new_key = i == range_starts[r] or first[i] != first[i - 1]
+            new_value = new_key | (second[i] != second[i - 1])
+            v += new_value
             if new_key:
+                k += 1
                 keys[k] = first[i]
                 offsets[k] = v
-                k += 1
-            if new_key or second[i] != second[i - 1]:
-                values[v] = second[i]
-                if carried:
-                    payloads[v] = payload[i]
-                v += 1
-            elif carried and payload[i] > payloads[v - 1]:
-                payloads[v - 1] = payload[i]
-        key_starts[r + 1] = k
-        value_starts[r + 1] = v
-    offsets[n_keys] = n_values
-    return key_starts, keys, offsets, values, payloads, value_starts
+            values[v] = second[i]
+            if carried:
+                payloads[v] = payload[i] if new_value else max(payloads[v], payload[i])
+        key_starts[r + 1] = k + 1
+        value_starts[r + 1] = v + 1
+    offsets[k + 1] = v + 1
 
 
 @njit
@@ -172,18 +192,62 @@ def fence_shift(n_keys):
 
 
 @njit
-def fill_fence(keys, lo, hi, shift, fence, at):
-    """Write the fence of keys[lo:hi] to fence[at:]: entry b is how many of the keys lie in buckets before b."""
-    buckets = 1 << (63 - shift)
-    b = 0
-    for i in range(lo, hi):
-        bucket = keys[i] >> shift
-        while b <= bucket:
-            fence[at + b] = i - lo
-            b += 1
-    while b <= buckets:
-        fence[at + b] = hi - lo
-        b += 1
+def plan_fences(key_starts):
+    """Choose the fences of all ranges. Returns fence_starts : int64[n_ranges + 1], fence_shifts : int64[n_ranges]."""
+    n_ranges = key_starts.size - 1
+    starts = np.zeros(n_ranges + 1, np.int64)
+    shifts = np.empty(n_ranges, np.int64)
+    for r in range(n_ranges):
+        shift = fence_shift(key_starts[r + 1] - key_starts[r])
+        shifts[r] = shift
+        starts[r + 1] = starts[r] + (0 if shift == NO_FENCE else (1 << (63 - shift)) + 1)
+    return starts, shifts
+
+
+@njit_uncounted
+def fill_fences(keys, key_starts, fence_starts, fence_shifts, fences, state, fuel):
+    """Write the fences of all ranges, at most about FENCE_ENTRIES_PER_FUEL * fuel entries and keys.
+
+    Entry b of the fence of a range is how many of its keys lie in the buckets before b.
+
+    Parameters
+    ----------
+    keys : int64[n_keys]; key_starts, fence_starts : int64[n_ranges + 1]; fence_shifts : int64[n_ranges]
+    fences : int32[fence_starts[n_ranges]]
+    state : int64[3]                 Where the last call stopped: range, key and entry of fences; zeros at first.
+
+    Returns
+    -------
+    fuel : int64                     What is left; done when state[0] == n_ranges.
+    """
+    r, i, at = state[0], state[1], state[2]
+    work = min(fuel, np.int64(1) << 56) * FENCE_ENTRIES_PER_FUEL
+    while r < fence_shifts.size and work > 0:
+        lo = key_starts[r]
+        hi = key_starts[r + 1]
+        shift = fence_shifts[r]
+        if shift == NO_FENCE:
+            i = hi
+        first = fence_starts[r]
+        end = fence_starts[r + 1]
+        while i < hi and work > 0:
+            entry = first + (keys[i] >> shift)
+            while at <= entry and work > 0:
+                fences[at] = i - lo
+                at += 1
+                work -= 1
+            if at > entry:
+                i += 1
+                work -= 1
+        while i == hi and at < end and work > 0:
+            fences[at] = hi - lo
+            at += 1
+            work -= 1
+        if i == hi and at == end:
+            r += 1
+            work -= 1
+    state[0], state[1], state[2] = r, i, at
+    return max(work, 0) // FENCE_ENTRIES_PER_FUEL
 
 
 @njit
@@ -194,17 +258,9 @@ def build_fences(keys, key_starts):
     -------
     fence_starts : int64[n_ranges + 1]; fence_shifts : int64[n_ranges]; fences : int32[...], relative to the range.
     """
-    n_ranges = key_starts.size - 1
-    starts = np.zeros(n_ranges + 1, np.int64)
-    shifts = np.empty(n_ranges, np.int64)
-    for r in range(n_ranges):
-        shift = fence_shift(key_starts[r + 1] - key_starts[r])
-        shifts[r] = shift
-        starts[r + 1] = starts[r] + (0 if shift == NO_FENCE else (1 << (63 - shift)) + 1)
-    fences = np.empty(starts[n_ranges], np.int32)
-    for r in range(n_ranges):
-        if shifts[r] != NO_FENCE:
-            fill_fence(keys, key_starts[r], key_starts[r + 1], shifts[r], fences, starts[r])
+    starts, shifts = plan_fences(key_starts)
+    fences = np.empty(starts[starts.size - 1], np.int32)
+    fill_fences(keys, key_starts, starts, shifts, fences, np.zeros(3, np.int64), np.int64(1) << 56)
     return starts, shifts, fences
 
 
