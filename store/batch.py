@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,6 +131,11 @@ class Batch:
         return self.graphs[rows], np.repeat(self.out.keys, per_key), self.predicates[rows], self.out.values
 
 
+def code_dtype(directory_size: int) -> np.dtype[Any]:
+    """Return the type of the codes of a batch with a directory of this size."""
+    return np.dtype(np.int32 if directory_size >= WIDE_CODES_FROM else np.uint16)
+
+
 def make_side(key_starts: Int64Array, keys: Int64Array, offsets: Int32Array, values: Int64Array) -> Side:
     """Add the fences to the columns of a side."""
     return Side(key_starts, keys, offsets, values, *build_fences(keys, key_starts))
@@ -143,9 +148,7 @@ def make_vertex_index(out: Side, in_: Side) -> VertexIndex:
     sort_ranges(vertices, codes, _NOTHING, one_range)
     _, keys, starts, values, _, _ = compress_pairs(vertices, codes, _NOTHING, one_range)
     _, shifts, fence = build_fences(keys, np.array([0, len(keys)], np.int64))
-    wide = len(out.key_starts) - 1 >= WIDE_CODES_FROM
-    narrow_codes = cast("npt.NDArray[np.uint16] | Int32Array", values.astype(np.int32 if wide else np.uint16))
-    return VertexIndex(keys, starts, narrow_codes, int(shifts[0]), fence)
+    return VertexIndex(keys, starts, values.astype(code_dtype(len(out.key_starts) - 1)), int(shifts[0]), fence)
 
 
 def assemble(

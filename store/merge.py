@@ -1,25 +1,39 @@
-"""Merge: two batches on their way to one, in steps of bounded work. The inputs stay readable until it is done."""
+"""Merge: two batches on their way to one, in steps of bounded work. The inputs stay readable until it is done.
+
+Every part of a merge is paid for with fuel: directory, values, codes, fences. What is left is a few allocations, whose
+pages are touched only as they are written. The arrays are as large as the two inputs together, and are cut to what was
+written when they are full: in place, without a copy.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from store.batch import (
-    WIDE_CODES_FROM,
-    Batch,
-    Side,
-    VertexIndex,
-    assemble,
-    make_side,
-)
-from store.batch_kernels import assign_directory, build_fences
+from store.batch import Batch, Side, VertexIndex, assemble, code_dtype
+from store.batch_kernels import fill_fences, plan_fences
 from store.dtypes import Int32Array, Int64Array
-from store.merge_kernels import NOT_STARTED, STATE_WIDTH, merge_side, merge_vertices
+from store.merge_kernels import NOT_STARTED, STATE_WIDTH, merge_directories, merge_side, merge_vertices
 
 UNLIMITED_FUEL = 2**62
+_NO_TIMES = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """The merged directory; rows_a, rows_b : int32[n_rows], the row of a and of b that each of its rows comes from, -1
+    for none; rank_a, rank_b : int32, the merged row of each row of a and of b."""
+
+    graphs: Int64Array
+    predicates: Int64Array
+    rows_a: Int32Array
+    rows_b: Int32Array
+    rank_a: Int32Array
+    rank_b: Int32Array
 
 
 def _fresh_state() -> Int64Array:
@@ -28,9 +42,10 @@ def _fresh_state() -> Int64Array:
     return state
 
 
-def _fitted(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Cut an array to size; copy it where the cut would keep much unused memory alive."""
-    return array[:size].copy() if len(array) > size + size // 16 else array[:size]
+def _cut(array: npt.NDArray[Any], size: int) -> None:
+    """Give back what lies behind `size`: realloc shrinks where it stands. Nothing may view the array yet."""
+    if len(array) > size:
+        array.resize(size, refcheck=False)
 
 
 class Merge:
@@ -42,25 +57,16 @@ class Merge:
         self.a = a
         self.b = b
         self.result: Batch | None = None
-        rows, self._graphs, self._predicates, _ = assign_directory(
-            np.concatenate((a.graphs, b.graphs)), np.concatenate((a.predicates, b.predicates))
-        )
-        self._rank_a, self._rank_b = rows[: len(a.graphs)], rows[len(a.graphs) :]
-        n_rows = len(self._graphs)
-        self._rows_a = np.full(n_rows, -1, np.int32)
-        self._rows_b = np.full(n_rows, -1, np.int32)
-        self._rows_a[self._rank_a] = np.arange(len(a.graphs), dtype=np.int32)
-        self._rows_b[self._rank_b] = np.arange(len(b.graphs), dtype=np.int32)
-        self._direction = 0
-        self._sides: list[Side] = []
-        self._times = np.empty(len(a) + len(b) if len(a.times) or len(b.times) else 0, np.int64)
-        self._start_side()
+        self._fuel = 0
+        self._work = self._merge()
 
     def work(self, fuel: int) -> int:
         """Merge at most about `fuel` values; return the fuel that is left (0: there is more to do, or just done)."""
-        while self.result is None and fuel > 0:
-            fuel = self._merge_vertices(fuel) if self._direction == 2 else self._merge_side(fuel)
-        return fuel
+        if self.result is not None or fuel <= 0:
+            return fuel
+        self._fuel = fuel
+        next(self._work, None)
+        return self._fuel
 
     def finish(self) -> Batch:
         """Merge all the rest and return the result."""
@@ -68,90 +74,106 @@ class Merge:
         assert self.result is not None
         return self.result
 
-    def _start_side(self) -> None:
-        n_values = len(self.a) + len(self.b)
-        a, b = (self.a.out, self.b.out) if self._direction == 0 else (self.a.in_, self.b.in_)
-        n_keys = len(a.keys) + len(b.keys)
-        self._key_starts = np.zeros(len(self._graphs) + 1, np.int64)
-        self._keys = np.empty(n_keys, np.int64)
-        self._offsets = np.zeros(n_keys + 1, np.int32)
-        self._values = np.empty(n_values, np.int64)
-        self._state = _fresh_state()
+    def _merge(self) -> Generator[None]:
+        """Do the whole merge, with a pause whenever the fuel is used up."""
+        a, b = self.a, self.b
+        directory = yield from self._merge_directories()
+        times = np.empty(len(a) + len(b) if len(a.times) or len(b.times) else 0, np.int64)
+        out = yield from self._merge_side(0, directory, times)
+        _cut(times, len(out.values) if len(times) else 0)
+        in_ = yield from self._merge_side(1, directory, _NO_TIMES)
+        index = yield from self._merge_vertices(directory)
+        self.result = assemble(directory.graphs, directory.predicates, out, in_, index, times)
 
-    def _merge_side(self, fuel: int) -> int:
-        times = self._times if self._direction == 0 else np.empty(0, np.int64)
-        fuel = int(
-            merge_side(
+    def _merge_directories(self) -> Generator[None, None, _Directory]:
+        n_a, n_b = len(self.a.graphs), len(self.b.graphs)
+        graphs, predicates = np.empty(n_a + n_b, np.int64), np.empty(n_a + n_b, np.int64)
+        rows_a, rows_b = np.empty(n_a + n_b, np.int32), np.empty(n_a + n_b, np.int32)
+        rank_a, rank_b = np.empty(n_a, np.int32), np.empty(n_b, np.int32)
+        state = np.zeros(STATE_WIDTH, np.int64)
+        a, b = self.a.descriptor, self.b.descriptor
+        while True:
+            self._fuel = merge_directories(a, b, graphs, predicates, rows_a, rows_b, rank_a, rank_b, state, self._fuel)
+            if state[1] == n_a and state[2] == n_b:
+                break
+            yield
+        for array in (graphs, predicates, rows_a, rows_b):
+            _cut(array, int(state[0]))
+        return _Directory(graphs, predicates, rows_a, rows_b, rank_a, rank_b)
+
+    def _merge_side(self, direction: int, directory: _Directory, times: Int64Array) -> Generator[None, None, Side]:
+        a, b = (self.a.out, self.b.out) if direction == 0 else (self.a.in_, self.b.in_)
+        key_starts = np.empty(len(directory.graphs) + 1, np.int64)
+        keys = np.empty(len(a.keys) + len(b.keys), np.int64)
+        offsets = np.empty(len(keys) + 1, np.int32)
+        values = np.empty(len(a.values) + len(b.values), np.int64)
+        state = _fresh_state()
+        while True:
+            self._fuel = merge_side(
                 self.a.descriptor,
                 self.b.descriptor,
-                self._direction,
-                self._rows_a,
-                self._rows_b,
-                self._key_starts,
-                self._keys,
-                self._offsets,
-                self._values,
+                direction,
+                directory.rows_a,
+                directory.rows_b,
+                key_starts,
+                keys,
+                offsets,
+                values,
                 times,
-                self._state,
-                fuel,
+                state,
+                self._fuel,
             )
-        )
-        if self._state[0] == len(self._graphs):
-            n_keys, n_values = int(self._state[5]), int(self._state[6])
-            self._sides.append(
-                make_side(
-                    self._key_starts,
-                    _fitted(self._keys, n_keys),
-                    _fitted(self._offsets, n_keys + 1),
-                    _fitted(self._values, n_values),
-                )
-            )
-            self._direction += 1
-            if self._direction == 1:
-                self._times = _fitted(self._times, n_values if len(self._times) else 0)
-                self._start_side()
-            else:
-                self._start_vertices()
-        return fuel
+            if state[0] == len(directory.graphs):
+                break
+            yield
+        n_keys = int(state[5])
+        _cut(keys, n_keys)
+        _cut(offsets, n_keys + 1)
+        _cut(values, int(state[6]))
+        starts, shifts, fences = yield from self._fill_fences(keys, key_starts)
+        return Side(key_starts, keys, offsets, values, starts, shifts, fences)
 
-    def _start_vertices(self) -> None:
-        index_a, index_b = self.a.vertex_index, self.b.vertex_index
-        n = len(index_a.vertices) + len(index_b.vertices)
-        self._keys = np.empty(n, np.int64)
-        self._offsets = np.zeros(n + 1, np.int32)
-        self._codes = np.empty(len(index_a.codes) + len(index_b.codes), np.int32)
-        self._state = np.zeros(STATE_WIDTH, np.int64)
-
-    def _merge_vertices(self, fuel: int) -> int:
-        fuel = int(
-            merge_vertices(
+    def _merge_vertices(self, directory: _Directory) -> Generator[None, None, VertexIndex]:
+        a, b = self.a.vertex_index, self.b.vertex_index
+        n_a, n_b = len(a.vertices), len(b.vertices)
+        vertices = np.empty(n_a + n_b, np.int64)
+        starts = np.empty(n_a + n_b + 1, np.int32)
+        codes = np.empty(len(a.codes) + len(b.codes), code_dtype(len(directory.graphs)))
+        state = _fresh_state()
+        state[1:3] = 0
+        while True:
+            self._fuel = merge_vertices(
                 self.a.descriptor,
                 self.b.descriptor,
-                self._rank_a,
-                self._rank_b,
-                self._keys,
-                self._offsets,
-                self._codes,
-                self._state,
-                fuel,
-            )
-        )
-        read_a, read_b = self._state[1], self._state[2]
-        if read_a == len(self.a.vertex_index.vertices) and read_b == len(self.b.vertex_index.vertices):
-            n_vertices, n_codes = int(self._state[5]), int(self._state[6])
-            vertices = _fitted(self._keys, n_vertices)
-            _, shifts, fence = build_fences(vertices, np.array([0, n_vertices], np.int64))
-            wide = len(self._graphs) >= WIDE_CODES_FROM
-            codes = self._codes[:n_codes].astype(np.int32 if wide else np.uint16)
-            index = VertexIndex(
+                directory.rank_a,
+                directory.rank_b,
                 vertices,
-                _fitted(self._offsets, n_vertices + 1),
-                cast("npt.NDArray[np.uint16] | Int32Array", codes),
-                int(shifts[0]),
-                fence,
+                starts,
+                codes,
+                state,
+                self._fuel,
             )
-            self.result = assemble(self._graphs, self._predicates, self._sides[0], self._sides[1], index, self._times)
-        return fuel
+            if state[1] == n_a and state[2] == n_b:
+                break
+            yield
+        n = int(state[5])
+        _cut(vertices, n)
+        _cut(starts, n + 1)
+        _cut(codes, int(state[6]))
+        _, shifts, fence = yield from self._fill_fences(vertices, np.array([0, n], np.int64))
+        return VertexIndex(vertices, starts, codes, int(shifts[0]), fence)
+
+    def _fill_fences(
+        self, keys: Int64Array, key_starts: Int64Array
+    ) -> Generator[None, None, tuple[Int64Array, Int64Array, Int32Array]]:
+        starts, shifts = plan_fences(key_starts)
+        fences = np.empty(starts[-1], np.int32)
+        state = np.zeros(3, np.int64)
+        while True:
+            self._fuel = fill_fences(keys, key_starts, starts, shifts, fences, state, self._fuel)
+            if state[0] == len(shifts):
+                return starts, shifts, fences
+            yield
 
 
 def merge_batches(a: Batch, b: Batch) -> Batch:

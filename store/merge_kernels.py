@@ -1,21 +1,90 @@
 # mypy: disallow-untyped-defs=false
-"""Kernels that merge two batches in steps of bounded work; their place is kept in an int64 state between steps."""
+"""Kernels that merge two batches in steps of bounded work; their place is kept in an int64 state between steps.
+
+One unit of fuel pays for about one merged value: a directory row, a value of a side or a code of a vertex.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.jit import njit
-from store.layout import TIMES, TRIPLE_COUNT, VERTEX_COUNT, VERTICES
-from store.lookup_kernels import code_at, code_range, key_range, side_keys, side_values, value_range
+from store.addresses import int32_array, int64_array
+from store.jit import njit_uncounted
+from store.layout import (
+    CODE_STARTS,
+    DIRECTORY_SIZE,
+    GRAPHS,
+    OFFSETS,
+    PREDICATES,
+    SIDE_WIDTH,
+    SIDES,
+    TIMES,
+    TRIPLE_COUNT,
+    VERTEX_COUNT,
+    VERTICES,
+)
+from store.lookup_kernels import code_at, key_range, keys_at, keys_count, values_at
 
 STATE_WIDTH = 7
 """Directory row, key in a, key in b, value in a, value in b, keys written, values written."""
 NOT_STARTED = -1
 
 
-@njit
+@njit_uncounted
+def merge_directories(a, b, graphs, predicates, rows_a, rows_b, rank_a, rank_b, state, fuel):
+    """Merge the directories of two batches, at most `fuel` rows.
+
+    Parameters
+    ----------
+    a, b : int64[DESCRIPTOR_WIDTH]
+    graphs, predicates : int64[...]; rows_a, rows_b : int32[...]    The merged directory, large enough, and the row of a
+                                     and of b that each of its rows comes from; -1 for none.
+    rank_a, rank_b : int32[...]      The merged row of each row of a and of b.
+    state : int64[STATE_WIDTH]       state[1], state[2]: rows read; state[0]: rows written.
+
+    Returns the fuel that is left; done when both inputs are read.
+    """
+    r, ra, rb = state[0], state[1], state[2]
+    n_a, n_b = a[DIRECTORY_SIZE], b[DIRECTORY_SIZE]
+    graphs_a, graphs_b = int64_array(a[GRAPHS], n_a), int64_array(b[GRAPHS], n_b)
+    predicates_a, predicates_b = int64_array(a[PREDICATES], n_a), int64_array(b[PREDICATES], n_b)
+    while (ra < n_a or rb < n_b) and fuel > 0:
+        order = 0
+        if ra == n_a or rb == n_b:
+            order = 1 if ra == n_a else -1
+        elif predicates_a[ra] != predicates_b[rb]:
+            order = -1 if predicates_a[ra] < predicates_b[rb] else 1
+        elif graphs_a[ra] != graphs_b[rb]:
+            order = -1 if graphs_a[ra] < graphs_b[rb] else 1
+        graphs[r] = graphs_a[ra] if order <= 0 else graphs_b[rb]
+        predicates[r] = predicates_a[ra] if order <= 0 else predicates_b[rb]
+        rows_a[r] = -1
+        rows_b[r] = -1
+        if order <= 0:
+            rows_a[r] = ra
+            rank_a[ra] = r
+            ra += 1
+        if order >= 0:
+            rows_b[r] = rb
+            rank_b[rb] = r
+            rb += 1
+        r += 1
+        fuel -= 1
+    state[0], state[1], state[2] = r, ra, rb
+    return fuel
+
+
+@njit_uncounted
+def copy_values(address, at, n, to, v):
+    """Copy n values from position `at` behind an address to to[v:v + n]. Most often it is one: that needs no loop."""
+    source = int64_array(address, at + n)
+    if n > 0:
+        to[v] = source[at]
+    for i in range(1, n):
+        to[v + i] = source[at + i]
+
+
+@njit_uncounted
 def merge_side(a, b, direction, rows_a, rows_b, key_starts, keys, offsets, values, times, state, fuel):
     """Merge one side of two batches, at most `fuel` values; equal triples become one, with the newer time.
 
@@ -30,45 +99,67 @@ def merge_side(a, b, direction, rows_a, rows_b, key_starts, keys, offsets, value
     -------
     fuel : int64                     What is left; the side is done when state[0] == n_rows.
 
-    Source: shared arrangements, 4.2 (amortised merging).
+    Cost: a comparison a value where both batches have the key, else a copy. Source: shared arrangements, 4.2
+    (amortised merging).
     """
     r, ka, kb, va, vb, k, v = state[0], state[1], state[2], state[3], state[4], state[5], state[6]
-    keys_a = side_keys(a, direction)
-    keys_b = side_keys(b, direction)
-    values_a = side_values(a, direction, a[TRIPLE_COUNT])
-    values_b = side_values(b, direction, b[TRIPLE_COUNT])
+    side = SIDES + direction * SIDE_WIDTH
+    keys_a = int64_array(keys_at(a, direction), keys_count(a, direction))
+    keys_b = int64_array(keys_at(b, direction), keys_count(b, direction))
+    offsets_a = int32_array(a[side + OFFSETS], keys_a.size + 1)
+    offsets_b = int32_array(b[side + OFFSETS], keys_b.size + 1)
+    values_at_a, values_at_b = values_at(a, direction), values_at(b, direction)
+    values_a = int64_array(values_at_a, a[TRIPLE_COUNT])
+    values_b = int64_array(values_at_b, b[TRIPLE_COUNT])
     timed = times.size > 0
     times_a = int64_array(a[TIMES], a[TRIPLE_COUNT] if timed else 0)
     times_b = int64_array(b[TIMES], b[TRIPLE_COUNT] if timed else 0)
+    key_starts[0] = 0
     while r < rows_a.size and fuel > 0:
         lo_a, hi_a = key_range(a, direction, rows_a[r]) if rows_a[r] >= 0 else (np.int64(0), np.int64(0))
         lo_b, hi_b = key_range(b, direction, rows_b[r]) if rows_b[r] >= 0 else (np.int64(0), np.int64(0))
         if ka == NOT_STARTED:
             ka, kb = lo_a, lo_b
         while (ka < hi_a or kb < hi_b) and fuel > 0:
-            from_a = ka < hi_a and (kb >= hi_b or keys_a[ka] <= keys_b[kb])
-            from_b = kb < hi_b and (ka >= hi_a or keys_b[kb] <= keys_a[ka])
-            start_a, end_a = value_range(a, direction, ka) if from_a else (np.int64(0), np.int64(0))
-            start_b, end_b = value_range(b, direction, kb) if from_b else (np.int64(0), np.int64(0))
+            key_a = keys_a[ka] if ka < hi_a else keys_b[kb]
+            key_b = keys_b[kb] if kb < hi_b else key_a
+            from_a = (ka < hi_a) & (key_a <= key_b)
+            from_b = (kb < hi_b) & (key_b <= key_a)
             if va == NOT_STARTED:
-                keys[k] = keys_a[ka] if from_a else keys_b[kb]
+                keys[k] = min(key_a, key_b)
                 offsets[k] = v
-                va, vb = start_a, start_b
-            while (va < end_a or vb < end_b) and fuel > 0:
-                take_a = va < end_a and (vb >= end_b or values_a[va] <= values_b[vb])
-                take_b = vb < end_b and (va >= end_a or values_b[vb] <= values_a[va])
-                values[v] = values_a[va] if take_a else values_b[vb]
+                va = np.int64(offsets_a[ka]) if from_a else np.int64(0)
+                vb = np.int64(offsets_b[kb]) if from_b else np.int64(0)
+            end_a = np.int64(offsets_a[ka + 1]) if from_a else np.int64(0)
+            end_b = np.int64(offsets_b[kb + 1]) if from_b else np.int64(0)
+            if from_a and from_b:
+                while va < end_a and vb < end_b and fuel > 0:
+                    value_a = values_a[va]
+                    value_b = values_b[vb]
+                    values[v] = min(value_a, value_b)
+                    if timed:
+                        newest_a = times_a[va] if value_a <= value_b else times_b[vb]
+                        newest_b = times_b[vb] if value_b <= value_a else times_a[va]
+                        times[v] = max(newest_a, newest_b)
+                    va += value_a <= value_b
+                    vb += value_b <= value_a
+                    v += 1
+                    fuel -= 1
+            if (va == end_a) != (vb == end_b):
+                # One batch has the rest of the values. Which one is random: chosen without a branch.
+                rest_a = va < end_a
+                at = va if rest_a else vb
+                n = min((end_a if rest_a else end_b) - at, fuel)
+                copy_values(values_at_a if rest_a else values_at_b, at, n, values, v)
                 if timed:
-                    newest_a = times_a[va] if take_a else times_b[vb]
-                    newest_b = times_b[vb] if take_b else newest_a
-                    times[v] = max(newest_a, newest_b)
-                va += 1 if take_a else 0
-                vb += 1 if take_b else 0
-                v += 1
-                fuel -= 1
-            if va >= end_a and vb >= end_b:
-                ka += 1 if from_a else 0
-                kb += 1 if from_b else 0
+                    copy_values(a[TIMES] if rest_a else b[TIMES], at, n, times, v)
+                va += n if rest_a else 0
+                vb += 0 if rest_a else n
+                v += n
+                fuel -= n
+            if va == end_a and vb == end_b:
+                ka += from_a
+                kb += from_b
                 k += 1
                 va = np.int64(NOT_STARTED)
                 vb = np.int64(NOT_STARTED)
@@ -83,41 +174,49 @@ def merge_side(a, b, direction, rows_a, rows_b, key_starts, keys, offsets, value
     return fuel
 
 
-@njit
+@njit_uncounted
 def merge_vertices(a, b, rank_a, rank_b, vertices, starts, codes, state, fuel):
     """Merge the vertex indexes of two batches, at most about `fuel` codes.
 
     rank_a, rank_b : int32[...]      The merged directory row of each row of a and of b.
-    vertices : int64[...]; starts, codes : int32[...], large enough.
-    state : int64[STATE_WIDTH]       state[1], state[2]: vertices read; state[5], state[6]: vertices and codes written.
+    vertices : int64[...]; starts : int32[...]; codes : uint16[...] or int32[...], large enough.
+    state : int64[STATE_WIDTH]       state[1], state[2]: vertices read; state[3], state[4]: codes read of the vertex
+                                     under way, NOT_STARTED at first; state[5], state[6]: vertices and codes written.
 
     Returns the fuel that is left; done when both inputs are read.
     """
-    ka, kb, k, v = state[1], state[2], state[5], state[6]
-    vertices_a = int64_array(a[VERTICES], a[VERTEX_COUNT])
-    vertices_b = int64_array(b[VERTICES], b[VERTEX_COUNT])
-    while (ka < vertices_a.size or kb < vertices_b.size) and fuel > 0:
-        from_a = ka < vertices_a.size and (kb >= vertices_b.size or vertices_a[ka] <= vertices_b[kb])
-        from_b = kb < vertices_b.size and (ka >= vertices_a.size or vertices_b[kb] <= vertices_a[ka])
-        vertex = vertices_a[ka] if from_a else vertices_b[kb]
-        at_a, end_a = code_range(a, vertex) if from_a else (np.int64(0), np.int64(0))
-        at_b, end_b = code_range(b, vertex) if from_b else (np.int64(0), np.int64(0))
-        vertices[k] = vertex
-        starts[k] = v
-        while at_a < end_a or at_b < end_b:
-            none = np.int64(1) << 40
+    ka, kb, at_a, at_b, k, v = state[1], state[2], state[3], state[4], state[5], state[6]
+    n_a, n_b = a[VERTEX_COUNT], b[VERTEX_COUNT]
+    vertices_a, vertices_b = int64_array(a[VERTICES], n_a), int64_array(b[VERTICES], n_b)
+    starts_a, starts_b = int32_array(a[CODE_STARTS], n_a + 1), int32_array(b[CODE_STARTS], n_b + 1)
+    none = np.int64(1) << 40
+    while (ka < n_a or kb < n_b) and fuel > 0:
+        from_a = ka < n_a and (kb >= n_b or vertices_a[ka] <= vertices_b[kb])
+        from_b = kb < n_b and (ka >= n_a or vertices_b[kb] <= vertices_a[ka])
+        end_a = np.int64(starts_a[ka + 1]) if from_a else np.int64(0)
+        end_b = np.int64(starts_b[kb + 1]) if from_b else np.int64(0)
+        if at_a == NOT_STARTED:
+            vertices[k] = vertices_a[ka] if from_a else vertices_b[kb]
+            starts[k] = v
+            at_a = np.int64(starts_a[ka]) if from_a else np.int64(0)
+            at_b = np.int64(starts_b[kb]) if from_b else np.int64(0)
+        while (at_a < end_a or at_b < end_b) and fuel > 0:
             code_a = code_at(a, at_a) if at_a < end_a else none
             code_b = code_at(b, at_b) if at_b < end_b else none
             moved_a = 2 * rank_a[code_a >> 1] + (code_a & 1) if code_a != none else none
             moved_b = 2 * rank_b[code_b >> 1] + (code_b & 1) if code_b != none else none
             codes[v] = min(moved_a, moved_b)
-            at_a += 1 if moved_a <= moved_b else 0
-            at_b += 1 if moved_b <= moved_a else 0
+            at_a += moved_a <= moved_b
+            at_b += moved_b <= moved_a
             v += 1
             fuel -= 1
-        ka += 1 if from_a else 0
-        kb += 1 if from_b else 0
-        k += 1
-    starts[k] = v
-    state[1], state[2], state[5], state[6] = ka, kb, k, v
-    return max(fuel, 0)
+        if at_a == end_a and at_b == end_b:
+            ka += from_a
+            kb += from_b
+            k += 1
+            at_a = np.int64(NOT_STARTED)
+            at_b = np.int64(NOT_STARTED)
+    if at_a == NOT_STARTED:
+        starts[k] = v
+    state[1], state[2], state[3], state[4], state[5], state[6] = ka, kb, at_a, at_b, k, v
+    return fuel

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store import merge as merge_module
 from store.batch import Batch
 from store.merge import Merge, merge_batches
 from tests.fuzz import fuzzed
@@ -57,16 +62,41 @@ def check_merge(one: list[Quad], other: list[Quad], fuels: list[int], timed: boo
     assert quads_of(a) == sorted(set(one)), "the inputs of a merge stay as they are"
 
 
+WRITTEN = {"merge_directories": (0, 1), "merge_side": (6, 1), "merge_vertices": (6, 1), "fill_fences": (2, 4)}
+"""Kernel -> where its state counts what it has written, and how many of these one unit of fuel may pay for."""
+
+
 @given(SHAPES, SHAPES)
 @fuzzed(20)
 def test_the_work_of_a_step_is_bounded_by_its_fuel(one: list[Quad], other: list[Quad]) -> None:
-    """The values written by one step are as many as its fuel (codes of one more vertex apart)."""
-    merge = Merge(batch_of(one), batch_of(other))
-    while merge.result is None:
-        before = merge._state.copy(), merge._direction
-        merge.work(5)
-        if merge._direction == before[1] < 2 and merge.result is None:
-            assert merge._state[6] - before[0][6] <= 5
+    """No part of a merge writes more than its fuel, and together they write all there is: nothing is done besides."""
+    written = dict.fromkeys(WRITTEN, 0)
+
+    def watched(name: str) -> Callable[..., int]:
+        kernel = getattr(merge_module, name)
+        counter, share = WRITTEN[name]
+
+        def call(*arguments: Any) -> int:
+            state, fuel = arguments[-2:]
+            before = int(state[counter])
+            left = int(kernel(*arguments))
+            assert 0 <= int(state[counter]) - before <= share * (fuel - left) <= share * 5
+            written[name] += int(state[counter]) - before
+            return left
+
+        return call
+
+    with ExitStack() as stack:
+        for name in WRITTEN:
+            stack.enter_context(patch.object(merge_module, name, watched(name)))
+        merge = Merge(batch_of(one), batch_of(other))
+        while merge.result is None:
+            merge.work(5)
+    batch = merge.result
+    assert written["merge_directories"] == len(batch.graphs)
+    assert written["merge_side"] == 2 * len(batch)
+    assert written["merge_vertices"] == len(batch.vertex_index.codes)
+    assert written["fill_fences"] == sum(map(len, (batch.out.fences, batch.in_.fences, batch.vertex_index.fence)))
 
 
 def test_directories_that_need_wide_codes_only_together() -> None:

@@ -20,8 +20,8 @@ def test_fuel_that_is_not_needed_comes_back() -> None:
     merge = Merge(batch_of([(G, spread(3), P, spread(4))]), batch_of([(G, spread(5), P, spread(6))]))
     left = merge.work(1000)
     assert merge.result is not None
-    # Two values a side, and a code for each of four vertices.
-    assert left == 1000 - 2 - 2 - 4
+    # A directory row, two values a side, a code for each of four vertices, and three fences, if empty ones.
+    assert left == 1000 - 1 - 2 - 2 - 4 - 3
     assert merge.work(7) == 7
 
 
