@@ -32,5 +32,6 @@ TIMES = 25
 DESCRIPTOR_WIDTH = 26
 
 FENCE_KEYS_MIN = 32
-FENCE_KEYS_PER_BUCKET = 4
+FENCE_KEYS_PER_BUCKET = 1
+"""On average one to two, since buckets are a power of two (docs/decisions/0008-key-index.md)."""
 NO_FENCE = -1
