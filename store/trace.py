@@ -7,10 +7,23 @@ Invariants:
 * an entry that was merged over a boundary can no longer be read inside: a read at SN s needs every entry to lie wholly
   at or before s, or wholly after it. No merge takes a boundary away that an open handle stands on.
 
-Merges are geometric: neighbours merge when the older is at most twice as large as the newer, so there are O(log n)
-entries; and fuelled: each sealed row pays for FUEL_PER_ROW rows of every merge under way, so no insert waits for a
-large one. Merging two batches of n rows writes 2n values on each side and at most as many vertex codes: it ends before
-n more rows have come.
+Merges are geometric: neighbours merge when the older is at most 1.5 times as large as the newer, older pairs first.
+They are fuelled: each sealed row pays fuel_per_row to every merge under way, and no part of a merge is done without
+fuel, so no insert waits for a large one.
+
+Why there are O(log n) entries with any positive fuel_per_row f. A merged row costs at most c = 6 units (two values, at
+most two codes, and fences; 3 to 4.5 as a rule), so while a merge of m rows is under way at most m * c / f rows are
+sealed. Take the entries as groups, two entries that merge or one that does not, and let S be the rows of a group and of
+all behind it. Behind a merging group of m rows lie at most m * c / f, so S falls by a factor of 1 + f / c there. An
+idle entry is more than 1.5 times as large as the idle one behind it, or, if a merging group is behind it, larger than
+1.5 times the older half of that when it was begun, or it has come out of a merge itself. So every two groups take S
+down by a constant factor, but where a seal is larger than the idle entries before it: these go into it in one merge
+after the other.
+
+How much is enough: total work does not depend on f, since each row is merged about log2(n / rows of a seal) times at
+whatever pace; only the number of merges under way does, in proportion to c / f. With f = c every level merges all the
+time; with f = 2 * c, FUEL_PER_ROW, a merge of m rows has ended before m / 2 more are sealed, in the worst case too, and
+a level idles half of the time, so that reads find fewer batches. bench/store/merge_fuel has the figures.
 """
 
 from __future__ import annotations
@@ -24,8 +37,9 @@ from store.batch_set import BatchSet
 from store.merge import UNLIMITED_FUEL, Merge
 from wukongs.errors import CompactedError
 
-FUEL_PER_ROW = 16
+FUEL_PER_ROW = 12
 FUEL_MIN = 4096
+"""What a seal of few rows pays at least, so that small merges are not cut into calls that cost more than their work."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,10 +64,11 @@ class MergeUnderWay:
 class Handle:
     """A reader's lease on a trace at one SN, with an owner and an age; a context manager."""
 
-    def __init__(self, trace: Trace, sn: int, owner: str) -> None:
+    def __init__(self, trace: Trace, sn: int, owner: str, expires: bool = True) -> None:
         self._trace = trace
         self.sn = sn
         self.owner = owner
+        self.expires = expires
         self.opened_at_s = time.monotonic()
         self.is_open = True
 
@@ -84,7 +99,10 @@ class Handle:
 
 
 class Trace:
-    """One writer seals and merges; readers open handles. The owner serialises all calls, also of handles (one lock)."""
+    """One writer seals and merges; readers open handles. The owner serialises all calls, also of handles (one lock).
+
+    fuel_per_row: values that each merge under way is moved on by for each row sealed; 0: only `work` merges.
+    """
 
     def __init__(self, name: str, fuel_per_row: int = FUEL_PER_ROW) -> None:
         self.name = name
@@ -105,6 +123,11 @@ class Trace:
     @property
     def size_bytes(self) -> int:
         return sum(entry.batch.size_bytes for entry in self._entries)
+
+    @property
+    def merging_count(self) -> int:
+        """The triples of all merges under way: until a merge ends, what it has written exists twice."""
+        return sum(len(under_way.older.batch) + len(under_way.newer.batch) for under_way in self._merges)
 
     @property
     def since(self) -> int:
@@ -144,10 +167,12 @@ class Trace:
         """Note that nothing more will be stored before SN `upper`."""
         self.upper = max(self.upper, upper)
 
-    def open(self, sn: int, owner: str) -> Handle:
-        """Open a handle at an SN below `upper`. Raises CompactedError if merging has forgotten it."""
+    def open(self, sn: int, owner: str, expires: bool = True) -> Handle:
+        """Open a handle at an SN below `upper`. expires: whether `revoke` may take it.
+
+        Raises CompactedError if merging has forgotten the SN."""
         self.read(sn)
-        handle = Handle(self, sn, owner)
+        handle = Handle(self, sn, owner, expires)
         self._handles.add(handle)
         return handle
 
@@ -156,8 +181,8 @@ class Trace:
         self._handles.discard(handle)
 
     def revoke(self, age_max_s: float) -> int:
-        """Close the handles older than age_max_s; their next read raises CompactedError. Return how many."""
-        old = [handle for handle in self._handles if handle.age_s > age_max_s]
+        """Close the handles that expire and are older; their next read raises CompactedError. Return how many."""
+        old = [handle for handle in self._handles if handle.expires and handle.age_s > age_max_s]
         for handle in old:
             handle.close()
         return len(old)
@@ -202,7 +227,7 @@ class Trace:
                 return  # else a merge that has ended may have started another
 
     def _pairs(self) -> list[tuple[Entry, Entry]]:
-        return list(zip(self._entries, self._entries[1:], strict=False))[::-1]
+        return list(zip(self._entries, self._entries[1:], strict=False))
 
     def _may_merge(self, older: Entry, newer: Entry) -> bool:
         is_too_large = len(older.batch) + len(newer.batch) > VALUES_MAX
@@ -214,7 +239,7 @@ class Trace:
 
     def _start_merges(self) -> None:
         for older, newer in self._pairs():
-            if len(older.batch) <= 2 * len(newer.batch) and self._may_merge(older, newer):
+            if 2 * len(older.batch) <= 3 * len(newer.batch) and self._may_merge(older, newer):
                 self._start(older, newer)
 
     def _start(self, older: Entry, newer: Entry) -> None:

@@ -132,5 +132,5 @@ def test_merge_all_ends_the_merges_that_others_have_started(monkeypatch: pytest.
 def test_batches_whose_union_would_not_fit_stay_apart(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_module, "VALUES_MAX", 12)
     trace.merge_all()
-    assert [len(batch) for batch in trace.read(trace.upper).batches] == [9, 4]
+    assert [len(batch) for batch in trace.read(trace.upper).batches] == [12, 1]
     assert len(trace.read(trace.upper)) == 13
