@@ -1,8 +1,9 @@
 """Merge: two batches on their way to one, in steps of bounded work. The inputs stay readable until it is done.
 
-Every part of a merge is paid for with fuel: directory, values, codes, fences. What is left is a few allocations, whose
-pages are touched only as they are written. The arrays are as large as the two inputs together, and are cut to what was
-written when they are full: in place, without a copy.
+Every part of a merge is paid for with fuel: directory, values, codes, fences. What is left is one pass over the merged
+directory for each side, to choose its fences, and a few allocations, whose pages are touched only as they are written.
+The arrays are as large as the two inputs together, and are cut to what was written when they are full: in place, without
+a copy.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ class _Directory:
     rank_b: Int32Array
 
 
+@dataclass(slots=True)
+class _Tank:
+    """What a merge may still do before it pauses."""
+
+    fuel: int = 0
+
+
 def _fresh_state() -> Int64Array:
     state = np.zeros(STATE_WIDTH, np.int64)
     state[1:5] = NOT_STARTED
@@ -54,19 +62,20 @@ class Merge:
     def __init__(self, a: Batch, b: Batch) -> None:
         a.verify()
         b.verify()
-        self.a = a
-        self.b = b
         self.result: Batch | None = None
-        self._fuel = 0
-        self._work = self._merge()
+        self._tank = _Tank()
+        self._merge = _merge(a, b, self._tank)  # knows nothing of this object: what is dropped goes at once
 
     def work(self, fuel: int) -> int:
         """Merge at most about `fuel` values; return the fuel that is left (0: there is more to do, or just done)."""
         if self.result is not None or fuel <= 0:
             return fuel
-        self._fuel = fuel
-        next(self._work, None)
-        return self._fuel
+        self._tank.fuel = fuel
+        try:
+            next(self._merge)
+        except StopIteration as done:
+            self.result = done.value
+        return self._tank.fuel
 
     def finish(self) -> Batch:
         """Merge all the rest and return the result."""
@@ -74,108 +83,124 @@ class Merge:
         assert self.result is not None
         return self.result
 
-    def _merge(self) -> Generator[None]:
-        """Do the whole merge, with a pause whenever the fuel is used up."""
-        a, b = self.a, self.b
-        directory = yield from self._merge_directories()
-        times = np.empty(len(a) + len(b) if len(a.times) or len(b.times) else 0, np.int64)
-        out = yield from self._merge_side(0, directory, times)
-        _cut(times, len(out.values) if len(times) else 0)
-        in_ = yield from self._merge_side(1, directory, _NO_TIMES)
-        index = yield from self._merge_vertices(directory)
-        self.result = assemble(directory.graphs, directory.predicates, out, in_, index, times)
-
-    def _merge_directories(self) -> Generator[None, None, _Directory]:
-        n_a, n_b = len(self.a.graphs), len(self.b.graphs)
-        graphs, predicates = np.empty(n_a + n_b, np.int64), np.empty(n_a + n_b, np.int64)
-        rows_a, rows_b = np.empty(n_a + n_b, np.int32), np.empty(n_a + n_b, np.int32)
-        rank_a, rank_b = np.empty(n_a, np.int32), np.empty(n_b, np.int32)
-        state = np.zeros(STATE_WIDTH, np.int64)
-        a, b = self.a.descriptor, self.b.descriptor
-        while True:
-            self._fuel = merge_directories(a, b, graphs, predicates, rows_a, rows_b, rank_a, rank_b, state, self._fuel)
-            if state[1] == n_a and state[2] == n_b:
-                break
-            yield
-        for array in (graphs, predicates, rows_a, rows_b):
-            _cut(array, int(state[0]))
-        return _Directory(graphs, predicates, rows_a, rows_b, rank_a, rank_b)
-
-    def _merge_side(self, direction: int, directory: _Directory, times: Int64Array) -> Generator[None, None, Side]:
-        a, b = (self.a.out, self.b.out) if direction == 0 else (self.a.in_, self.b.in_)
-        key_starts = np.empty(len(directory.graphs) + 1, np.int64)
-        keys = np.empty(len(a.keys) + len(b.keys), np.int64)
-        offsets = np.empty(len(keys) + 1, np.int32)
-        values = np.empty(len(a.values) + len(b.values), np.int64)
-        state = _fresh_state()
-        while True:
-            self._fuel = merge_side(
-                self.a.descriptor,
-                self.b.descriptor,
-                direction,
-                directory.rows_a,
-                directory.rows_b,
-                key_starts,
-                keys,
-                offsets,
-                values,
-                times,
-                state,
-                self._fuel,
-            )
-            if state[0] == len(directory.graphs):
-                break
-            yield
-        n_keys = int(state[5])
-        _cut(keys, n_keys)
-        _cut(offsets, n_keys + 1)
-        _cut(values, int(state[6]))
-        starts, shifts, fences = yield from self._fill_fences(keys, key_starts)
-        return Side(key_starts, keys, offsets, values, starts, shifts, fences)
-
-    def _merge_vertices(self, directory: _Directory) -> Generator[None, None, VertexIndex]:
-        a, b = self.a.vertex_index, self.b.vertex_index
-        n_a, n_b = len(a.vertices), len(b.vertices)
-        vertices = np.empty(n_a + n_b, np.int64)
-        starts = np.empty(n_a + n_b + 1, np.int32)
-        codes = np.empty(len(a.codes) + len(b.codes), code_dtype(len(directory.graphs)))
-        state = _fresh_state()
-        state[1:3] = 0
-        while True:
-            self._fuel = merge_vertices(
-                self.a.descriptor,
-                self.b.descriptor,
-                directory.rank_a,
-                directory.rank_b,
-                vertices,
-                starts,
-                codes,
-                state,
-                self._fuel,
-            )
-            if state[1] == n_a and state[2] == n_b:
-                break
-            yield
-        n = int(state[5])
-        _cut(vertices, n)
-        _cut(starts, n + 1)
-        _cut(codes, int(state[6]))
-        _, shifts, fence = yield from self._fill_fences(vertices, np.array([0, n], np.int64))
-        return VertexIndex(vertices, starts, codes, int(shifts[0]), fence)
-
-    def _fill_fences(
-        self, keys: Int64Array, key_starts: Int64Array
-    ) -> Generator[None, None, tuple[Int64Array, Int64Array, Int32Array]]:
-        starts, shifts = plan_fences(key_starts)
-        fences = np.empty(starts[-1], np.int32)
-        state = np.zeros(3, np.int64)
-        while True:
-            self._fuel = fill_fences(keys, key_starts, starts, shifts, fences, state, self._fuel)
-            if state[0] == len(shifts):
-                return starts, shifts, fences
-            yield
-
 
 def merge_batches(a: Batch, b: Batch) -> Batch:
     """Merge two batches at once: the union of their triples, with the newer time of each."""
     return Merge(a, b).finish()
+
+
+def _merge(a: Batch, b: Batch, tank: _Tank) -> Generator[None, None, Batch]:
+    """Do the whole merge, with a pause whenever the fuel is used up."""
+    directory = yield from _merge_directories(a, b, tank)
+    times = np.empty(len(a) + len(b) if len(a.times) or len(b.times) else 0, np.int64)
+    out = yield from _merge_side(a, b, 0, directory, times, tank)
+    _cut(times, len(out.values) if len(times) else 0)
+    in_ = yield from _merge_side(a, b, 1, directory, _NO_TIMES, tank)
+    index = yield from _merge_vertices(a, b, directory, tank)
+    return assemble(directory.graphs, directory.predicates, out, in_, index, times)
+
+
+def _merge_directories(a: Batch, b: Batch, tank: _Tank) -> Generator[None, None, _Directory]:
+    n_a, n_b = len(a.graphs), len(b.graphs)
+    graphs, predicates = np.empty(n_a + n_b, np.int64), np.empty(n_a + n_b, np.int64)
+    rows_a, rows_b = np.empty(n_a + n_b, np.int32), np.empty(n_a + n_b, np.int32)
+    rank_a, rank_b = np.empty(n_a, np.int32), np.empty(n_b, np.int32)
+    state = np.zeros(STATE_WIDTH, np.int64)
+    while True:
+        tank.fuel = merge_directories(
+            a.descriptor,
+            b.descriptor,
+            graphs,
+            predicates,
+            rows_a,
+            rows_b,
+            rank_a,
+            rank_b,
+            state,
+            tank.fuel,
+        )
+        if state[1] == n_a and state[2] == n_b:
+            break
+        yield
+    for array in (graphs, predicates, rows_a, rows_b):
+        _cut(array, int(state[0]))
+    return _Directory(graphs, predicates, rows_a, rows_b, rank_a, rank_b)
+
+
+def _merge_side(
+    a: Batch, b: Batch, direction: int, directory: _Directory, times: Int64Array, tank: _Tank
+) -> Generator[None, None, Side]:
+    side_a, side_b = (a.out, b.out) if direction == 0 else (a.in_, b.in_)
+    key_starts = np.empty(len(directory.graphs) + 1, np.int64)
+    keys = np.empty(len(side_a.keys) + len(side_b.keys), np.int64)
+    offsets = np.empty(len(keys) + 1, np.int32)
+    values = np.empty(len(side_a.values) + len(side_b.values), np.int64)
+    state = _fresh_state()
+    while True:
+        tank.fuel = merge_side(
+            a.descriptor,
+            b.descriptor,
+            direction,
+            directory.rows_a,
+            directory.rows_b,
+            key_starts,
+            keys,
+            offsets,
+            values,
+            times,
+            state,
+            tank.fuel,
+        )
+        if state[0] == len(directory.graphs):
+            break
+        yield
+    n_keys = int(state[5])
+    _cut(keys, n_keys)
+    _cut(offsets, n_keys + 1)
+    _cut(values, int(state[6]))
+    starts, shifts, fences = yield from _fill_fences(keys, key_starts, tank)
+    return Side(key_starts, keys, offsets, values, starts, shifts, fences)
+
+
+def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: _Tank) -> Generator[None, None, VertexIndex]:
+    index_a, index_b = a.vertex_index, b.vertex_index
+    n_a, n_b = len(index_a.vertices), len(index_b.vertices)
+    vertices = np.empty(n_a + n_b, np.int64)
+    starts = np.empty(n_a + n_b + 1, np.int32)
+    codes = np.empty(len(index_a.codes) + len(index_b.codes), code_dtype(len(directory.graphs)))
+    state = _fresh_state()
+    state[1:3] = 0
+    while True:
+        tank.fuel = merge_vertices(
+            a.descriptor,
+            b.descriptor,
+            directory.rank_a,
+            directory.rank_b,
+            vertices,
+            starts,
+            codes,
+            state,
+            tank.fuel,
+        )
+        if state[1] == n_a and state[2] == n_b:
+            break
+        yield
+    n = int(state[5])
+    _cut(vertices, n)
+    _cut(starts, n + 1)
+    _cut(codes, int(state[6]))
+    _, shifts, fence = yield from _fill_fences(vertices, np.array([0, n], np.int64), tank)
+    return VertexIndex(vertices, starts, codes, int(shifts[0]), fence)
+
+
+def _fill_fences(
+    keys: Int64Array, key_starts: Int64Array, tank: _Tank
+) -> Generator[None, None, tuple[Int64Array, Int64Array, Int32Array]]:
+    starts, shifts = plan_fences(key_starts)
+    fences = np.empty(starts[-1], np.int32)
+    state = np.zeros(3, np.int64)
+    while True:
+        tank.fuel = fill_fences(keys, key_starts, starts, shifts, fences, state, tank.fuel)
+        if state[0] == len(shifts):
+            return starts, shifts, fences
+        yield

@@ -74,11 +74,12 @@ def measure(found: Report, quick: bool) -> None:
 
 
 def updates(number: int, rows: int, objects: Int64Array) -> tuple[Int64Array, ...]:
-    """Return the columns of seal `number`: new subjects, ten rows each, over four predicates."""
+    """Return the columns of seal `number`: new subjects, ten rows each, over four predicates; no row twice."""
     rng = np.random.default_rng(number)
     subjects = np.repeat(rng.integers(1, 1 << 62, -(-rows // ROWS_PER_SUBJECT), np.int64) << 1, ROWS_PER_SUBJECT)[:rows]
     predicates = (np.arange(1, 5, dtype=np.int64) << 60)[np.arange(rows) % 4]
-    return np.full(rows, 4, np.int64), subjects, predicates, rng.choice(objects, rows)
+    places = (rng.integers(0, OBJECTS) + np.arange(rows)) * 40_503 % OBJECTS  # all different
+    return np.full(rows, 4, np.int64), subjects, predicates, objects[places]
 
 
 def seal_all(fuel: int, seals: int, rows: int) -> tuple[Trace, list[tuple[int, int]], Floats, Int64Array]:

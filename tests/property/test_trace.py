@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from math import log2
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from store import trace as trace_module
 from store import tuple_filter
 from store.arrangement import Arrangement
+from store.merge import UNLIMITED_FUEL
 from store.trace import Handle, Trace
 from tests.fuzz import fuzzed
 from tests.oracles.trace import TraceModel
@@ -62,6 +64,21 @@ class TraceMachine(RuleBasedStateMachine):
         except CompactedError:
             assert sn < self.trace.since, "an SN from `since` on can always be read"
             return None
+        self.open_handles[handle] = self.model.read(sn)
+        return handle
+
+    @rule(target=handles, share=st.floats(0, 1))
+    def open_what_can_be_read(self, share: float) -> Handle | None:
+        """Open a handle on any SN that can be read, however old, also between seals."""
+        readable = []
+        for sn in range(self.model.upper):
+            with suppress(CompactedError):
+                self.trace.read(sn)
+                readable.append(sn)
+        if not readable:
+            return None
+        sn = readable[int(share * (len(readable) - 1))]
+        handle = self.trace.open(sn, "test")
         self.open_handles[handle] = self.model.read(sn)
         return handle
 
@@ -130,6 +147,16 @@ class TraceMachine(RuleBasedStateMachine):
 def test_trace_with_little_fuel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
     run_state_machine_as_test(TraceMachine, settings=fuzzed(60, steps=40))
+
+
+class EagerTraceMachine(TraceMachine):
+    """Every merge is done within the seal that begins it."""
+
+    fuel_per_row = UNLIMITED_FUEL // 2**32
+
+
+def test_trace_with_eager_fuel() -> None:
+    run_state_machine_as_test(EagerTraceMachine, settings=fuzzed(15, steps=40))
 
 
 def test_trace_as_it_is() -> None:

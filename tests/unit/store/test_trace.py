@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from store import trace as trace_module
@@ -134,3 +137,50 @@ def test_batches_whose_union_would_not_fit_stay_apart(trace: Trace, monkeypatch:
     trace.merge_all()
     assert [len(batch) for batch in trace.read(trace.upper).batches] == [12, 1]
     assert len(trace.read(trace.upper)) == 13
+
+
+def test_a_replaced_batch_goes_with_its_last_reader(trace: Trace) -> None:
+    """Nothing but the readers keeps what was merged: its memory is free at once, without a garbage collection."""
+    gc.disable()
+    try:
+        kept = trace.read(trace.upper)
+        columns = [weakref.ref(batch.out.values) for batch in kept.batches]
+        trace.merge_all()
+        other = trace.open(trace.upper - 1, "other").read()
+        assert trace.batch_count == 1
+        assert quads_of(*kept.batches) == quads_of(*other.batches)
+        assert all(column() is not None for column in columns)
+        del kept
+        assert all(column() is None for column in columns)
+    finally:
+        gc.enable()
+
+
+def test_a_merge_that_is_given_up_keeps_nothing(trace: Trace) -> None:
+    """A handle opened meanwhile keeps two batches apart: merge_all merges them with their other neighbours instead."""
+    gc.disable()
+    try:
+        trace._start(*trace._entries[:2])
+        trace.work(3)
+        trace.open(3, "me")
+        columns = [weakref.ref(entry.batch.out.values) for entry in trace._entries]
+        trace.merge_all()
+        assert [column() is not None for column in columns] == [True, False, False]
+        assert trace.merging_count == 0
+    finally:
+        gc.enable()
+
+
+def test_rows_under_merge_are_counted(trace: Trace) -> None:
+    assert trace.merging_count == 0
+    trace._start(*trace._entries[:2])
+    assert trace.merging_count == 12
+    trace.work(10_000)
+    assert trace.merging_count == 0
+
+
+def test_a_handle_that_does_not_expire_is_not_revoked(trace: Trace) -> None:
+    kept, old = trace.open(2, "kept", expires=False), trace.open(2, "old")
+    kept.opened_at_s = old.opened_at_s = old.opened_at_s - 100
+    assert trace.revoke(50) == 1
+    assert [h.owner for h in trace.handles()] == ["kept"]
