@@ -58,6 +58,6 @@ class Arrangement:
         """Bytes of the filter that tells new triples from stored ones."""
         return self._filter.size_bytes
 
-    def open(self, sn: int, owner: str) -> Handle:
-        """Open a handle on the graph as of an SN. Raises CompactedError if merging has forgotten it."""
-        return self.trace.open(sn, owner)
+    def open(self, sn: int, owner: str, expires: bool = True) -> Handle:
+        """Open a handle on the graph as of an SN; see Trace.open. Raises CompactedError if merging has forgotten it."""
+        return self.trace.open(sn, owner, expires)

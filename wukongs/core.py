@@ -116,6 +116,7 @@ class Core:
         graphs, subjects, predicates, objects = (np.concatenate(column) for column in zip(*columns, strict=True))
         # A stream that began after others had passed this time joins the stored graph at the next number there is.
         sn = max(tick_sn(end_ms), self.arrangement.trace.upper)
+        self._revoke_old_handles()
         self.arrangement.absorb(sn, graphs, subjects, predicates, objects)
         self.move_to(end_ms)
 
@@ -125,7 +126,8 @@ class Core:
             self.sealed_ms = time_ms
             self.arrangement.trace.advance(tick_sn(time_ms) + 1)
             # All firings at this time read one snapshot, also those that come after a load.
-            held, self._held = self._held, self.arrangement.open(tick_sn(time_ms), "the firings")
+            opened = self.arrangement.open(tick_sn(time_ms), "the firings", expires=False)
+            held, self._held = self._held, opened
             if held is not None:
                 held.close()
 
@@ -139,7 +141,13 @@ class Core:
         if not columns:
             return self.sn, 0
         joined = (np.concatenate(column) for column in zip(*columns, strict=True))
+        self._revoke_old_handles()
         return sn, self.arrangement.absorb(sn, *joined)
+
+    def _revoke_old_handles(self) -> None:
+        """Take the handles from readers that have kept them too long: they would hold merging back for ever."""
+        if self.settings.handle_age_max_s > 0:
+            self.arrangement.trace.revoke(self.settings.handle_age_max_s)
 
     def drop_slices(self, state: StreamState, keep_after_ms: int) -> None:
         """Drop the slices of a stream up to a time, with the terms that only they had."""
