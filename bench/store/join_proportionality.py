@@ -1,0 +1,115 @@
+"""Does exploring from k keys cost O(k) against ten million stored keys?
+
+As figures 6f and 7f of shared arrangements: one plan step, through the plan's own kernel and through run() with all of
+its Python, from k seed rows that are all stored, k from one to a million. The other side of the join, the stored keys,
+is as large in every row.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bench.harness import Report, median_cpu_seconds
+from bench.kernels.loop_kernels import run_group
+from bench.kernels.social import NAMESPACE, name_id
+from bench.kernels.steps import Prepared
+from csparql.algebra import Bgp, Project
+from csparql.parser import parse_query
+from csparql.rules import rewrite
+from csparql.terms import Term, Variable
+from store.batch import build_batch
+from store.batch_set import BatchSet
+from store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
+from wukongs.binding_table import BindingTable
+from wukongs.dataset import Dataset
+from wukongs.plan_memo import PlanMemo
+from wukongs.plan_runner import Limits, run
+
+KEYS = 10_000_000
+SEEDS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+TITLE = "One plan step from k seeds"
+
+
+def measure(found: Report, quick: bool) -> None:
+    """Explore from k seeds, by k."""
+    rng = np.random.default_rng(6)
+    count = 2_000 if quick else KEYS
+    keys = np.unique(rng.integers(1, 1 << 62, count, np.int64)) << 1
+    count = len(keys)
+    graphs = np.full(count, name_id(DEFAULT_GRAPH_IRI), np.int64)
+    predicates = np.full(count, name_id("knows"), np.int64)
+    # The value of keys[i] is keys[count - 1 - i]: so every match can be checked.
+    stored = BatchSet.of((build_batch(graphs, keys, predicates, keys[::-1].copy()),), disjoint=True)
+    prepared = prepare(stored)
+    found.data = {**found.data, "stored keys": count, "clock": "CPU time of one thread"}
+    for k in SEEDS:
+        if k > count:
+            break
+        numbers = rng.integers(0, count, k)
+        seeds = keys[numbers]
+        table = BindingTable((prepared.seed,), (seeds,), k)
+        explore = partial(run, prepared.plan, table, prepared.dataset, Limits())
+        result = explore()
+        found.check(f"{k:,} seeds: rows", k, result.length)
+        matched = np.array_equal(result.columns[1], keys[count - 1 - numbers])
+        found.check(f"{k:,} seeds: each with its own value", True, matched)
+        found.check(f"{k:,} seeds: rows of the kernel", k, int(run_group(*prepared.arguments(seeds))))
+        kernel_s = kernel_seconds(prepared, seeds, 200 if k <= 1000 else 5)
+        run_s = median_cpu_seconds(explore, 200 if k <= 1000 else 5)
+        found.add(
+            TITLE,
+            {
+                "k": k,
+                "kernel us": kernel_s * 1e6,
+                "kernel ns a seed": kernel_s / k * 1e9,
+                "run() us": run_s * 1e6,
+                "run() ns a seed": run_s / k * 1e9,
+            },
+        )
+
+
+def kernel_seconds(prepared: Prepared, seeds: Int64Array, repeats: int) -> float:
+    """Return the CPU time of the kernel alone; its arguments are made beforehand."""
+    arguments = prepared.arguments(seeds)
+    return median_cpu_seconds(partial(run_group, *arguments), repeats)
+
+
+def prepare(stored: BatchSet) -> Prepared:
+    """Plan `?user :knows ?friend` over stored batches, with the user bound beforehand."""
+    query = rewrite(parse_query(f"PREFIX : <{NAMESPACE}> SELECT * WHERE {{ ?user :knows ?friend }}"))
+    pattern = query.pattern
+    while isinstance(pattern, Project):
+        pattern = pattern.pattern
+    assert isinstance(pattern, Bgp)
+
+    def resolve(term: Term) -> int:
+        return name_id(term.text[1:-1])
+
+    dataset = Dataset(query.dataset, stored, {}, resolve)
+    user = Variable("user")
+    return Prepared(PlanMemo().plan(pattern, (user,), 1, dataset), dataset, user)
+
+
+def plot(found: Report, path: Path) -> None:
+    """Draw the time over k, both on logarithmic scales, with a line of slope one."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    rows = found.tables[TITLE]
+    k = [row["k"] for row in rows]
+    figure, axes = plt.subplots(figsize=(6.5, 4.2))
+    axes.plot(k, [row["kernel us"] for row in rows], marker="o", label="kernel")
+    axes.plot(k, [row["run() us"] for row in rows], marker="s", label="run()")
+    last = rows[-1]
+    axes.plot(k, [last["kernel ns a seed"] * value / 1e3 for value in k], linestyle=":", color="grey", label="O(k)")
+    axes.set(xscale="log", yscale="log", xlabel="k, seed rows", ylabel="us")
+    axes.grid(alpha=0.3, which="both")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
