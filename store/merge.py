@@ -2,8 +2,8 @@
 
 Every part of a merge is paid for with fuel: directory, values, codes, fences. What is left is one pass over the merged
 directory for each side, to choose its fences, and a few allocations, whose pages are touched only as they are written.
-The arrays are as large as the two inputs together, and are cut to what was written when they are full: in place, without
-a copy.
+The arrays are as large as the two inputs together, and are cut to what was written when they are full: in place,
+without a copy.
 """
 
 from __future__ import annotations
