@@ -9,7 +9,7 @@ Invariants:
 * a vertex lists its codes (2 * directory row + direction) in increasing order; inlined literals are not listed, since
   hardly any query starts from one with its predicate unknown (the directory is walked then).
 
-Cost: 8 bytes a triple and side, 12 a key, 2 a vertex and directory row, a fence entry of 4 for every one or two keys.
+Cost: 8 bytes a triple and side, 12 a key, 2 a vertex and directory row, a fence entry of 4 for every one to four keys.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from store.jit import njit, njit_uncounted
-from store.layout import FENCE_KEYS_MIN, FENCE_KEYS_PER_BUCKET, NO_FENCE
+from store.layout import FENCE_DENSE_MAX, FENCE_KEYS_MIN, NO_FENCE
 
 FENCE_ENTRIES_PER_FUEL = 4
 """Entries and keys of a fence that take as long as one merged value."""
@@ -185,8 +185,9 @@ def fence_shift(n_keys):
     """How far a key is shifted to its fence bucket, NO_FENCE for a range that is searched whole."""
     if n_keys < FENCE_KEYS_MIN:
         return NO_FENCE
+    buckets_max = n_keys if n_keys <= FENCE_DENSE_MAX else n_keys // 2
     bits = 3
-    while (n_keys // FENCE_KEYS_PER_BUCKET) >> (bits + 1) > 0 and bits < 28:
+    while buckets_max >> (bits + 1) > 0 and bits < 28:
         bits += 1
     return 63 - bits
 

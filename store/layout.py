@@ -32,6 +32,7 @@ TIMES = 25
 DESCRIPTOR_WIDTH = 26
 
 FENCE_KEYS_MIN = 32
-FENCE_KEYS_PER_BUCKET = 1
-"""On average one to two, since buckets are a power of two (docs/decisions/0008-key-index.md)."""
+FENCE_DENSE_MAX = 1 << 14
+"""Ranges of up to so many keys have a bucket for every key or two; larger ones, which are most of a graph, for every
+two to four (docs/decisions/0008-key-index.md)."""
 NO_FENCE = -1

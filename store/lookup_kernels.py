@@ -106,7 +106,7 @@ def values_at(descriptor, direction):
 def find_key(descriptor, direction, row, key):
     """Return the position of a key among the keys of one side, within one directory row; -1 if it is not there.
 
-    Cost: one fence look-up and about log2(FENCE_KEYS_PER_BUCKET) comparisons (ids are uniform).
+    Cost: one fence look-up and one or two comparisons (ids are uniform).
     """
     side = SIDES + direction * SIDE_WIDTH
     n = descriptor[DIRECTORY_SIZE]

@@ -30,22 +30,29 @@ def measure(found: Report, quick: bool) -> None:
     """Count batches and bytes with no handle, one old one, and readers at several SNs."""
     seals = 400 if quick else SEALS
     found.data = {**found.data, "seals": seals, "rows of a seal": ROWS}
-    for name, first, every in (("no handle", None, None), ("one handle", seals // 100, None), ("readers", None, seals)):
-        run(found, name, seals, first, None if every is None else seals // READERS)
+    readers = range(seals // READERS - 1, seals, seals // READERS)
+    for name, opened_at in (
+        ("no handle", range(0)),
+        ("one handle", range(seals // 100, seals, seals)),
+        ("readers", readers),
+    ):
+        trace, handles = run(found, name, seals, opened_at)
+        if opened_at is readers:
+            close_one_by_one(found, trace, handles)
 
 
-def run(found: Report, name: str, seals: int, first: int | None, every: int | None) -> None:
-    """Seal all, with a handle opened at seal `first`, or a reader each `every` seals that keeps the batches it read."""
+def run(found: Report, name: str, seals: int, opened_at: range) -> tuple[Trace, list[tuple[Handle, BatchSet]]]:
+    """Seal all, and open a handle after each of the seals opened_at. Returns each with the batches that it saw then."""
     trace = Trace("handles")
     handles: list[tuple[Handle, BatchSet]] = []
-    sums = np.zeros(seals + 1, np.uint64)
+    sums = {-1: 0}
     most = 0
     for number in range(seals):
         columns = rows_of(number)
-        sums[number + 1] = sums[number] + checksum(columns[1], columns[3])
+        sums[number] = sums[number - 1] + checksum(columns[1], columns[3])
         trace.seal(number, build_batch(*columns))
         most = max(most, trace.batch_count)
-        if number == first or (every is not None and number % every == every - 1):
+        if number in opened_at:
             handle = trace.open(number, f"reader {len(handles)}")
             handles.append((handle, handle.read()))
         if number % max(1, seals // 50) == 0 or number == seals - 1:
@@ -57,11 +64,9 @@ def run(found: Report, name: str, seals: int, first: int | None, every: int | No
     for handle, kept in handles:
         for read in (handle.read(), kept):
             found.check(f"{name}: rows at SN {handle.sn}", (handle.sn + 1) * ROWS, len(read))
-            found.check(f"{name}: sum at SN {handle.sn}", int(sums[handle.sn + 1]), sum_of(read.batches))
-    if every is not None:
-        close_one_by_one(found, trace, handles)
-    else:
-        found.add("Most batches", {"handles": name, "seals": seals, "most": most, "last": trace.batch_count})
+            found.check(f"{name}: sum at SN {handle.sn}", sums[handle.sn] % 2**64, sum_of(read.batches))
+    found.add("Most batches", {"handles": name, "seals": seals, "most": most, "last": trace.batch_count})
+    return trace, handles
 
 
 def close_one_by_one(found: Report, trace: Trace, handles: list[tuple[Handle, BatchSet]]) -> None:
@@ -94,9 +99,9 @@ def rows_of(number: int) -> tuple[Int64Array, ...]:
     return np.full(ROWS, 4, np.int64), np.full(ROWS, subject), np.full(ROWS, 8, np.int64), objects ^ (2 * number)
 
 
-def checksum(subjects: Int64Array, objects: Int64Array) -> np.uint64:
+def checksum(subjects: Int64Array, objects: Int64Array) -> int:
     """Sum up tuples, so that one more or less shows."""
-    return np.uint64((subjects.view(np.uint64) * np.uint64(3) + objects.view(np.uint64)).sum(dtype=np.uint64))
+    return int((subjects.view(np.uint64) * np.uint64(3) + objects.view(np.uint64)).sum(dtype=np.uint64))
 
 
 def sum_of(batches: Iterable[Batch]) -> int:
@@ -104,7 +109,7 @@ def sum_of(batches: Iterable[Batch]) -> int:
     total = 0
     for batch in batches:
         _, subjects, _, objects = batch.triples()
-        total += int(checksum(subjects, objects))
+        total += checksum(subjects, objects)
     return total % 2**64
 
 

@@ -248,7 +248,7 @@ def check_fences(
             assert not fence
             continue
         assert len(fence) == 2 ** (63 - shifts[row]) + 1
-        assert len(fence) - 1 <= len(own) <= 4 * layout.FENCE_KEYS_PER_BUCKET * (len(fence) - 1)
+        assert len(fence) - 1 <= len(own) <= 4 * (len(fence) - 1)
         for place, key in enumerate(own):
             assert oracle.find_by_fence(own, int(shifts[row]), fence, key) == place
         for key in (0, 2**63 - 1, own[0] + 1, own[-1] - 1):

@@ -8,6 +8,7 @@ import pytest
 from store import batch as batch_module
 from store import layout
 from store.batch import build_batch, stack_descriptors
+from store.batch_kernels import plan_fences
 from store.batch_set import EMPTY, BatchSet
 from store.lookup_kernels import code_at, code_range, directory_row, find_key
 from tests.quads import batch_of, columns, quads_of, spread
@@ -60,7 +61,7 @@ def test_input_columns_stay_as_they_are() -> None:
 
 
 def test_a_batch_costs_what_its_module_says() -> None:
-    """8 bytes a triple and side, 12 a key, 2 a code, a fence entry of 4 for every one or two keys."""
+    """8 bytes a triple and side, 12 a key, 2 a code, a fence entry of 4 for every one to four keys."""
     rng = np.random.default_rng(3)
     n = 60_000
     subjects, objects = (2 * rng.integers(0, 2**61, m)[rng.integers(0, m, n)] for m in (n // 8, n // 4))
@@ -70,6 +71,22 @@ def test_a_batch_costs_what_its_module_says() -> None:
     index = batch.vertex_index
     expected = 16 * len(batch) + 12 * (keys + len(index.vertices)) + 2 * len(index.codes)
     assert expected < batch.size_bytes <= expected + 4 * (keys + len(index.vertices)) + 2000
+
+
+def test_large_ranges_have_a_sparser_fence() -> None:
+    sizes = [
+        layout.FENCE_KEYS_MIN - 1,
+        layout.FENCE_KEYS_MIN,
+        layout.FENCE_DENSE_MAX,
+        layout.FENCE_DENSE_MAX + 1,
+        10**6,
+    ]
+    starts, shifts = plan_fences(np.cumsum([0, *sizes]))
+    keys_per_bucket = [size / (entries - 1) for size, entries in zip(sizes[1:], np.diff(starts)[1:], strict=True)]
+    assert shifts[0] == layout.NO_FENCE
+    assert starts[1] == 0
+    assert all(1 <= n < 2 for n in keys_per_bucket[:2])
+    assert all(2 <= n < 4 for n in keys_per_bucket[2:])
 
 
 def test_a_batch_set_counts_repeats_and_knows_when_it_is_disjoint() -> None:

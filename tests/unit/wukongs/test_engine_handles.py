@@ -56,14 +56,14 @@ def test_the_handle_of_the_firings_has_no_age() -> None:
         query = engine.register(register_text("RANGE 100ms STEP 100ms"))
         stream.push([at("a", 50)])
         stream.advance(100)
-        engine.settle(5)
+        engine.settle(60)
         core: Any = engine._core
         for handle in core.arrangement.trace.handles():
             handle.opened_at_s -= 1000
         leak(engine, "old", 1000)
         stream.push([at("b", 150)])
         stream.advance(200)
-        engine.settle(5)
+        engine.settle(60)
         assert [h["owner"] for h in engine.stats()["handles"]] == ["the firings"]
         assert windows(query) == {100: ["a"], 200: ["b"]}
         assert names(engine.query("SELECT ?s { ?s ?p ?o }")) == ["a", "b"]
