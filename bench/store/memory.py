@@ -33,7 +33,6 @@ def measure(found: Report, quick: bool) -> None:
     data = generate_lsbench(few) if folder is None else read_lsbench(folder)
     found.data = {**found.data, **data.describe()}
     parts = stored_and_streams(data)
-    is_sample = data.is_sample
     del data
     rss_before = resident_bytes()
     arrangement, peak = absorb(parts)
@@ -44,8 +43,10 @@ def measure(found: Report, quick: bool) -> None:
     distinct = 1 + int((ordered[:, 1:] != ordered[:, :-1]).any(axis=0).sum())
     found.check("stored triples", distinct, len(batch))
     columns = bytes_per_triple(batch)
-    if is_sample:
-        found.check(f"at most {AIM_BYTES} bytes a triple", True, columns["total"] <= AIM_BYTES)
+    filter_bytes = arrangement.filter_bytes / len(batch)
+    columns |= {"newness filter": filter_bytes, "total": columns.pop("total") + filter_bytes}
+    found.notes.append(f"Aim: at most {AIM_BYTES} bytes in all.")
+    found.notes.append("Pages that encoding has freed before are resident already: they are missing in `resident`.")
     for name, size in columns.items():
         found.add(COLUMNS, {"column": name, "bytes a triple": size, "MB": size * len(batch) / 1e6})
     merging_bytes = peak["rows merging"] * columns["total"]
