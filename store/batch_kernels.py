@@ -222,7 +222,8 @@ def fill_fences(keys, key_starts, fence_starts, fence_shifts, fences, state, fue
     fuel : int64                     What is left; done when state[0] == n_ranges.
     """
     r, i, at = state[0], state[1], state[2]
-    work = min(fuel, np.int64(1) << 56) * FENCE_ENTRIES_PER_FUEL
+    budget = min(fuel, np.int64(1) << 56) * FENCE_ENTRIES_PER_FUEL
+    work = budget
     while r < fence_shifts.size and work > 0:
         lo = key_starts[r]
         hi = key_starts[r + 1]
@@ -248,7 +249,7 @@ def fill_fences(keys, key_starts, fence_starts, fence_shifts, fences, state, fue
             r += 1
             work -= 1
     state[0], state[1], state[2] = r, i, at
-    return max(work, 0) // FENCE_ENTRIES_PER_FUEL
+    return fuel - (budget - max(work, 0) + FENCE_ENTRIES_PER_FUEL - 1) // FENCE_ENTRIES_PER_FUEL
 
 
 @njit

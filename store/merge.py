@@ -62,6 +62,8 @@ class Merge:
     def __init__(self, a: Batch, b: Batch) -> None:
         a.verify()
         b.verify()
+        self.a = a
+        self.b = b
         self.result: Batch | None = None
         self._tank = _Tank()
         self._merge = _merge(a, b, self._tank)  # knows nothing of this object: what is dropped goes at once

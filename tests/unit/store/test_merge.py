@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from store.merge import Merge, merge_batches
+from store.merge import UNLIMITED_FUEL, Merge, merge_batches
 from tests.quads import batch_of, quads_of, spread
 
 G, P = spread(1), spread(2)
@@ -16,12 +17,13 @@ def test_no_fuel_moves_nothing() -> None:
     assert merge.result is None
 
 
-def test_fuel_that_is_not_needed_comes_back() -> None:
+@pytest.mark.parametrize("fuel", [1000, UNLIMITED_FUEL])
+def test_fuel_that_is_not_needed_comes_back(fuel: int) -> None:
     merge = Merge(batch_of([(G, spread(3), P, spread(4))]), batch_of([(G, spread(5), P, spread(6))]))
-    left = merge.work(1000)
+    left = merge.work(fuel)
     assert merge.result is not None
     # A directory row, two values a side, a code for each of four vertices, and three fences, if empty ones.
-    assert left == 1000 - 1 - 2 - 2 - 4 - 3
+    assert left == fuel - 1 - 2 - 2 - 4 - 3
     assert merge.work(7) == 7
 
 
