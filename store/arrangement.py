@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from store.batch import build_batch
+from store.batch_set import BatchSet
 from store.dtypes import BoolArray, Int64Array
 from store.lookup_kernels import mark_new
+from store.tombstone_kernels import mark_visible
 from store.trace import Handle, Trace
 from store.tuple_filter import TupleFilter
+
+Quads = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+"""Graphs, subjects, predicates, objects: int64[n] ids each."""
 
 
 class Arrangement:
@@ -33,24 +38,34 @@ class Arrangement:
         if len(subjects) == 0:
             self.trace.advance(sn + 1)
             return 0
-        new = self._mark_new(graphs, predicates, subjects, objects)
-        batch = build_batch(graphs[new], subjects[new], predicates[new], objects[new])
+        quads = graphs, subjects, predicates, objects
+        batch = build_batch(*_taken(quads, self._mark_new(quads)))
         self.trace.seal(sn, batch)
         self._filtered_to = self.trace.upper
         return len(batch)
 
-    def _mark_new(
-        self, graphs: Int64Array, predicates: Int64Array, subjects: Int64Array, objects: Int64Array
-    ) -> BoolArray:
+    def apply(self, sn: int, deletes: Quads, inserts: Quads) -> tuple[int, int]:
+        """Seal SN sn with an update: first deletes, then inserts. Returns how many triples went, and how many came.
+
+        Repeats are allowed. A triple in both stays if it is there, and else comes.
+        """
+        kept = _held(BatchSet.of((build_batch(*inserts),), disjoint=True), deletes)
+        gone = build_batch(*_taken(deletes, _held(self.trace.read(self.trace.upper), deletes) & ~kept))
+        new = build_batch(*_taken(inserts, self._mark_new(inserts)))
+        self.trace.seal(sn, new, gone)
+        self._filtered_to = self.trace.upper
+        return len(gone), len(new)
+
+    def _mark_new(self, quads: Quads) -> BoolArray:
         """Mark the tuples that the graph does not hold yet, bool[n]; the filter knows them all from then on."""
         held = self.trace.read(self.trace.upper)
         for batch in self.trace.batches_from(self._filtered_to):  # sealed by others, such as a restart
             self._filter.add(held.batches, batch)
+        graphs, subjects, predicates, objects = quads
         met = self._filter.meet(held.batches, graphs, predicates, subjects, objects)
         new = ~met
-        at = np.flatnonzero(met)
-        if len(at):
-            new[at] = mark_new(held.descriptors, graphs[at], predicates[at], subjects[at], objects[at])
+        if met.any():
+            new[met] = ~_held(held, _taken(quads, met))
         return new
 
     @property
@@ -61,3 +76,18 @@ class Arrangement:
     def open(self, sn: int, owner: str, expires: bool = True) -> Handle:
         """Open a handle on the graph as of an SN; see Trace.open. Raises CompactedError if merging has forgotten it."""
         return self.trace.open(sn, owner, expires)
+
+
+def _taken(quads: Quads, mask: BoolArray) -> Quads:
+    graphs, subjects, predicates, objects = quads
+    return graphs[mask], subjects[mask], predicates[mask], objects[mask]
+
+
+def _held(read: BatchSet, quads: Quads) -> BoolArray:
+    """Mark the tuples that a read sees. bool[n]"""
+    graphs, subjects, predicates, objects = quads
+    held: BoolArray = ~mark_new(read.descriptors, graphs, predicates, subjects, objects)
+    if read.tombstones:
+        some = np.flatnonzero(held)
+        held[some] = mark_visible(read.descriptors, graphs[some], predicates[some], subjects[some], objects[some])
+    return held

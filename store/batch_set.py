@@ -2,32 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from store.batch import Batch, stack_descriptors
 from store.dtypes import Int64Array
+from store.layout import TOMBSTONE_COUNT, TOMBSTONES
+from store.tombstone_kernels import visible_pairs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class BatchSet:
     """batches, kept alive as long as this object; descriptors : int64[n_batches, DESCRIPTOR_WIDTH].
 
-    disjoint: no triple stands in two of them, so that a read needs no union. count: the triples of all batches; those
-    in several count as often.
+    disjoint: no triple is seen in two of them, so that a read needs no union. count: the triples of all batches that
+    are seen; those in several count as often. tombstones: batches of which those after a batch hide its triples, in
+    `hiding` : int64[n, DESCRIPTOR_WIDTH], to which the descriptors point.
     """
 
     batches: tuple[Batch, ...]
     descriptors: Int64Array
     disjoint: bool
     count: int
+    tombstones: tuple[Batch, ...] = ()
+    hiding: Int64Array | None = None
 
     def __len__(self) -> int:
         return self.count
 
     @staticmethod
-    def of(batches: tuple[Batch, ...], disjoint: bool) -> BatchSet:
-        count = sum(len(batch) for batch in batches)
-        return BatchSet(batches, stack_descriptors(batches), disjoint or len(batches) < 2, count)
+    def of(batches: tuple[Batch, ...], disjoint: bool, tombstones: Sequence[Batch | None] = ()) -> BatchSet:
+        """tombstones: for each batch, what was deleted together with it, or None; nothing where nothing ever was.
+
+        Every tombstone must hide a triple of exactly one earlier batch, as those of a trace do.
+        """
+        hiding = [(at, batch) for at, batch in enumerate(tombstones) if batch is not None]
+        buried = tuple(batch for _, batch in hiding)
+        count = sum(len(batch) for batch in batches) - sum(len(batch) for batch in buried)
+        descriptors = stack_descriptors(batches)
+        table = stack_descriptors(buried)
+        for at, descriptor in enumerate(descriptors):
+            later = sum(place > at for place, _ in hiding)
+            if later:
+                descriptor[TOMBSTONES] = table[len(buried) - later :].ctypes.data
+                descriptor[TOMBSTONE_COUNT] = later
+        return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count, buried, table if buried else None)
+
+    @cached_property
+    def graphs(self) -> Int64Array:
+        """The ids of the graphs with a triple in this read, sorted. Cost: one sort of the directories, not of triples;
+        where there are tombstones, they are counted against the triples, graph by graph."""
+        held = [batch.graphs for batch in self.batches]
+        if not held:
+            return np.empty(0, np.int64)
+        if not self.tombstones:
+            return np.unique(np.concatenate(held))
+        counts = [_row_counts(batch) for batch in self.batches] + [-_row_counts(batch) for batch in self.tombstones]
+        names, places = np.unique(
+            np.concatenate([*held, *(batch.graphs for batch in self.tombstones)]), return_inverse=True
+        )
+        totals = np.zeros(len(names), np.int64)
+        np.add.at(totals, places, np.concatenate(counts))
+        assert (totals >= 0).all(), "more was deleted from a graph than it held"
+        return names[totals > 0]
+
+    def triples(self, graph: int) -> Iterator[tuple[Int64Array, int, Int64Array]]:
+        """Yield (subjects, predicate, objects) of a graph, one directory row after the other, each triple that is seen
+        once. subjects, objects : int64[n]. Only for a disjoint read."""
+        assert self.disjoint, "the triples of overlapping batches would come more than once"
+        for batch, descriptor in zip(self.batches, self.descriptors, strict=True):
+            for row in np.flatnonzero(batch.graphs == graph):
+                subjects, objects = visible_pairs(descriptor, row)
+                yield subjects, int(batch.predicates[row]), objects
+
+
+def _row_counts(batch: Batch) -> Int64Array:
+    """Return the triples of each directory row. int64[n_directory]"""
+    ends = batch.out.offsets[batch.out.key_starts].astype(np.int64)
+    return ends[1:] - ends[:-1]
 
 
 EMPTY = BatchSet.of((), True)

@@ -29,10 +29,15 @@ VERTEX_FENCE_SHIFT = 22
 VERTEX_FENCE = 23
 TRIPLE_COUNT = 24
 TIMES = 25
-DESCRIPTOR_WIDTH = 26
+TOMBSTONES = 26
+"""In a read of a trace (BatchSet): descriptors of the tombstones that may hide triples of this batch."""
+TOMBSTONE_COUNT = 27
+DESCRIPTOR_WIDTH = 28
 
 FENCE_KEYS_MIN = 32
 FENCE_DENSE_MAX = 1 << 14
 """Ranges of up to so many keys have a bucket for every key or two; larger ones, which are most of a graph, for every
 two to four (docs/decisions/0008-key-index.md)."""
 NO_FENCE = -1
+NOTHING_HIDDEN = 2**63 - 1
+"""Larger than any id: what follows the last value or key that tombstones hide."""

@@ -3,7 +3,8 @@
 Invariants:
 
 * entries are in SN order and do not overlap; between them, and up to `upper`, nothing was stored;
-* no triple stands in two entries: newness is decided before a batch is sealed;
+* no triple is seen in two entries: newness is decided before a batch is sealed; deletions are tombstones in the second
+  batch of their entry (store/tombstones.py);
 * an entry that was merged over a boundary can no longer be read inside: a read at SN s needs every entry to lie wholly
   at or before s, or wholly after it. No merge takes a boundary away that an open handle stands on.
 
@@ -35,6 +36,7 @@ from dataclasses import dataclass
 from store.batch import VALUES_MAX, Batch
 from store.batch_set import BatchSet
 from store.merge import UNLIMITED_FUEL, Merge
+from store.tombstones import DifferenceMerge
 from wukongs.errors import CompactedError
 
 FUEL_PER_ROW = 12
@@ -53,12 +55,16 @@ class Entry:
     merging: bool = False
     tombstones: Batch | None = None
 
+    def __len__(self) -> int:
+        """Triples and tombstones."""
+        return len(self.batch) + (len(self.tombstones) if self.tombstones is not None else 0)
+
 
 @dataclass(slots=True, eq=False)
 class MergeUnderWay:
     older: Entry
     newer: Entry
-    merge: Merge
+    merge: Merge | DifferenceMerge
 
 
 class Handle:
@@ -114,7 +120,12 @@ class Trace:
         self._newest: BatchSet | None = None
 
     def __len__(self) -> int:
-        return sum(len(entry.batch) for entry in self._entries)
+        """The triples that are seen at the newest SN."""
+        return sum(2 * len(entry.batch) - len(entry) for entry in self._entries)
+
+    @property
+    def tombstone_count(self) -> int:
+        return sum(len(entry) - len(entry.batch) for entry in self._entries)
 
     @property
     def batch_count(self) -> int:
@@ -122,12 +133,13 @@ class Trace:
 
     @property
     def size_bytes(self) -> int:
-        return sum(entry.batch.size_bytes for entry in self._entries)
+        batches = (batch for entry in self._entries for batch in (entry.batch, entry.tombstones))
+        return sum(batch.size_bytes for batch in batches if batch is not None)
 
     @property
     def merging_count(self) -> int:
-        """The triples of all merges under way: until a merge ends, what it has written exists twice."""
-        return sum(len(under_way.older.batch) + len(under_way.newer.batch) for under_way in self._merges)
+        """The triples and tombstones of all merges under way: until one ends, what it has written exists twice."""
+        return sum(len(under_way.older) + len(under_way.newer) for under_way in self._merges)
 
     @property
     def since(self) -> int:
@@ -142,15 +154,20 @@ class Trace:
         """Return the batches with triples sealed at or after an SN; merging may have put earlier ones beside them."""
         return [entry.batch for entry in self._entries if entry.upper > sn]
 
-    def seal(self, sn: int, batch: Batch) -> None:
-        """Make a batch of new triples the content of SN sn, which must be at or after `upper`; then pay for merges."""
+    def seal(self, sn: int, batch: Batch, tombstones: Batch | None = None) -> None:
+        """Make a batch of new triples the content of SN sn, which must be at or after `upper`; then pay for merges.
+
+        tombstones: triples that are seen up to now, and from this SN on no more; none of them is in the batch.
+        """
         assert sn >= self.upper, (sn, self.upper)
         self.upper = sn + 1
-        if len(batch):
-            self._entries.append(Entry(batch, sn, sn + 1))
+        entry = Entry(batch, sn, sn + 1, tombstones=tombstones if tombstones is not None and len(tombstones) else None)
+        if len(entry):
+            assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"
+            self._entries.append(entry)
             self._newest = None
             self._start_merges()
-            self.work(max(FUEL_MIN, self._fuel_per_row * len(batch)))
+            self.work(max(FUEL_MIN, self._fuel_per_row * len(entry)))
 
     def entries(self) -> tuple[Entry, ...]:
         """The entries as they are now, oldest first: what a checkpoint writes."""
@@ -191,16 +208,17 @@ class Trace:
         """Return the batches that hold the graph as of an SN. Raises CompactedError if merging has forgotten it."""
         if sn + 1 >= self.upper and self._newest is not None:
             return self._newest
-        batches = []
+        batches, tombstones = [], []
         for entry in self._entries:
             if entry.upper <= sn + 1:
                 batches.append(entry.batch)
+                tombstones.append(entry.tombstones)
             elif entry.lower <= sn:
                 raise CompactedError(
                     f"cannot read '{self.name}' at SN {sn}: compacted up to SN {entry.upper - 1}. "
                     f"Read at SN >= {self.since}, or open the handle earlier to hold it."
                 )
-        found = BatchSet.of(tuple(batches), disjoint=True)
+        found = BatchSet.of(tuple(batches), disjoint=True, tombstones=tombstones)
         if sn + 1 >= self.upper:
             self._newest = found
         return found
@@ -230,7 +248,7 @@ class Trace:
         return list(zip(self._entries, self._entries[1:], strict=False))
 
     def _may_merge(self, older: Entry, newer: Entry) -> bool:
-        is_too_large = len(older.batch) + len(newer.batch) > VALUES_MAX
+        is_too_large = len(older) + len(newer) > VALUES_MAX
         return not (older.merging or newer.merging or is_too_large or self._is_held_open(older, newer))
 
     def _is_held_open(self, older: Entry, newer: Entry) -> bool:
@@ -239,16 +257,25 @@ class Trace:
 
     def _start_merges(self) -> None:
         for older, newer in self._pairs():
-            if 2 * len(older.batch) <= 3 * len(newer.batch) and self._may_merge(older, newer):
+            if 2 * len(older) <= 3 * len(newer) and self._may_merge(older, newer):
                 self._start(older, newer)
 
     def _start(self, older: Entry, newer: Entry) -> None:
         older.merging = newer.merging = True
-        self._merges.append(MergeUnderWay(older, newer, Merge(older.batch, newer.batch)))
+        has_tombstones = older.tombstones is not None or newer.tombstones is not None
+        merge = (
+            DifferenceMerge(older.batch, older.tombstones, newer.batch, newer.tombstones)
+            if has_tombstones
+            else Merge(older.batch, newer.batch)
+        )
+        self._merges.append(MergeUnderWay(older, newer, merge))
 
     def _replace(self, under_way: MergeUnderWay, merged: Batch) -> None:
         at = self._entries.index(under_way.older)
-        self._entries[at : at + 2] = [Entry(merged, under_way.older.lower, under_way.newer.upper)]
+        tombstones = under_way.merge.tombstones if isinstance(under_way.merge, DifferenceMerge) else None
+        assert at > 0 or tombstones is None, f"{tombstones and len(tombstones)} tombstones in the oldest entry"
+        merged_entry = Entry(merged, under_way.older.lower, under_way.newer.upper, tombstones=tombstones)
+        self._entries[at : at + 2] = [merged_entry]
         self._merges.remove(under_way)
         self._newest = None
         self._start_merges()

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from csparql.terms import Term, iri
-from store.arrangement import Arrangement
+from store.arrangement import Arrangement, Quads
 from store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND
 from store.encoded import Encoded
 from store.snapshot import tick_sn
@@ -133,16 +133,21 @@ class Core:
 
     def absorb(self, chunks: Iterable[Encoded], graph: int) -> tuple[int, int]:
         """Add loaded triples, their terms confirmed, at one new snapshot number. Returns (SN, how many are new)."""
-        columns = []
-        for encoded in chunks:
-            graphs = np.where(encoded.graphs == UNBOUND, graph, encoded.graphs)
-            columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
-        sn = max(self.arrangement.trace.upper, 1)
-        if not columns:
+        chunks = list(chunks)
+        if not chunks:
             return self.sn, 0
-        joined = (np.concatenate(column) for column in zip(*columns, strict=True))
+        sn = max(self.arrangement.trace.upper, 1)
         self._revoke_old_handles()
-        return sn, self.arrangement.absorb(sn, *joined)
+        return sn, self.arrangement.absorb(sn, *_columns(chunks, graph))
+
+    def apply(self, deletes: Iterable[Encoded], inserts: Iterable[Encoded], graph: int) -> tuple[int, int, int]:
+        """Delete and insert triples, their terms confirmed, at one new snapshot number: first deletes, then inserts.
+
+        Streams and windows are not touched. Returns (SN, how many went, how many came)."""
+        sn = max(self.arrangement.trace.upper, 1)
+        self._revoke_old_handles()
+        gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph))
+        return sn, gone, come
 
     def _revoke_old_handles(self) -> None:
         """Take the handles from readers that have kept them too long: they would hold merging back for ever."""
@@ -154,3 +159,14 @@ class Core:
         gone = state.ring.drop(keep_after_ms // state.batch_ms)
         if len(gone):
             self.registry.release(gone)
+
+
+def _columns(chunks: Iterable[Encoded], graph: int) -> Quads:
+    """Join encoded triples; those without a graph of their own go to `graph`."""
+    nothing = np.empty(0, np.int64)
+    columns = [(nothing, nothing, nothing, nothing)]
+    for encoded in chunks:
+        graphs = np.where(encoded.graphs == UNBOUND, graph, encoded.graphs)
+        columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
+    joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
+    return joined[0], joined[1], joined[2], joined[3]

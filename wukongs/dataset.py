@@ -15,14 +15,15 @@ import numpy as np
 from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
 from csparql.cardinality import Direction
 from csparql.terms import Term, Variable, iri
-from store.batch import Batch
 from store.batch_set import BatchSet
+from store.directory_kernels import count_named_degree, count_named_edges
 from store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
 from store.lookup_kernels import count_degree, count_edges
 from wukongs.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 
 NAMES_ASKED_MAX = 64
-"""Of more named graphs than this, a constant's degree in any of them is taken to be the average one."""
+"""A constant's degree in any named graph is asked of so many of the graphs (and predicates) that know it, and taken to
+be the same in the others."""
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
 
@@ -42,6 +43,11 @@ class Source:
 
     parts: tuple[Part, ...]
     united: bool
+
+    @property
+    def hiding(self) -> bool:
+        """Whether tombstones hide triples of some part."""
+        return any(part.batches.tombstones for part in self.parts)
 
 
 def _source(parts: list[Part]) -> Source:
@@ -64,8 +70,8 @@ class Dataset:
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
     _sources: dict[GraphRef, Source] = field(init=False, default_factory=dict)
-    _parts: dict[GraphRef, tuple[Int64Array, bool]] = field(init=False, default_factory=dict)
-    _named_graphs: list[int] | None = field(init=False, default=None)
+    _parts: dict[GraphRef, Int64Array] = field(init=False, default_factory=dict)
+    _named_graphs: Int64Array | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.default_graph = self.resolve(iri(DEFAULT_GRAPH_IRI))
@@ -90,31 +96,32 @@ class Dataset:
             self._sources[graph] = found
         return found
 
-    def parts(self, graph: GraphRef) -> tuple[Int64Array, bool]:
-        """Return where a graph reference is matched, batch by batch, for the kernel, and whether parts may overlap.
+    def parts(self, graph: GraphRef) -> Int64Array:
+        """Return where a graph reference is matched, batch by batch, for the kernel.
 
         parts : int64[n, PART_WIDTH]
         """
         found = self._parts.get(graph)
         if found is None:
-            source = self.source(graph)
             rows = [
                 (self._first[id(part.batches)] + b, part.graph, part.name)
-                for part in source.parts
+                for part in self.source(graph).parts
                 for b in range(len(part.batches.batches))
             ]
-            found = self._parts[graph] = np.array(rows, np.int64).reshape(-1, PART_WIDTH), source.united
+            found = self._parts[graph] = np.array(rows, np.int64).reshape(-1, PART_WIDTH)
         return found
 
-    def named_graphs(self) -> list[int]:
-        """Return the ids that GRAPH ?g ranges over: declared names, or every stored named graph without a clause."""
+    def named_graphs(self) -> Int64Array:
+        """Return the ids that GRAPH ?g ranges over, sorted: declared names, or every stored named graph without a
+        clause."""
         if self._named_graphs is None:
             if self.clause.is_empty:
-                none = np.empty(0, np.int64)
-                found = np.unique(np.concatenate([none, *(batch.graphs for batch in self.stored.batches)]))
-                self._named_graphs = found[found != self.default_graph].tolist()
+                found = self.stored.graphs
+                self._named_graphs = found[found != self.default_graph]
             else:
-                self._named_graphs = sorted({self.resolve(iri(name)) for name in self.declared_names()})
+                self._named_graphs = np.unique(
+                    np.array([self.resolve(iri(name)) for name in self.declared_names()], np.int64)
+                )
         return self._named_graphs
 
     def declared_names(self) -> list[str]:
@@ -124,7 +131,9 @@ class Dataset:
 
     def is_named(self, graph: Term) -> bool:
         """Tell whether GRAPH <iri> {} has a solution."""
-        return self.resolve(graph) in self.named_graphs() or bool(self._declared(graph))
+        names, wanted = self.named_graphs(), self.resolve(graph)
+        at = int(np.searchsorted(names, wanted))
+        return (at < len(names) and int(names[at]) == wanted) or bool(self._declared(graph))
 
     def _stored(self, name: str) -> Part:
         graph = self.resolve(iri(name))
@@ -143,6 +152,8 @@ class Dataset:
         if self.clause.is_empty:
             return _source([Part(self.stored, ALL_NAMED, FROM_DIRECTORY)])
         stored = [self._stored(name) for name in dict.fromkeys(self.clause.named_graphs)]
+        # In order of their ids, which is that of the spans which a step unites.
+        stored.sort(key=lambda part: part.graph)
         return _source([*stored, *(self._window(window) for window in self.clause.windows if window.named)])
 
     def _named(self, graph: Term) -> Source:
@@ -181,16 +192,17 @@ class DatasetCardinalities:
         if predicate is None:
             edges, keys_out, keys_in = self._count(graph, None)
             return edges / max(1.0, keys_out if direction == "out" else keys_in)
-        total = 0
+        total = 0.0
         ids = self._dataset.resolve(predicate), self._dataset.resolve(vertex)
         for part in self._dataset.source(graph).parts:
-            names = self._dataset.named_graphs() if part.graph == ALL_NAMED else [part.graph]
-            if len(names) > NAMES_ASKED_MAX:
-                edges, *keys = self._count(graph, predicate)
-                return edges / max(1.0, keys[0] if direction == "out" else keys[1])
-            for name in names:
-                total += count_degree(part.batches.descriptors, name, ids[0], 0 if direction == "out" else 1, ids[1])
-        return float(total)
+            descriptors, side = part.batches.descriptors, 0 if direction == "out" else 1
+            if part.graph == ALL_NAMED:
+                total += count_named_degree(
+                    descriptors, self._dataset.default_graph, ids[0], side, ids[1], NAMES_ASKED_MAX
+                )
+            else:
+                total += count_degree(descriptors, part.graph, ids[0], side, ids[1])
+        return total
 
     def _count(self, graph: GraphRef, predicate: Term | None) -> tuple[float, float, float]:
         if predicate is None:
@@ -202,19 +214,8 @@ class DatasetCardinalities:
             wanted = self._dataset.resolve(predicate)
             for part in self._dataset.source(graph).parts:
                 if part.graph == ALL_NAMED:
-                    for batch in part.batches.batches:
-                        total += _count_named(batch, wanted, self._dataset.default_graph)
+                    total += count_named_edges(part.batches.descriptors, self._dataset.default_graph, wanted)
                 else:
                     total += count_edges(part.batches.descriptors, part.graph, wanted)
             found = self._counts[graph, predicate] = (float(total[0]), float(total[1]), float(total[2]))
         return found
-
-
-def _count_named(batch: Batch, predicate: int, default_graph: int) -> Int64Array:
-    """Return (triples, out keys, in keys) of a predicate in all graphs of a batch but the default one. int64[3]"""
-    lo, hi = np.searchsorted(batch.predicates, predicate, "left"), np.searchsorted(batch.predicates, predicate, "right")
-    rows = np.arange(lo, hi)[batch.graphs[lo:hi] != default_graph]
-    starts = [(side.key_starts[rows], side.key_starts[rows + 1]) for side in (batch.out, batch.in_)]
-    first, last = starts[0]
-    edges = batch.out.offsets[last].astype(np.int64) - batch.out.offsets[first]
-    return np.array([edges.sum(), *((end - start).sum() for start, end in starts)], np.int64)

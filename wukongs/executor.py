@@ -104,7 +104,7 @@ class Executor:
         if isinstance(graph, Variable):
             # A graph that the clause names need not be in the data: the terms of the query know it all the same.
             declared = [f"<{name}>" for name in self._dataset.declared_names()]
-            names = self._terms.ids(declared) if declared else np.array(self._dataset.named_graphs(), np.int64)
+            names = self._terms.ids(declared) if declared else self._dataset.named_graphs()
             return BindingTable((graph,), (names,), len(names))
         return BindingTable.unit() if self._dataset.is_named(graph) else BindingTable.empty()
 

@@ -21,9 +21,8 @@ ROWS_AT_A_TIME = 65_536
 def graph_names(core: Core) -> list[str]:
     """Return the IRIs of the stored named graphs."""
     with core.lock:
-        batches = core.arrangement.trace.read(core.sn).batches
-        found = {int(graph) for batch in batches for graph in batch.graphs} - {core.default_graph}
-        texts = core.registry.texts(np.array(sorted(found), np.int64))
+        graphs = core.arrangement.trace.read(core.sn).graphs
+        texts = core.registry.texts(graphs[graphs != core.default_graph])
     return sorted(text[1:-1] if text.startswith("<") else text for text in texts)
 
 
@@ -32,15 +31,15 @@ def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
     with core.lock:
         core.check_is_open()
         graph = core.default_graph if name is None else core.registry.resolve(graph_term(name).text)
-        batches = core.arrangement.trace.read(core.sn).batches
+        stored = core.arrangement.trace.read(core.sn)
         reader = core.registry.snapshot_reader()
-    for batch in batches:
-        graphs, *columns = batch.triples()
-        rows = np.flatnonzero(graphs == graph)
-        for first in range(0, len(rows), ROWS_AT_A_TIME):
-            some = rows[first : first + ROWS_AT_A_TIME]
-            subjects, predicates, objects = (reader.texts(column[some]) for column in columns)
-            yield from zip(subjects, predicates, objects, strict=True)
+    for all_subjects, predicate, all_objects in stored.triples(graph):
+        for first in range(0, len(all_subjects), ROWS_AT_A_TIME):
+            subjects, objects = (
+                reader.texts(column[first : first + ROWS_AT_A_TIME]) for column in (all_subjects, all_objects)
+            )
+            (text,) = reader.texts(np.array([predicate], np.int64))
+            yield from ((subject, text, object_) for subject, object_ in zip(subjects, objects, strict=True))
 
 
 def as_rdflib(core: Core, name: str | None) -> rdflib.Graph:

@@ -76,8 +76,9 @@ def with_parts(plan: LoweredPlan, dataset: Dataset) -> tuple[Int64Array, Int64Ar
     count = 0
     for row, graph in zip(steps, plan.graphs, strict=True):
         # Steps that look at the same graph have parts of their own: the kernel notes directory rows beside them.
-        found, united = dataset.parts(graph)
+        found, source = dataset.parts(graph), dataset.source(graph)
         parts.append(found)
-        row[layout.PARTS_FROM], row[layout.PARTS_TO], row[layout.UNION] = count, count + len(found), united
+        row[layout.PARTS_FROM], row[layout.PARTS_TO] = count, count + len(found)
+        row[layout.UNION], row[layout.HIDING] = source.united, source.hiding
         count += len(found)
     return steps, np.concatenate(parts)

@@ -12,6 +12,7 @@ import numpy as np
 
 from store.addresses import int64_array
 from store.jit import njit_uncounted
+from store.layout import NOTHING_HIDDEN
 from store.lookup_kernels import (
     directory_row,
     keys_at,
@@ -20,7 +21,11 @@ from store.lookup_kernels import (
     value_range,
     values_at,
 )
+from store.tombstone_kernels import next_hiding_key
+from wukongs.emit_kernels import emit_plain, emit_values, emit_visible, write_match
 from wukongs.plan_layout import (
+    ABSENT,
+    ALL_NAMED,
     AT_KEY,
     AT_VALUE,
     BOUND,
@@ -32,6 +37,7 @@ from wukongs.plan_layout import (
     FULL,
     GRAPH,
     GRAPH_KIND,
+    HIDING,
     KEY,
     KEY_KIND,
     LEVEL,
@@ -47,18 +53,19 @@ from wukongs.plan_layout import (
     PREDICATE_KIND,
     ROW,
     RUN,
-    SAME,
     SEARCH,
     SPAN_BATCH,
     SPAN_GRAPH,
     SPAN_HI,
+    SPAN_HIDDEN,
     SPAN_LO,
     SPAN_PREDICATE,
+    SPAN_ROW,
     UNION,
     VALUE,
     VALUE_KIND,
 )
-from wukongs.span_kernels import collect_keys, collect_values, contains_value, run_end
+from wukongs.span_kernels import collect_keys, collect_values, contains_value, note_hidden, run_end
 
 
 @njit_uncounted
@@ -69,74 +76,6 @@ def known(kind, reference, source, row):
     if kind == BOUND:
         return source[row, reference]
     return np.int64(-1)
-
-
-@njit_uncounted
-def write_match(step, source, row, target, at, key, predicate, value, graph):
-    """Write one match as row `at` of the target; return False (the row is void) if a repeated variable disagrees."""
-    for column in range(source.shape[1]):
-        target[at, column] = source[row, column]
-    if step[KEY_KIND] == NEW:
-        target[at, step[KEY]] = key
-    if step[PREDICATE_KIND] == NEW:
-        target[at, step[PREDICATE]] = predicate
-    elif step[PREDICATE_KIND] == SAME and target[at, step[PREDICATE]] != predicate:
-        return False
-    if step[VALUE_KIND] == NEW:
-        target[at, step[VALUE]] = value
-    elif step[VALUE_KIND] == SAME and target[at, step[VALUE]] != value:
-        return False
-    if step[GRAPH_KIND] == NEW:
-        target[at, step[GRAPH]] = graph
-    elif step[GRAPH_KIND] == SAME and target[at, step[GRAPH]] != graph:
-        return False
-    return True
-
-
-@njit_uncounted
-def emit_values(step, descriptors, spans, run, end, source, row, target, at, key, resume):
-    """Write a match for each value of the spans run..end, each value once.
-
-    resume : int64[1]                The value (several spans) or position (one span) to go on after; -1 to begin.
-    Returns (rows in target, whether all values are written); else the place is in resume.
-    """
-    direction = step[DIRECTION]
-    predicate = spans[run, SPAN_PREDICATE]
-    graph = spans[run, SPAN_GRAPH]
-    capacity = target.shape[0]
-    if end == run + 1:
-        hi = spans[run, SPAN_HI]
-        values = int64_array(values_at(descriptors[spans[run, SPAN_BATCH]], direction), hi)
-        for v in range(max(spans[run, SPAN_LO], resume[0] + 1), hi):
-            if at == capacity:
-                resume[0] = v - 1
-                return at, False
-            if write_match(step, source, row, target, at, key, predicate, values[v], graph):
-                at += 1
-        return at, True
-    for i in range(run, end):
-        values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], direction), spans[i, SPAN_HI])
-        spans[i, SPAN_LO] = lower_bound(values, spans[i, SPAN_LO], spans[i, SPAN_HI], resume[0] + 1)
-    while True:
-        smallest = np.int64(-1)
-        for i in range(run, end):
-            if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
-                values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], direction), spans[i, SPAN_HI])
-                value = values[spans[i, SPAN_LO]]
-                if smallest < 0 or value < smallest:
-                    smallest = value
-        if smallest < 0:
-            return at, True
-        if at == capacity:
-            resume[0] = smallest - 1
-            return at, False
-        for i in range(run, end):
-            if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
-                values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], direction), spans[i, SPAN_HI])
-                if values[spans[i, SPAN_LO]] == smallest:
-                    spans[i, SPAN_LO] += 1
-        if write_match(step, source, row, target, at, key, predicate, smallest, graph):
-            at += 1
 
 
 @njit_uncounted
@@ -161,7 +100,7 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
             if wanted >= 0:
-                if contains_value(step, descriptors, spans, run, end, wanted):
+                if contains_value(step, descriptors, spans, run, end, key, wanted):
                     if at == target.shape[0]:
                         state[ROW] = row
                         state[RUN] = run
@@ -185,20 +124,25 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
 
 
 @njit_uncounted
-def scan_keys(step, descriptors, spans, i, source, row, target, at, state, value_spans):
+def scan_keys(step, descriptors, spans, i, source, row, target, at, state):
     """Write every (key, value) of one span of keys, in their order. Returns (rows in target, whether all are)."""
     direction = step[DIRECTION]
     descriptor = descriptors[spans[i, SPAN_BATCH]]
     keys = int64_array(keys_at(descriptor, direction), keys_count(descriptor, direction))
     resume = state[AT_VALUE : AT_VALUE + 1]
-    value_spans[0, SPAN_BATCH] = spans[i, SPAN_BATCH]
-    value_spans[0, SPAN_PREDICATE] = spans[i, SPAN_PREDICATE]
-    value_spans[0, SPAN_GRAPH] = spans[i, SPAN_GRAPH]
+    predicate, graph, found = spans[i, SPAN_PREDICATE], spans[i, SPAN_GRAPH], spans[i, SPAN_ROW]
+    hiding = np.int64(NOTHING_HIDDEN) if step[HIDING] == 0 else np.int64(-1)
     for k in range(max(spans[i, SPAN_LO], state[AT_KEY]), spans[i, SPAN_HI]):
+        key = keys[k]
         lo, hi = value_range(descriptor, direction, k)
-        value_spans[0, SPAN_LO] = lo
-        value_spans[0, SPAN_HI] = hi
-        at, complete = emit_values(step, descriptors, value_spans, 0, 1, source, row, target, at, keys[k], resume)
+        if hiding < key:
+            hiding = next_hiding_key(descriptor, direction, found, key)
+        if hiding != key:
+            at, complete = emit_plain(step, descriptor, lo, hi, source, row, target, at, key, predicate, graph, resume)
+        else:
+            at, complete = emit_visible(
+                step, descriptor, found, lo, hi, source, row, target, at, key, predicate, graph, resume
+            )
         if not complete:
             state[AT_KEY] = k
             return at, False
@@ -243,8 +187,12 @@ def scan_united(step, descriptors, spans, run, end, source, row, target, at, sta
                     value_spans[m, SPAN_GRAPH] = spans[run, SPAN_GRAPH]
                     value_spans[m, SPAN_LO] = lo
                     value_spans[m, SPAN_HI] = hi
+                    value_spans[m, SPAN_ROW] = spans[i, SPAN_ROW]
+                    value_spans[m, SPAN_HIDDEN] = NOTHING_HIDDEN
                     spans[i, SPAN_LO] += 1
                     m += 1
+        if step[HIDING] == 1:
+            note_hidden(step, descriptors, smallest, value_spans, m)
         if m == 1:
             # emit_values goes on after a value where spans are united, after a position in a single one.
             first = value_spans[0, SPAN_LO]
@@ -280,7 +228,7 @@ def scan(step, parts, part_rows, descriptors, default_graph, source, target, at,
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
             if end == run + 1:
-                at, complete = scan_keys(step, descriptors, spans, run, source, row, target, at, state, value_spans)
+                at, complete = scan_keys(step, descriptors, spans, run, source, row, target, at, state)
             else:
                 at, complete = scan_united(
                     step, descriptors, spans, run, end, source, row, target, at, state, value_spans
@@ -308,7 +256,7 @@ def resolve_parts(steps, parts, descriptors, part_rows):
                     descriptors[parts[q, PART_BATCH]], steps[s, PREDICATE], parts[q, PART_GRAPH]
                 )
             else:
-                part_rows[q] = SEARCH
+                part_rows[q] = SEARCH if parts[q, PART_GRAPH] >= ALL_NAMED else ABSENT
 
 
 @njit_uncounted

@@ -16,7 +16,9 @@ PARTS_FROM = 9
 PARTS_TO = 10
 UNION = 11
 """1: a triple may stand in several parts, and is to be matched once."""
-STEP_WIDTH = 12
+HIDING = 12
+"""1: tombstones hide triples of some part."""
+STEP_WIDTH = 13
 
 CONSTANT = 0
 BOUND = 1
@@ -48,7 +50,11 @@ SPAN_PREDICATE = 1
 SPAN_BATCH = 2
 SPAN_LO = 3
 SPAN_HI = 4
-SPAN_WIDTH = 5
+SPAN_ROW = 5
+"""The directory row of that batch."""
+SPAN_HIDDEN = 6
+"""Of values: the next one that tombstones hide, NOTHING_HIDDEN if none is left."""
+SPAN_WIDTH = 7
 
 # The state of a step: int64[STATE_WIDTH]; one more row at the end is the plan's.
 ROW = 0

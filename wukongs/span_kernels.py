@@ -6,9 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from store.addresses import int64_array
+from store.directory_kernels import code_position, predicate_rows, row_of_graph
 from store.dtypes import WINDOW_GRAPH
 from store.jit import njit_uncounted
-from store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES
+from store.layout import DIRECTORY_SIZE, GRAPHS, NOTHING_HIDDEN, PREDICATES, TOMBSTONE_COUNT
 from store.lookup_kernels import (
     code_at,
     code_range,
@@ -19,6 +20,7 @@ from store.lookup_kernels import (
     value_range,
     values_at,
 )
+from store.tombstone_kernels import next_hidden
 from wukongs.plan_layout import (
     ABSENT,
     ALL_NAMED,
@@ -26,6 +28,7 @@ from wukongs.plan_layout import (
     DIRECTION,
     FROM_DIRECTORY,
     GRAPH_KIND,
+    HIDING,
     PART_BATCH,
     PART_GRAPH,
     PART_NAME,
@@ -35,8 +38,10 @@ from wukongs.plan_layout import (
     SPAN_BATCH,
     SPAN_GRAPH,
     SPAN_HI,
+    SPAN_HIDDEN,
     SPAN_LO,
     SPAN_PREDICATE,
+    SPAN_ROW,
     SPAN_WIDTH,
     UNION,
 )
@@ -59,7 +64,13 @@ def reported_graph(step, part, graph_in_directory, default_graph, wanted_graph):
 
 
 @njit_uncounted
-def add_span(spans, m, graph, predicate, batch, lo, hi):
+def graph_asked(part, wanted_graph):
+    """Return the one graph whose directory rows a part needs; negative if it is any."""
+    return wanted_graph if part[PART_GRAPH] == ALL_NAMED else part[PART_GRAPH]
+
+
+@njit_uncounted
+def add_span(spans, m, graph, predicate, batch, row, lo, hi):
     """Append a span where there is room; return the new count."""
     if m < spans.shape[0]:
         spans[m, SPAN_GRAPH] = graph
@@ -67,6 +78,8 @@ def add_span(spans, m, graph, predicate, batch, lo, hi):
         spans[m, SPAN_BATCH] = batch
         spans[m, SPAN_LO] = lo
         spans[m, SPAN_HI] = hi
+        spans[m, SPAN_ROW] = row
+        spans[m, SPAN_HIDDEN] = NOTHING_HIDDEN
     return m + 1
 
 
@@ -101,15 +114,42 @@ def run_end(spans, run, m):
 
 
 @njit_uncounted
-def contains_value(step, descriptors, spans, run, end, wanted):
-    """Tell whether one of the spans run..end of values holds the wanted one."""
+def note_hidden(step, descriptors, key, spans, m):
+    """Note in the first m spans, of a key's values, the first value that tombstones hide."""
+    for i in range(m):
+        descriptor = descriptors[spans[i, SPAN_BATCH]]
+        if descriptor[TOMBSTONE_COUNT] > 0:
+            spans[i, SPAN_HIDDEN] = next_hidden(descriptor, step[DIRECTION], spans[i, SPAN_ROW], key, np.int64(0))
+
+
+@njit_uncounted
+def contains_value(step, descriptors, spans, run, end, key, wanted):
+    """Tell whether one of the spans run..end of a key's values holds the wanted one, visibly."""
+    direction = step[DIRECTION]
     for i in range(run, end):
         hi = spans[i, SPAN_HI]
-        values = int64_array(values_at(descriptors[spans[i, SPAN_BATCH]], step[DIRECTION]), hi)
+        descriptor = descriptors[spans[i, SPAN_BATCH]]
+        values = int64_array(values_at(descriptor, direction), hi)
         at = lower_bound(values, spans[i, SPAN_LO], hi, wanted)
         if at < hi and values[at] == wanted:
-            return True
+            if spans[i, SPAN_HIDDEN] > wanted:
+                return True
+            if next_hidden(descriptor, direction, spans[i, SPAN_ROW], key, wanted) != wanted:
+                return True
     return False
+
+
+@njit_uncounted
+def pass_hidden(descriptor, direction, span, key):
+    """Move the start of a span of a key's values past those that are hidden."""
+    values = int64_array(values_at(descriptor, direction), span[SPAN_HI])
+    while span[SPAN_LO] < span[SPAN_HI]:
+        value = values[span[SPAN_LO]]
+        if span[SPAN_HIDDEN] < value:
+            span[SPAN_HIDDEN] = next_hidden(descriptor, direction, span[SPAN_ROW], key, value)
+        if span[SPAN_HIDDEN] != value:
+            break
+        span[SPAN_LO] += 1
 
 
 @njit_uncounted
@@ -118,7 +158,7 @@ def add_values(step, descriptors, batch, row, key, predicate, graph, spans, m):
     position = find_key(descriptors[batch], step[DIRECTION], row, key)
     if position >= 0:
         lo, hi = value_range(descriptors[batch], step[DIRECTION], position)
-        m = add_span(spans, m, graph, predicate, batch, lo, hi)
+        m = add_span(spans, m, graph, predicate, batch, row, lo, hi)
     return m
 
 
@@ -126,22 +166,33 @@ def add_values(step, descriptors, batch, row, key, predicate, graph, spans, m):
 def search_values(step, part, descriptors, default_graph, key, predicate, wanted_graph, spans, m):
     """Append the values of a key in a part whose predicate or graph is not known: through the key's vertex codes.
 
-    An inlined literal has no codes: for it the directory is walked.
+    An inlined literal has no codes: for it the directory is walked. Codes and rows of other predicates, and of other
+    graphs where only one is asked for, are jumped over.
     """
     batch = part[PART_BATCH]
     descriptor = descriptors[batch]
     n = descriptor[DIRECTORY_SIZE]
     predicates = int64_array(descriptor[PREDICATES], n)
     graphs = int64_array(descriptor[GRAPHS], n)
+    first, last = predicate_rows(descriptor, predicate) if predicate >= 0 else (np.int64(0), np.int64(n))
+    only = graph_asked(part, wanted_graph)
     inlined = key & 1 == 1
-    lo, hi = (np.int64(0), np.int64(n)) if inlined else code_range(descriptor, key)
-    for i in range(lo, hi):
+    i, end = (first, last) if inlined else code_range(descriptor, key)
+    while i < end:
         code = 2 * i + step[DIRECTION] if inlined else code_at(descriptor, i)
-        row = code >> 1
-        if code & 1 == step[DIRECTION] and (predicate < 0 or predicates[row] == predicate):
+        row = max(code >> 1, first)
+        if row < last and only >= 0:
+            row = row_of_graph(predicates, graphs, row, last, only)
+        if row >= last:
+            break
+        if row > code >> 1:
+            i = row if inlined else code_position(descriptor, i + 1, end, 2 * row)
+            continue
+        if code & 1 == step[DIRECTION]:
             graph = reported_graph(step, part, graphs[row], default_graph, wanted_graph)
             if graph >= 0:
                 m = add_values(step, descriptors, batch, row, key, predicates[row], graph, spans, m)
+        i += 1
     return m
 
 
@@ -172,6 +223,8 @@ def collect_values(step, parts, part_rows, descriptors, default_graph, key, pred
             m = search_values(step, part, descriptors, default_graph, key, predicate, wanted_graph, spans, m)
     if m > spans.shape[0]:
         return -1
+    if step[HIDING] == 1:
+        note_hidden(step, descriptors, key, spans, m)
     if step[UNION] == 1 and (predicate < 0 or step[GRAPH_KIND] != ANY):
         sort_spans(spans, m)
     return m
@@ -190,19 +243,23 @@ def collect_keys(step, parts, part_rows, descriptors, default_graph, predicate, 
         n = descriptor[DIRECTORY_SIZE]
         predicates = int64_array(descriptor[PREDICATES], n)
         graphs = int64_array(descriptor[GRAPHS], n)
-        first = np.int64(0)
-        last = np.int64(n)
+        first, last = np.int64(0), np.int64(n)
         if part_rows[q] >= 0:
-            first = part_rows[q]
-            last = first + 1
+            first, last = part_rows[q], part_rows[q] + 1
         elif predicate >= 0:
-            first = lower_bound(predicates, 0, n, predicate)
-            last = lower_bound(predicates, first, n, predicate + 1)
-        for row in range(first, last):
+            first, last = predicate_rows(descriptor, predicate)
+        only = graph_asked(part, wanted_graph)
+        row = first
+        while row < last:
+            if only >= 0:
+                row = row_of_graph(predicates, graphs, row, last, only)
+                if row == last:
+                    break
             graph = reported_graph(step, part, graphs[row], default_graph, wanted_graph)
             if graph >= 0:
                 lo, hi = key_range(descriptor, step[DIRECTION], row)
-                m = add_span(spans, m, graph, predicates[row], batch, lo, hi)
+                m = add_span(spans, m, graph, predicates[row], batch, row, lo, hi)
+            row += 1
     if m > spans.shape[0]:
         return -1
     if step[UNION] == 1 and (predicate < 0 or step[GRAPH_KIND] != ANY):

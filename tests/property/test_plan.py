@@ -78,7 +78,7 @@ class Maker:
         return [(pick(VERTICES), pick(PREDICATES), pick(VERTICES * 2 + LITERALS)) for _ in range(n)]
 
     def stored(self) -> tuple[BatchSet, dict[int, set[Triple]]]:
-        """Disjoint batches, as a trace has them."""
+        """Batches as a trace has them: disjoint, or with tombstones in between."""
         quads: list[Quad] = [
             (self.rng.choice([*GRAPHS, DEFAULT_ID]), *triple)
             for triple in self.triples(self.rng.randrange(self.size // 4, self.size))
@@ -86,9 +86,25 @@ class Maker:
         distinct = sorted(set(quads))
         self.rng.shuffle(distinct)
         n = self.rng.randrange(1, 4)
-        batches = tuple(batch_of(distinct[part::n]) for part in range(n))
-        graphs = {g: {quad[1:] for quad in distinct if quad[0] == g} for g in GRAPHS}
-        return BatchSet.of(batches, True), graphs
+        found, batches = (
+            self.updated(distinct, n)
+            if self.rng.random() < 0.5
+            else (distinct, BatchSet.of(tuple(batch_of(distinct[part::n]) for part in range(n)), True))
+        )
+        graphs = {g: {quad[1:] for quad in found if quad[0] == g} for g in GRAPHS}
+        return batches, graphs
+
+    def updated(self, quads: list[Quad], n: int) -> tuple[list[Quad], BatchSet]:
+        """Entries that add, delete and add again; return what is left in the end, too."""
+        added, deleted = [], []
+        seen: set[Quad] = set()
+        for _ in range(n + 1):
+            gone = set(self.rng.sample(sorted(seen), len(seen) * self.rng.choice([0, 1, 2, 4]) // 4))
+            new = {quad for quad in quads if quad not in seen and self.rng.random() < 0.6}
+            seen = (seen - gone) | new
+            added.append(batch_of(new))
+            deleted.append(batch_of(gone) if gone else None)
+        return sorted(seen), BatchSet.of(tuple(added), True, deleted)
 
     def window(self, ring: SliceRing, slices: dict[int, set[Triple]]) -> tuple[BatchSet, set[Triple]]:
         to = self.rng.randrange(0, 22)

@@ -1,0 +1,125 @@
+# mypy: disallow-untyped-defs=false
+"""Kernels that go through a directory of many graphs without looking at those that cannot match.
+
+The directory is sorted by (predicate, graph): the rows of a predicate lie together, and those of one graph are found by
+jumping from predicate to predicate. A vertex's codes have the order of the directory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.addresses import int64_array
+from store.jit import njit, njit_uncounted
+from store.layout import DIRECTORY_SIZE, PREDICATES
+from store.lookup_kernels import (
+    code_at,
+    code_range,
+    directory_row,
+    find_key,
+    key_range,
+    lower_bound,
+    value_range,
+)
+
+NEAR_ROWS = 8
+"""So many rows are looked at one by one before a jump."""
+
+
+@njit_uncounted
+def predicate_rows(descriptor, predicate):
+    """Return the directory rows [first, last) of a predicate, of any graph."""
+    n = descriptor[DIRECTORY_SIZE]
+    predicates = int64_array(descriptor[PREDICATES], n)
+    first = lower_bound(predicates, np.int64(0), n, predicate)
+    return first, lower_bound(predicates, first, n, predicate + 1)
+
+
+@njit_uncounted
+def row_of_graph(predicates, graphs, row, last, graph):
+    """Return the first directory row in [row, last) of a graph, `last` if there is none.
+
+    Cost: log2(directory) comparisons for each predicate that is passed, whatever the number of graphs.
+    """
+    near = row + NEAR_ROWS
+    while row < last and graphs[row] != graph:
+        if row < near:
+            row += 1
+            continue
+        end = lower_bound(predicates, row, last, predicates[row] + 1)
+        row = lower_bound(graphs, row, end, graph)
+        if row < end and graphs[row] != graph:
+            row = end
+    return row
+
+
+@njit_uncounted
+def code_position(descriptor, lo, hi, code):
+    """Return the first position in [lo, hi) of a vertex's codes that is >= code."""
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if code_at(descriptor, middle) < code:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@njit
+def count_named_edges(descriptors, default_graph, predicate):
+    """Return (triples, out keys, in keys) of a predicate in all graphs but the default one, summed over batches.
+
+    int64[3]. Cost: logarithmic in the directory of each batch: the rows of a predicate lie together.
+    """
+    totals = np.zeros(3, np.int64)
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        first, last = predicate_rows(descriptor, predicate)
+        if first == last:
+            continue
+        excluded = directory_row(descriptor, predicate, default_graph)
+        for direction in range(2):
+            lo = key_range(descriptor, direction, first)[0]
+            hi = key_range(descriptor, direction, last - 1)[1]
+            without_lo, without_hi = key_range(descriptor, direction, excluded) if excluded >= 0 else (hi, hi)
+            totals[1 + direction] += (hi - lo) - (without_hi - without_lo)
+            if direction == 0:
+                totals[0] += value_range(descriptor, 0, hi - 1)[1] - value_range(descriptor, 0, lo)[0]
+                if excluded >= 0:
+                    totals[0] -= value_range(descriptor, 0, without_hi - 1)[1]
+                    totals[0] += value_range(descriptor, 0, without_lo)[0]
+    return totals
+
+
+@njit
+def count_named_degree(descriptors, default_graph, predicate, direction, vertex, asked_max):
+    """Return how many values a vertex has under a predicate in all graphs but the default one, summed over batches.
+
+    Of a vertex with more rows than asked_max in a batch, so many are asked, evenly spread, and stand for all (a
+    float). Cost: asked_max look-ups in each batch at most.
+    """
+    total = 0.0
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        first, last = predicate_rows(descriptor, predicate)
+        excluded = directory_row(descriptor, predicate, default_graph)
+        inlined = vertex & 1 == 1
+        lo, hi = first, last
+        if not inlined:
+            lo, hi = code_range(descriptor, vertex)
+            lo = code_position(descriptor, lo, hi, 2 * first)
+            hi = code_position(descriptor, lo, hi, 2 * last)
+        asked = min(hi - lo, asked_max)
+        found = 0
+        for i in range(asked):
+            at = lo + i * (hi - lo) // asked
+            code = 2 * at + direction if inlined else code_at(descriptor, at)
+            if code & 1 != direction or code >> 1 == excluded:
+                continue
+            position = find_key(descriptor, direction, code >> 1, vertex)
+            if position >= 0:
+                start, end = value_range(descriptor, direction, position)
+                found += end - start
+        if asked > 0:
+            total += found * ((hi - lo) / asked)
+    return total

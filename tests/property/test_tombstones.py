@@ -1,0 +1,235 @@
+"""Updates as state machines: an arrangement that deletes and adds the same few tuples, at every SN that can be read."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+
+from csparql.algebra import DEFAULT, DatasetClause, TriplePattern
+from csparql.plan import PlanStep
+from csparql.terms import Term, Variable
+from store import trace as trace_module
+from store.arrangement import Arrangement
+from store.batch_set import BatchSet
+from store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
+from store.tombstone_kernels import mark_visible
+from store.tombstones import DifferenceMerge, Subtraction
+from store.trace import Handle, Trace
+from tests.fuzz import fuzzed
+from tests.oracles.updates import UpdateModel
+from tests.property.test_batch import SHAPES
+from tests.quads import Quad, assert_same_batch, batch_of, columns, quads_of, spread
+from wukongs import plan_runner
+from wukongs.binding_table import BindingTable
+from wukongs.dataset import Dataset
+from wukongs.errors import CompactedError
+from wukongs.lowering import lower
+
+GRAPHS = [spread(100), spread(101), spread(102)]
+SUBJECTS = [spread(1), spread(2)]
+PREDICATES = [spread(11), spread(12)]
+OBJECTS = [spread(2), spread(3), spread(4, 1)]
+UNIVERSE: list[Quad] = list(itertools.product(GRAPHS, SUBJECTS, PREDICATES, OBJECTS))
+"""Small enough that the same tuple goes and comes again and again."""
+QUADS = st.lists(st.sampled_from(UNIVERSE), max_size=5)
+NAMES = {f"<{DEFAULT_GRAPH_IRI}>": GRAPHS[0]} | {f"<{number}>": number for quad in UNIVERSE for number in quad}
+ENDS = (Variable("s"), Variable("p"), Variable("o"))
+G = Variable("g")
+
+
+def seen(read: BatchSet) -> list[Quad]:
+    """What a read holds, by its directory."""
+    return sorted(
+        (graph, subject, predicate, object_)
+        for graph in GRAPHS
+        for subjects, predicate, objects in read.triples(graph)
+        for subject, object_ in zip(subjects.tolist(), objects.tolist(), strict=True)
+    )
+
+
+def matched(read: BatchSet, wanted: Quad, bound: tuple[bool, bool, bool], direction: str) -> list[Quad]:
+    """What a plan step finds in the default graph and in GRAPH ?g, with parts of a tuple bound."""
+    dataset = Dataset(DatasetClause(), read, {}, lambda term: NAMES.get(term.text, NO_MATCH))
+    parts = [Term(f"<{wanted[at + 1]}>") if bound[at] else variable for at, variable in enumerate(ENDS)]
+    found: list[Quad] = []
+    for graph in (DEFAULT, G):
+        step = PlanStep(TriplePattern(*parts, graph), direction, 1.0)  # type: ignore[arg-type]
+        rows = plan_runner.run(lower([step], (), dataset), BindingTable.unit(), dataset, plan_runner.Limits())
+        values = {variable: column.tolist() for variable, column in zip(rows.variables, rows.columns, strict=True)}
+        for row in range(rows.length):
+            subject, predicate, object_ = (
+                values[part][row] if isinstance(part, Variable) else int(part.text[1:-1]) for part in parts
+            )
+            found.append((values[G][row] if graph is G else GRAPHS[0], subject, predicate, object_))
+    return sorted(found)
+
+
+class UpdateMachine(RuleBasedStateMachine):
+    """Merges get so little fuel that they are under way most of the time; handles stand in their way."""
+
+    handles = Bundle("handles")
+    fuel_per_row = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrangement = Arrangement("g")
+        self.arrangement.trace = Trace("g", self.fuel_per_row)
+        self.model = UpdateModel()
+        self.open_handles: dict[Handle, list[Quad]] = {}
+
+    @rule(deletes=QUADS, inserts=QUADS, gap=st.sampled_from([0, 0, 2]))
+    def apply(self, deletes: list[Quad], inserts: list[Quad], gap: int) -> None:
+        sn = self.model.upper + gap
+        assert self.arrangement.apply(sn, columns(deletes), columns(inserts)) == self.model.apply(sn, deletes, inserts)
+
+    @rule(quads=QUADS)
+    def absorb(self, quads: list[Quad]) -> None:
+        sn = self.model.upper
+        assert self.arrangement.absorb(sn, *columns(quads)) == self.model.apply(sn, [], quads)[1]
+
+    @rule(graph=st.sampled_from(GRAPHS))
+    def clear(self, graph: int) -> None:
+        gone = [quad for quad in UNIVERSE if quad[0] == graph]
+        self.apply(gone, [], 0)
+
+    @rule(target=handles, back=st.integers(0, 6))
+    def open(self, back: int) -> Handle | None:
+        sn = max(0, self.model.upper - 1 - back)
+        try:
+            handle = self.arrangement.open(sn, "test")
+        except CompactedError:
+            return None
+        self.open_handles[handle] = sorted(self.model.read(sn))
+        return handle
+
+    @rule(handle=consumes(handles))
+    def close(self, handle: Handle | None) -> None:
+        if handle is not None:
+            handle.close()
+            del self.open_handles[handle]
+
+    @rule(fuel=st.sampled_from([1, 3, 17, 200]))
+    def work(self, fuel: int) -> None:
+        self.arrangement.trace.work(fuel)
+
+    @rule()
+    def merge_all(self) -> None:
+        self.arrangement.trace.merge_all()
+        if not self.open_handles:
+            assert self.arrangement.trace.tombstone_count == 0
+
+    @rule(
+        wanted=st.sampled_from(UNIVERSE),
+        bound=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+        direction=st.sampled_from(["out", "in"]),
+    )
+    def match(self, wanted: Quad, bound: tuple[bool, bool, bool], direction: str) -> None:
+        expected = [
+            quad
+            for quad in sorted(self.model.read(self.model.upper))
+            if all(quad[at + 1] == wanted[at + 1] for at in range(3) if bound[at])
+        ]
+        assert matched(self.arrangement.trace.read(self.model.upper), wanted, bound, direction) == expected
+
+    @invariant()
+    def open_handles_are_exact(self) -> None:
+        for handle, expected in self.open_handles.items():
+            assert seen(handle.read()) == expected
+
+    @invariant()
+    def every_sn_is_exact_or_refused(self) -> None:
+        trace = self.arrangement.trace
+        for sn in range(self.model.upper + 1):
+            try:
+                read = trace.read(sn)
+            except CompactedError:
+                assert sn < trace.since
+                continue
+            expected = self.model.read(sn)
+            assert seen(read) == sorted(expected)
+            assert len(read) == len(expected)
+            assert read.graphs.tolist() == sorted({quad[0] for quad in expected})
+            graphs, subjects, predicates, objects = columns(UNIVERSE)
+            visible = mark_visible(read.descriptors, graphs, predicates, subjects, objects)
+            assert visible.tolist() == [quad in expected for quad in UNIVERSE]
+        assert len(self.arrangement) == len(self.model.read(self.model.upper))
+
+
+def test_updates_with_little_fuel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    run_state_machine_as_test(UpdateMachine, settings=fuzzed(60, steps=40))
+
+
+def test_updates_as_they_are_merged() -> None:
+    run_state_machine_as_test(UpdateMachine, settings=fuzzed(20, steps=30))
+
+
+@pytest.mark.nojit
+def test_updates_on_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    run_state_machine_as_test(UpdateMachine, settings=fuzzed(3, steps=8))
+
+
+# --- subtraction and the merge of differences, against sets -----------------------------------------------------------
+
+FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
+
+
+def worked(steps: Subtraction | DifferenceMerge, fuels: list[int], size: int) -> int:
+    """Work in steps of these fuels, over and over; return how many it took."""
+    count = 0
+    while steps.result is None:
+        fuel = fuels[count % len(fuels)]
+        assert steps.work(fuel) <= fuel
+        count += 1
+        assert count <= 60 + 20 * size, "it goes on for ever"
+    return count
+
+
+@given(SHAPES, st.floats(0, 1), FUELS)
+@fuzzed(60)
+def test_a_subtraction_is_the_batch_of_what_is_left(quads: list[Quad], share: float, fuels: list[int]) -> None:
+    check_subtraction(quads, share, fuels)
+
+
+@pytest.mark.nojit
+def test_small_subtractions() -> None:
+    for share in (0.0, 0.3, 1.0):
+        check_subtraction(UNIVERSE, share, [3])
+
+
+def check_subtraction(quads: list[Quad], share: float, fuels: list[int]) -> None:
+    held = sorted(set(quads))
+    gone = held[:: max(1, round(1 / share))] if share > 0.01 else []
+    subtraction = Subtraction(batch_of(held), batch_of([*gone, (spread(900), spread(1), spread(2), spread(3))]))
+    worked(subtraction, fuels, len(held))
+    assert subtraction.result is not None
+    assert_same_batch(subtraction.result, batch_of(set(held) - set(gone)))
+
+
+@given(st.lists(st.sampled_from("+-+ "), min_size=2 * len(UNIVERSE), max_size=2 * len(UNIVERSE)), FUELS)
+@fuzzed(60)
+def test_a_merge_adds_up_differences(signs: list[str], fuels: list[int]) -> None:
+    """Of each tuple the older and the newer entry hold an addition, a tombstone or nothing, in turn."""
+    entries: list[dict[str, set[Quad]]] = [{"+": set(), "-": set()}, {"+": set(), "-": set()}]
+    total = dict.fromkeys(UNIVERSE, 0)
+    for at, quad in enumerate(UNIVERSE):
+        last = ""
+        for entry, sign in zip(entries, signs[2 * at : 2 * at + 2], strict=True):
+            if sign != " " and sign != last:
+                last = sign
+                entry[sign].add(quad)
+                total[quad] += 1 if sign == "+" else -1
+    (older, newer), batches = entries, [[batch_of(entry[sign]) for sign in "+-"] for entry in entries]
+    merge = DifferenceMerge(*batches[0], *batches[1])
+    worked(merge, fuels, len(UNIVERSE))
+    assert merge.result is not None
+    assert_same_batch(merge.result, batch_of(quad for quad, sum_ in total.items() if sum_ == 1))
+    left = sorted(quad for quad, sum_ in total.items() if sum_ == -1)
+    assert ([] if merge.tombstones is None else quads_of(merge.tombstones)) == left
+    assert quads_of(batches[0][0]) == sorted(older["+"]), "the inputs of a merge stay as they are"
+    assert quads_of(batches[1][1]) == sorted(newer["-"])
