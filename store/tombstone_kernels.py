@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
+from store.addresses import int32_array, int64_array
 from store.jit import njit, njit_uncounted
 from store.layout import (
+    CODE_STARTS,
     DESCRIPTOR_WIDTH,
     DIRECTORY_SIZE,
     GRAPHS,
@@ -25,7 +26,6 @@ from store.layout import (
 )
 from store.lookup_kernels import (
     code_at,
-    code_range,
     directory_row,
     find_key,
     has_edge,
@@ -210,6 +210,7 @@ def subtract_vertices(batch, tombstones, left, rank, vertices, starts, codes, st
     """
     ka, k, v = state[1], state[4], state[5]
     vertices_in = int64_array(batch[VERTICES], batch[VERTEX_COUNT])
+    starts_in = int32_array(batch[CODE_STARTS], batch[VERTEX_COUNT] + 1)
     touched = int64_array(tombstones[VERTICES], tombstones[VERTEX_COUNT])
     kt = lower_bound(touched, 0, touched.size, vertices_in[ka]) if ka < vertices_in.size else 0
     while ka < vertices_in.size and fuel > 0:
@@ -218,7 +219,7 @@ def subtract_vertices(batch, tombstones, left, rank, vertices, starts, codes, st
             kt += 1
         is_touched = kt < touched.size and touched[kt] == vertex
         starts[k] = v
-        lo, hi = code_range(batch, vertex)
+        lo, hi = np.int64(starts_in[ka]), np.int64(starts_in[ka + 1])
         for i in range(lo, hi):
             code = code_at(batch, i)
             row = rank[code >> 1]

@@ -37,6 +37,7 @@ from wukongs.plan_layout import (
     FULL,
     GRAPH,
     GRAPH_KIND,
+    HELD,
     HIDING,
     KEY,
     KEY_KIND,
@@ -92,10 +93,13 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
         predicate = known(step[PREDICATE_KIND], step[PREDICATE], source, row)
         wanted = known(step[VALUE_KIND], step[VALUE], source, row)
         graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
-        m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
+        m = state[HELD]
+        if m < 0 or step[UNION] == 1:
+            m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
         if m < 0:
             state[ROW] = row
             return at, NEED_SPANS
+        state[HELD] = m
         run = state[RUN]
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
@@ -118,6 +122,7 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
             state[AT_VALUE] = NOT_STARTED
             run = end
         state[RUN] = 0
+        state[HELD] = NOT_STARTED
         row += 1
     state[ROW] = row
     return at, DONE
@@ -220,10 +225,13 @@ def scan(step, parts, part_rows, descriptors, default_graph, source, target, at,
     while row < state[COUNT]:
         predicate = known(step[PREDICATE_KIND], step[PREDICATE], source, row)
         graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
-        m = collect_keys(step, parts, part_rows, descriptors, default_graph, predicate, graph, spans)
+        m = state[HELD]
+        if m < 0 or step[UNION] == 1:
+            m = collect_keys(step, parts, part_rows, descriptors, default_graph, predicate, graph, spans)
         if m < 0:
             state[ROW] = row
             return at, NEED_SPANS
+        state[HELD] = m
         run = state[RUN]
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
@@ -241,6 +249,7 @@ def scan(step, parts, part_rows, descriptors, default_graph, source, target, at,
             state[AT_VALUE] = NOT_STARTED
             run = end
         state[RUN] = 0
+        state[HELD] = NOT_STARTED
         row += 1
     state[ROW] = row
     return at, DONE
@@ -266,6 +275,7 @@ def start_step(state, s, count):
     state[s, RUN] = 0
     state[s, AT_KEY] = NOT_STARTED
     state[s, AT_VALUE] = NOT_STARTED
+    state[s, HELD] = NOT_STARTED
     state[s, COUNT] = count
 
 
@@ -283,13 +293,13 @@ def run_plan(
     seeds : int64[n_seeds, width]    The rows to start from, all columns of the plan wide.
     tables : int64[n_steps - 1, chunk, width]; out : int64[capacity, width]
     state : int64[n_steps + 1, STATE_WIDTH]   start_step(state, 0, n_seeds) and zeros in the last row to begin.
-    spans, value_spans : int64[n, SPAN_WIDTH], scratch.
+    spans : int64[n_steps, n, SPAN_WIDTH]; value_spans : int64[n, SPAN_WIDTH], scratch.
     control : int64[2]               [0] not 0: stop for good; [1]: chunks to work on before a pause, counted down.
 
     Returns
     -------
     status : DONE; FULL: take state[n_steps, COUNT] rows from out, set that to 0 and call again; NEED_SPANS: call again
-    with more scratch; PAUSED: call again; CANCELLED.
+    with more scratch, and NOT_STARTED in state[:n_steps, HELD]; PAUSED: call again; CANCELLED.
     """
     n = steps.shape[0]
     resolve_parts(steps, parts, descriptors, part_rows)
@@ -305,11 +315,11 @@ def run_plan(
         at = state[s + 1, COUNT]
         if step[KEY_KIND] == NEW:
             at, status = scan(
-                step, parts, part_rows, descriptors, default_graph, source, target, at, spans, value_spans, state[s]
+                step, parts, part_rows, descriptors, default_graph, source, target, at, spans[s], value_spans, state[s]
             )
         else:
             at, status = explore(
-                step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state[s]
+                step, parts, part_rows, descriptors, default_graph, source, target, at, spans[s], state[s]
             )
         if s == n - 1:
             state[n, COUNT] = at

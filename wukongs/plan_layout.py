@@ -67,7 +67,9 @@ AT_VALUE = 3
 """The value position, or the last value itself where runs are united."""
 COUNT = 4
 """Rows in the input table of this step; in the last row of the state: rows in the output."""
-STATE_WIDTH = 5
+HELD = 5
+"""The spans of that row that the step's scratch holds, from before it stopped; NOT_STARTED: collect them."""
+STATE_WIDTH = 6
 LEVEL = 0
 """In the last row of the state: the step that is being run."""
 NOT_STARTED = -1

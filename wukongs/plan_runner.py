@@ -45,7 +45,7 @@ class Workspace:
 
     tables: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
     out: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
-    spans: Int64Array = field(default_factory=lambda: np.empty((SPANS, layout.SPAN_WIDTH), np.int64))
+    spans: Int64Array = field(default_factory=lambda: np.empty((0, SPANS, layout.SPAN_WIDTH), np.int64))
     value_spans: Int64Array = field(default_factory=lambda: np.empty((SPANS, layout.SPAN_WIDTH), np.int64))
 
     def tables_for(self, n_tables: int, width: int) -> Int64Array:
@@ -60,9 +60,14 @@ class Workspace:
             self.out = np.empty(size, np.int64)
         return self.out[:size].reshape(OUT_ROWS, width)
 
+    def spans_for(self, n_steps: int) -> Int64Array:
+        if len(self.spans) < n_steps:
+            self.spans = np.empty((n_steps, *self.value_spans.shape), np.int64)
+        return self.spans
+
     def grow_spans(self) -> None:
-        size = 4 * len(self.spans)
-        self.spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
+        size = 4 * len(self.value_spans)
+        self.spans = np.empty((len(self.spans), size, layout.SPAN_WIDTH), np.int64)
         self.value_spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
 
 
@@ -109,12 +114,13 @@ def run(
             tables,
             out,
             state,
-            workspace.spans,
+            workspace.spans_for(n),
             workspace.value_spans,
             control,
         )
         if status == layout.NEED_SPANS:
             workspace.grow_spans()
+            state[:n, layout.HELD] = layout.NOT_STARTED
         elif status != layout.PAUSED:
             rows = int(state[n, layout.COUNT])
             state[n, layout.COUNT] = 0

@@ -55,7 +55,7 @@ class Prepared:
             np.empty((n - 1, CHUNK_ROWS, width), np.int64),
             np.empty((OUT_ROWS, width), np.int64),
             np.zeros((n + 1, layout.STATE_WIDTH), np.int64),
-            np.empty((SPANS, layout.SPAN_WIDTH), np.int64),
+            np.empty((n, SPANS, layout.SPAN_WIDTH), np.int64),
             np.empty((SPANS, layout.SPAN_WIDTH), np.int64),
             np.zeros(2, np.int64),
         )
