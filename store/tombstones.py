@@ -36,6 +36,8 @@ class Subtraction:
     """
 
     def __init__(self, batch: Batch, tombstones: Batch) -> None:
+        batch.verify()
+        tombstones.verify()
         self.batch = batch
         self.tombstones = tombstones
         self.result: Batch | None = None
