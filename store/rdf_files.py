@@ -14,9 +14,12 @@ import gzip
 import io
 import os
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -26,6 +29,7 @@ import numpy as np
 from store.dtypes import CLASH_FIRST
 from store.encoded import Encoded, MalformedLine
 from store.encoder import encode_lines, rename_terms
+from store.line_pieces import cut_ranges, cut_stream
 from store.term_ids import HASH_BITS
 from store.terms import blank_node
 from wukongs.errors import DataError
@@ -89,14 +93,11 @@ class _ReadAdapter(io.RawIOBase):
         return len(data)
 
 
-def _open(source: str | os.PathLike[str] | IO[bytes], name: str, owned: ExitStack) -> IO[bytes]:
-    """Open a path or take a file object, and decompress it if it begins like a gzip or zstd file.
-
-    What was opened here is put on `owned`."""
+def _decompressed(source: IO[bytes] | io.FileIO, name: str) -> IO[bytes]:
+    """Return a file that reads what another holds, decompressed if that begins like a gzip or zstd file."""
     file: Any
-    if isinstance(source, str | os.PathLike):
-        file = owned.enter_context(io.FileIO(source))
-        file = io.BufferedReader(file, 1 << 20)
+    if isinstance(source, io.FileIO):
+        file = io.BufferedReader(source, 1 << 20)
     else:
         file = source if hasattr(source, "peek") else io.BufferedReader(_ReadAdapter(source, name))
     head = file.peek(4)[:4]
@@ -135,69 +136,145 @@ def read_rdf(
 
     Raises DataError, naming file and line where there is one, for a file that is missing, unreadable, of unknown
     format, cut short, in another encoding, or malformed."""
-    name = str(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", "<stream>"))
-    known = find_format(name, format)
-    owned = ExitStack()
-    try:
-        file = _open(source, name, owned)
-    except OSError as error:
-        raise DataError(f"cannot read the file: {error.strerror or error}", name) from error
-    except DataError:
-        owned.close()
-        raise
-    if known in ("nt", "nq"):
-        pieces = _read_lines(file, name, scope, on_malformed, strict, hash_bits, chunk_bytes)
-    else:
-        if base is None and isinstance(source, str | os.PathLike):
-            base = Path(source).absolute().as_uri()
-        pieces = _read_oxigraph(file, name, known, base, scope, hash_bits, chunk_quads)
-    return _named_errors(pieces, name, owned)
+    reader = RdfReader(source, format, base, scope, hash_bits=hash_bits, chunk_quads=chunk_quads)
+    return _read_in_order(reader, on_malformed, strict, chunk_bytes)
 
 
-def _named_errors(pieces: Iterator[Encoded], name: str, owned: ExitStack) -> Iterator[Encoded]:
-    """Pass the pieces on; turn the errors of reading and decompressing into DataError; close what was opened."""
+def _read_in_order(
+    reader: RdfReader, on_malformed: OnMalformed | None, strict: bool, chunk_bytes: int
+) -> Iterator[Encoded]:
+    first_line = 1
+    with reader:
+        for job in reader.jobs(chunk_bytes):
+            piece = job()
+            check_lines(reader.name, piece, first_line, on_malformed, strict)
+            first_line += piece.line_count
+            if len(piece.encoded):
+                yield piece.encoded
+
+
+def check_lines(
+    name: str, piece: EncodedPiece, first_line: int, on_malformed: OnMalformed | None, strict: bool
+) -> None:
+    """Give the malformed lines of a piece, whose first line has this number in the file, to on_malformed(name, line).
+
+    Raises DataError for the first of them, with strict or without on_malformed."""
+    for found in piece.malformed:
+        bad = replace(found, line=found.line + first_line - 1)
+        if strict or on_malformed is None:
+            raise DataError(f"column {bad.column}: {bad.reason}, found {_shorten(bad.text)!r}", name, bad.line)
+        on_malformed(name, bad)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPiece:
+    """The tuples of a piece of a file. malformed: its lines that were set aside, counted from 1 in the piece; stop: the
+    byte of the text, decompressed, that comes behind it; read_bytes: how much of the file was read by then."""
+
+    encoded: Encoded
+    malformed: list[MalformedLine]
+    line_count: int
+    stop: int
+    read_bytes: int
+
+
+Job = Callable[[], EncodedPiece]
+
+
+class RdfReader:
+    """An RDF file as jobs, each of which encodes a piece of it; a context manager, open until all jobs are done.
+
+    is_lines: whether it is in N-Triples or N-Quads, so that what stands before an error can be used; is_plain: whether
+    its pieces are read by the jobs themselves, at their places; size_bytes: of the file, 0 if that is unknown."""
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | IO[bytes],
+        format: str | None = None,
+        base: str | None = None,
+        scope: bytes = b"",
+        *,
+        hash_bits: int = HASH_BITS,
+        chunk_quads: int = CHUNK_QUADS,
+    ) -> None:
+        """As read_rdf, and raises what it does."""
+        is_path = isinstance(source, str | os.PathLike)
+        self.name = str(source) if is_path else str(getattr(source, "name", "<stream>"))
+        self._format = find_format(self.name, format)
+        self.is_lines = self._format in ("nt", "nq")
+        self._base = Path(source).absolute().as_uri() if base is None and is_path else base  # type: ignore[arg-type]
+        self._scope, self._hash_bits = scope, hash_bits
+        self._chunk_quads = chunk_quads
+        self._owned = ExitStack()
+        try:
+            with _named_errors(self.name):
+                self._source = self._owned.enter_context(io.FileIO(source)) if is_path else source  # type: ignore[arg-type]
+                self._file = _decompressed(self._source, self.name)  # type: ignore[arg-type]
+                found = os.fstat(self._source.fileno()) if is_path else None  # type: ignore[union-attr]
+        except BaseException:
+            self._owned.close()
+            raise
+        is_regular = found is not None and stat.S_ISREG(found.st_mode)
+        self.size_bytes = found.st_size if found is not None and is_regular else 0
+        self.is_plain = self.is_lines and is_regular and getattr(self._file, "raw", None) is self._source
+
+    def __enter__(self) -> RdfReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._owned.close()
+
+    def jobs(self, chunk_bytes: int = CHUNK_BYTES, start: int = 0) -> Iterator[Job]:
+        """Yield the jobs, in order; each may run in any thread, and raises DataError as read_rdf does.
+
+        chunk_bytes, start: of a format of lines, how much text a piece has, and the byte of the decompressed text,
+        where a line begins, to read from."""
+        with _named_errors(self.name):
+            if self.is_plain:
+                descriptor = self._file.fileno()
+                for place in cut_ranges(descriptor, start, self.size_bytes, chunk_bytes):
+                    yield partial(self._encode_range, descriptor, *place)
+            elif self.is_lines:
+                yield from self._stream_jobs(chunk_bytes, start)
+            else:
+                for encoded in _read_oxigraph(
+                    self._file, self.name, self._format, self._base, self._scope, self._hash_bits, self._chunk_quads
+                ):
+                    yield partial(EncodedPiece, encoded, [], 0, 0, self._read_bytes())
+
+    def _stream_jobs(self, chunk_bytes: int, start: int) -> Iterator[Job]:
+        skipped = 0
+        while skipped < start and (rest := self._file.read(min(start - skipped, chunk_bytes))):
+            skipped += len(rest)
+        for text in cut_stream(self._file, chunk_bytes):
+            start += len(text)
+            yield partial(self._encode, text, start, self._read_bytes())
+
+    def _read_bytes(self) -> int:
+        """How much of the file was read by now."""
+        return self._source.tell() if self.size_bytes else 0  # type: ignore[union-attr]
+
+    def _encode_range(self, descriptor: int, start: int, stop: int) -> EncodedPiece:
+        with _named_errors(self.name):
+            text = os.pread(descriptor, stop - start, start)
+        if len(text) < stop - start:
+            raise DataError("the file has become shorter while it was read: load it again", self.name)
+        return self._encode(memoryview(text), stop, stop)
+
+    def _encode(self, text: memoryview, stop: int, read_bytes: int) -> EncodedPiece:
+        encoded, malformed, behind = encode_lines(text, self._scope, "none", self._hash_bits, 1)
+        return EncodedPiece(encoded, malformed, behind - 1, stop, read_bytes)
+
+
+@contextmanager
+def _named_errors(name: str) -> Iterator[None]:
+    """Turn the errors of reading and decompressing into DataError."""
     try:
-        with owned:
-            yield from pieces
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"the compressed file is damaged or cut short: {error}", name) from error
     except OSError as error:
         raise DataError(f"cannot read the file: {error.strerror or error}", name) from error
-
-
-def _read_lines(
-    file: IO[bytes],
-    name: str,
-    scope: bytes,
-    on_malformed: OnMalformed | None,
-    strict: bool,
-    hash_bits: int,
-    chunk_bytes: int,
-) -> Iterator[Encoded]:
-    line = 1
-    rest = b""
-    while True:
-        piece = file.read(chunk_bytes)
-        data = rest + piece
-        if piece:
-            # A CR at the very end may be the first half of CRLF: leave it for the next piece.
-            cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
-            if cut == 0:
-                rest = data
-                continue
-        else:
-            cut = len(data)
-        rest = data[cut:]
-        if cut:
-            encoded, malformed, line = encode_lines(memoryview(data)[:cut], scope, "none", hash_bits, line)
-            for bad in malformed:
-                if strict or on_malformed is None:
-                    raise DataError(f"column {bad.column}: {bad.reason}, found {_shorten(bad.text)!r}", name, bad.line)
-                on_malformed(name, bad)
-            if len(encoded):
-                yield encoded
-        if not piece:
-            return
 
 
 def _shorten(text: str) -> str:
