@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.batch import build_batch
+from store.batch import Batch, build_batch
 from store.batch_set import BatchSet
 from store.dtypes import BoolArray, Int64Array
 from store.lookup_kernels import mark_new
@@ -24,6 +24,8 @@ class Arrangement:
         self._filter = TupleFilter()
         self._filtered_to = 0
         """All triples sealed before this SN are in the filter."""
+        self._expected: list[tuple[Batch, Int64Array]] = []
+        """Batches that are to be sealed, and up to which place the filter knows them."""
 
     def __len__(self) -> int:
         return len(self.trace)
@@ -58,15 +60,54 @@ class Arrangement:
 
     def _mark_new(self, quads: Quads) -> BoolArray:
         """Mark the tuples that the graph does not hold yet, bool[n]; the filter knows them all from then on."""
-        held = self.trace.read(self.trace.upper)
-        for batch in self.trace.batches_from(self._filtered_to):  # sealed by others, such as a restart
-            self._filter.add(held.batches, batch)
+        held = self._fill_filter()
         graphs, subjects, predicates, objects = quads
-        met = self._filter.meet(held.batches, graphs, predicates, subjects, objects)
+        met = self._filter.meet(self._filtered(held), graphs, predicates, subjects, objects)
         new = ~met
         if met.any():
             new[met] = ~_held(held, _taken(quads, met))
         return new
+
+    def _fill_filter(self) -> BatchSet:
+        """Let the filter know what others have sealed, such as a restart; return all that is held."""
+        held = self.trace.read(self.trace.upper)
+        for batch in self.trace.batches_from(self._filtered_to):
+            self._filter.add(self._filtered(held), batch)
+        self._filtered_to = self.trace.upper
+        return held
+
+    def _filtered(self, held: BatchSet) -> tuple[Batch, ...]:
+        """Return the batches that have all triples of the filter."""
+        return *held.batches, *(batch for batch, _ in self._expected)
+
+    def expect(self, batch: Batch, count: int) -> bool:
+        """Let the filter know the next `count` triples of a batch that absorb_batch is to seal; tell whether it knows
+        all. So a large batch is sealed without a long pause."""
+        place = next((place for expected, place in self._expected if expected is batch), None)
+        if place is None:
+            place = np.zeros(3, np.int64)
+            self._expected.append((batch, place))
+        self._filter.add_part(self._filtered(self._fill_filter()), batch, place, count)
+        return bool(place[2] == len(batch))
+
+    def absorb_batch(
+        self, sn: int, batch: Batch, known: Handle | None = None, whole: Batch | None = None, fuel: int | None = None
+    ) -> Batch:
+        """Seal SN sn with what is new of a batch that was built beforehand, and return that.
+
+        known: an open handle at whose SN the graph held none of it; whole: the batch with those that it held, which is
+        taken if triples were deleted since, as one of these may have been. fuel: as in Trace.seal."""
+        if known is not None:
+            self.expect(batch, len(batch))
+            self._expected = [(other, place) for other, place in self._expected if other is not batch]
+        if known is None or (whole is not None and self.trace.has_deleted_from(known.sn + 1)):
+            batch = batch if whole is None else whole
+            batch = _only(batch, self._mark_new(batch.triples()))
+        else:
+            batch = without_held(batch, BatchSet.of(tuple(self.trace.batches_from(known.sn + 1)), disjoint=True))
+        self.trace.seal(sn, batch, fuel=fuel)
+        self._filtered_to = self.trace.upper
+        return batch
 
     @property
     def filter_bytes(self) -> int:
@@ -91,3 +132,15 @@ def _held(read: BatchSet, quads: Quads) -> BoolArray:
         some = np.flatnonzero(held)
         held[some] = mark_visible(read.descriptors, graphs[some], predicates[some], subjects[some], objects[some])
     return held
+
+
+def without_held(batch: Batch, read: BatchSet) -> Batch:
+    """Return the batch without the tuples that a read sees; itself if there are none."""
+    if not len(batch) or not read.batches:
+        return batch
+    return _only(batch, ~_held(read, batch.triples()))
+
+
+def _only(batch: Batch, wanted: BoolArray) -> Batch:
+    """Return a batch of these of the tuples of a batch; itself if that is all."""
+    return batch if wanted.all() else build_batch(*_taken(batch.triples(), wanted))

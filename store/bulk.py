@@ -4,7 +4,7 @@ A worker encodes a piece of the file (the same kernel as push); pieces are taken
 their tuples gathered; as soon as run_rows have come, a worker sorts and indexes them. Kernels release the GIL, so the
 workers run at once, with the caller between them.
 
-What is in flight stays below the plan's bytes, measured per row and byte of text, beside the runs that were handed out.
+What is in flight stays below about the plan's bytes, reckoned per row and byte of text; runs handed out come on top.
 """
 
 from __future__ import annotations

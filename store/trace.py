@@ -154,10 +154,15 @@ class Trace:
         """Return the batches with triples sealed at or after an SN; merging may have put earlier ones beside them."""
         return [entry.batch for entry in self._entries if entry.upper > sn]
 
-    def seal(self, sn: int, batch: Batch, tombstones: Batch | None = None) -> None:
+    def has_deleted_from(self, sn: int) -> bool:
+        """Tell whether triples were deleted at or after an SN, or perhaps before and merging has put that beside it."""
+        return any(entry.tombstones is not None for entry in self._entries if entry.upper > sn)
+
+    def seal(self, sn: int, batch: Batch, tombstones: Batch | None = None, fuel: int | None = None) -> None:
         """Make a batch of new triples the content of SN sn, which must be at or after `upper`; then pay for merges.
 
         tombstones: triples that are seen up to now, and from this SN on no more; none of them is in the batch.
+        fuel: in place of what the batch owes, for a writer that pays by calls of `work`.
         """
         assert sn >= self.upper, (sn, self.upper)
         self.upper = sn + 1
@@ -167,7 +172,15 @@ class Trace:
             self._entries.append(entry)
             self._newest = None
             self._start_merges()
-            self.work(max(FUEL_MIN, self._fuel_per_row * len(entry)))
+            self.work(max(FUEL_MIN, self._fuel_per_row * len(entry)) if fuel is None else fuel)
+
+    def owed(self, batch: Batch) -> int:
+        """Return the fuel by which a batch of this size pays for its merges."""
+        return self._fuel_per_row * len(batch)
+
+    def is_merging(self) -> bool:
+        """Tell whether merges are under way."""
+        return bool(self._merges)
 
     def entries(self) -> tuple[Entry, ...]:
         """The entries as they are now, oldest first: what a checkpoint writes."""

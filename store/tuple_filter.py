@@ -56,7 +56,7 @@ class TupleFilter:
         """Add tuples, int64[n] each; return bool[n], False for those that were certainly not there before the call.
 
         held: the batches that have all triples added so far."""
-        self._make_room(held, len(subjects))
+        self._make_room(held, len(subjects), len(subjects))
         with np.errstate(over="ignore"):
             met: BoolArray = meet_tuples(self._lines, graphs, predicates, subjects, objects)
             if self._next is not None:
@@ -66,14 +66,25 @@ class TupleFilter:
 
     def add(self, held: tuple[Batch, ...], batch: Batch) -> None:
         """Add all triples of a batch, one of those held."""
-        self._make_room(tuple(other for other in held if other is not batch), len(batch))
+        self.add_part(held, batch, np.zeros(3, np.int64), len(batch))
+
+    def add_part(self, held: tuple[Batch, ...], batch: Batch, place: Int64Array, count: int) -> None:
+        """Add the next `count` triples of a batch, one of those held, from a place on, int64[3], zeros at first. It is
+        moved on; with place[2] == len(batch) all are there."""
+        left = len(batch) - int(place[2])
+        count = min(count, left)
+        begun = held if place[2] else tuple(other for other in held if other is not batch)
+        self._make_room(begun, left, count)
+        after = place
         for lines in (self._lines, self._next):
             if lines is not None:
-                _add(lines, batch, np.zeros(3, np.int64), len(batch))
-        self._count += len(batch)
+                after = place.copy()
+                _add(lines, batch, after, count)
+        place[:] = after
+        self._count += count
 
-    def _make_room(self, held: tuple[Batch, ...], tuple_count: int) -> None:
-        """Grow, or go on growing, by bounded work, before this many tuples come."""
+    def _make_room(self, held: tuple[Batch, ...], tuple_count: int, paying_count: int) -> None:
+        """Grow, or go on growing, before this many tuples come; paying_count of them come now, and pay."""
         newest = self._lines if self._next is None else self._next
         if (self._count + tuple_count) * FULL_BITS > 64 * len(newest):
             self._count = sum(len(batch) for batch in held)
@@ -82,7 +93,7 @@ class TupleFilter:
             self._place[:] = 0
         if self._next is None:
             return
-        fuel = FUEL_PER_TUPLE * tuple_count
+        fuel = FUEL_PER_TUPLE * paying_count
         while self._source and fuel > 0:
             fuel = _add(self._next, self._source[-1], self._place, fuel)
             if self._place[2] == len(self._source[-1]):

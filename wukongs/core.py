@@ -116,7 +116,7 @@ class Core:
         graphs, subjects, predicates, objects = (np.concatenate(column) for column in zip(*columns, strict=True))
         # A stream that began after others had passed this time joins the stored graph at the next number there is.
         sn = max(tick_sn(end_ms), self.arrangement.trace.upper)
-        self._revoke_old_handles()
+        self.revoke_old_handles()
         self.arrangement.absorb(sn, graphs, subjects, predicates, objects)
         self.move_to(end_ms)
 
@@ -131,25 +131,16 @@ class Core:
             if held is not None:
                 held.close()
 
-    def absorb(self, chunks: Iterable[Encoded], graph: int) -> tuple[int, int]:
-        """Add loaded triples, their terms confirmed, at one new snapshot number. Returns (SN, how many are new)."""
-        chunks = list(chunks)
-        if not chunks:
-            return self.sn, 0
-        sn = max(self.arrangement.trace.upper, 1)
-        self._revoke_old_handles()
-        return sn, self.arrangement.absorb(sn, *_columns(chunks, graph))
-
     def apply(self, deletes: Iterable[Encoded], inserts: Iterable[Encoded], graph: int) -> tuple[int, int, int]:
         """Delete and insert triples, their terms confirmed, at one new snapshot number: first deletes, then inserts.
 
         Streams and windows are not touched. Returns (SN, how many went, how many came)."""
         sn = max(self.arrangement.trace.upper, 1)
-        self._revoke_old_handles()
+        self.revoke_old_handles()
         gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph))
         return sn, gone, come
 
-    def _revoke_old_handles(self) -> None:
+    def revoke_old_handles(self) -> None:
         """Take the handles from readers that have kept them too long: they would hold merging back for ever."""
         if self.settings.handle_age_max_s > 0:
             self.arrangement.trace.revoke(self.settings.handle_age_max_s)

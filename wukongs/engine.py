@@ -83,31 +83,17 @@ class Engine:
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
         strict raises. Raises DataError (file, line); then nothing of the file was added.
         """
-        from store.rdf_files import read_rdf
+        from store.rdf_files import RdfReader
+        from wukongs.bulk_load import load
 
         core = self._core
         with core.lock:
             core.check_is_open()
             core.load_count += 1
             scope = f"load:{core.load_count}".encode()
-        encoded = list(
-            read_rdf(
-                source,
-                format,
-                base,
-                scope=scope,
-                on_malformed=self._report_malformed(on_malformed),
-                strict=strict,
-                hash_bits=core.settings.hash_bits,
-            )
-        )
-        chunks = [core.registry.confirm(chunk)[0] for chunk in encoded]  # takes long: streams and queries go on
-        with core.lock:
-            core.check_is_open()
-            self._injector.catch_up()
             into = core.default_graph if graph is None else core.name(graph_term(graph))
-            sn, _ = core.absorb(chunks, into)
-            return sn
+        with RdfReader(source, format, base, scope, hash_bits=core.settings.hash_bits) as reader:
+            return load(core, self._injector, reader, into, self._report_malformed(on_malformed), strict)
 
     def graph_names(self) -> list[str]:
         """Return the IRIs of the stored named graphs."""

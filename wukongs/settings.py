@@ -43,6 +43,9 @@ class Settings:
     handle_age_max_s: int = _option(
         3600, 0, 31_536_000, "seconds", "how long a reader may hold back merging; then its handle is revoked (0: ever)"
     )
+    load_bytes_max: int = _option(
+        1 << 30, 1 << 20, 1 << 50, "bytes", "what a load may hold in flight, beside the graph and what it has built"
+    )
     hash_bits: int = _option(
         62, 1, 62, "bits", "bits of the term hash that are used; fewer only to provoke collisions in tests"
     )

@@ -71,3 +71,40 @@ def test_an_old_handle_does_not_see_what_is_absorbed_later() -> None:
     arrangement.trace.merge_all()
     with pytest.raises(CompactedError, match="'g' at SN 1: compacted up to SN 2"):
         arrangement.open(1, "reader")
+
+
+def test_a_batch_built_beforehand_is_compared_with_what_came_since() -> None:
+    arrangement = Arrangement("g")
+    arrangement.absorb(1, *columns([ONE]))
+    with arrangement.open(1, "load") as known:
+        arrangement.absorb(2, *columns([OTHER]))
+        third = (spread(9), spread(1), spread(2), spread(5))
+        sealed = arrangement.absorb_batch(3, batch_of([OTHER, third]), known)
+    assert quads_of(sealed) == [third]
+    assert len(arrangement) == 3
+    assert quads_of(arrangement.absorb_batch(4, batch_of([ONE, OTHER, third]))) == []
+    assert arrangement.trace.upper == 5
+
+
+@pytest.mark.parametrize("step", [1, 7, 64])
+def test_a_batch_that_is_expected_in_steps_is_known_when_it_is_sealed(
+    monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """The filter grows several times while it learns the batch and what others seal meanwhile."""
+    monkeypatch.setattr("store.tuple_filter.FIRST_TUPLES", 16)
+    arrangement = Arrangement("g")
+    quads = [(spread(9), spread(n), spread(2 + n % 3), spread(n)) for n in range(300)]
+    batch, stored = batch_of(quads[::3]), set(quads[::3])
+    with arrangement.open(0, "load") as known:
+        sn = 1
+        while not arrangement.expect(batch, step):
+            others = quads[sn % 290 : sn % 290 + 10]
+            arrangement.absorb(sn, *columns(others))
+            stored |= set(others)
+            sn += 1
+        arrangement.absorb_batch(sn, batch, known)
+    # One by one, those first that the filter learned first: it must not have lost them in growing.
+    for quad in zip(*(column.tolist() for column in batch.triples()), strict=True):
+        sn += 1
+        assert arrangement.absorb(sn, *columns([quad])) == 0
+    assert len(arrangement) == len(stored | set(quads[::3]))
