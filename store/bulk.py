@@ -43,8 +43,8 @@ class BulkPlan:
     run_rows: int
 
     @staticmethod
-    def of(bytes_max: int, workers: int | None = None) -> BulkPlan:
-        """Return the plan that keeps at most about bytes_max in flight; workers: by default, one for each core."""
+    def of(bytes_max: int, workers: int = 0) -> BulkPlan:
+        """Return the plan that keeps at most about bytes_max in flight; workers: 0 for one for each core."""
         workers = workers or os.cpu_count() or 1
         half = bytes_max // 2
         return BulkPlan(

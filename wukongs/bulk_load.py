@@ -35,7 +35,7 @@ def load(
     """Add the tuples of a file to the stored graph; return their SN. graph: that of tuples without one of their own.
 
     Raises DataError; then nothing was added."""
-    plan = BulkPlan.of(core.settings.load_bytes_max)
+    plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
     with core.lock:
         core.check_is_open()
         known = core.arrangement.open(core.sn, f"the load of {reader.name}")

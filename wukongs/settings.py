@@ -46,6 +46,7 @@ class Settings:
     load_bytes_max: int = _option(
         1 << 30, 1 << 20, 1 << 50, "bytes", "what a load may hold in flight, beside the graph and what it has built"
     )
+    load_workers: int = _option(0, 0, 256, "threads", "how many read, sort and index for a load; 0: one for each core")
     hash_bits: int = _option(
         62, 1, 62, "bits", "bits of the term hash that are used; fewer only to provoke collisions in tests"
     )

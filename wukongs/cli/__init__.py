@@ -20,7 +20,8 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 
 COMMANDS = {
-    "query": "ask one SPARQL query of RDF files",
+    "query": "ask one SPARQL query of RDF files or a data folder",
+    "load": "load RDF files into a data folder",
     "run": "streams, stored data and continuous queries from one file",
     "demo": "the main job, on data that it makes itself",
     "bench": "measure with LSBench or CityBench",
@@ -32,7 +33,6 @@ _TO_COME = {
     "queries": "`wukongs run` shows its queries",
     "streams": "`wukongs run` shows its streams",
     "stats": "Engine.stats() gives the figures of an embedded engine",
-    "load": "`wukongs query --data FILE` reads files for one query",
     "node": "`wukongs run` serves in one process",
     "cluster": "`wukongs run` serves in one process",
 }
@@ -54,6 +54,7 @@ commands:
 
 examples:
   wukongs query --data people.ttl 'SELECT ?s ?o WHERE {{ ?s ?p ?o }} LIMIT 10'
+  wukongs load --data-dir db people.nt.gz
   wukongs run traffic.toml
   wukongs demo
 

@@ -28,6 +28,7 @@ _EPILOG = """examples:
   wukongs query --data people.ttl 'SELECT ?s WHERE { ?s a <http://ex/Person> }'
   wukongs query --data a.nt b.nt.gz --format csv @friends.rq > friends.csv
   wukongs query --named http://ex/g=g.nq 'SELECT * WHERE { GRAPH <http://ex/g> { ?s ?p ?o } }'
+  wukongs query --data-dir db 'SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }'
   wukongs query --data a.ttl --explain 'SELECT ?a ?b WHERE { ?a <http://ex/knows> ?b }'
 
 files: nt nq ttl trig rdf jsonld by their suffix, also with .gz or .zst
@@ -46,8 +47,9 @@ class _Collect(argparse.Action):
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wukongs query",
-        usage="wukongs query --data FILE... [--named IRI=FILE...] [options] QUERY|@FILE",
-        description="Load RDF files into an engine in memory, ask one SPARQL query, print the answer.",
+        usage="wukongs query --data FILE... [--named IRI=FILE...] [--data-dir DIR] [options] QUERY|@FILE",
+        description="Ask one SPARQL query of RDF files, of a data folder made by `wukongs load`, or of both;\n"
+        "print the answer. Nothing is written.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -60,6 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--named", nargs="+", action=_Collect, metavar="IRI=FILE", help="files for named graphs; may be repeated"
     )
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="a data folder, which is only read")
     parser.add_argument(
         "--format", choices=FORMATS, default="table", help="of the answer (default: table; ttl and nt for CONSTRUCT)"
     )
@@ -96,9 +99,9 @@ def main(argv: Sequence[str]) -> int:
         )
     if not options.explain:
         check_format(options.format, query.form)
-    if not data and not named:
-        print("no --data and no --named: the graph is empty", file=sys.stderr)
-    with _without_garbage_collection(), _open_engine() as engine:
+    if not data and not named and options.data_dir is None:
+        print("no --data, no --named and no --data-dir: the graph is empty", file=sys.stderr)
+    with _without_garbage_collection(), _open_engine(options.data_dir) as engine:
         for file in data:
             engine.load(file, base=options.base, strict=True)
         for iri, file in graphs:
@@ -191,8 +194,12 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _open_engine() -> Engine:
+def _open_engine(data_dir: Path | None) -> Engine:
     say_if_compiling()
+    if data_dir is not None:
+        from wukongs.folder_query import open_folder
+
+        return open_folder(data_dir)
     from wukongs.engine import Engine
 
     return Engine()

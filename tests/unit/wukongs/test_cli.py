@@ -22,7 +22,7 @@ def test_help_lists_the_commands_that_are_there(ran: Ran, argument: str) -> None
     status, out, err = ran(argument)
     assert (status, err) == (0, "")
     listed = [line.split()[0] for line in out.partition("commands:\n")[2].partition("\n\n")[0].splitlines()]
-    assert listed == ["query", "run", "demo", "bench"]
+    assert listed == ["query", "load", "run", "demo", "bench"]
 
 
 def test_no_command_is_wrong_usage(ran: Ran) -> None:
@@ -35,7 +35,7 @@ def test_version(ran: Ran) -> None:
     assert ran("--version") == (0, f"wukongs {wukongs.__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["register", "watch", "queries", "streams", "stats", "load", "node", "cluster"])
+@pytest.mark.parametrize("command", ["register", "watch", "queries", "streams", "stats", "node", "cluster"])
 def test_a_command_that_is_still_to_come_says_so(ran: Ran, command: str) -> None:
     status, out, err = ran(command, "--server", "tcp://x", "q")
     assert (status, out) == (2, "")
@@ -44,7 +44,7 @@ def test_a_command_that_is_still_to_come_says_so(ran: Ran, command: str) -> None
 
 
 def test_an_unknown_command_is_wrong_usage(ran: Ran) -> None:
-    expected = "wukongs: 'qeury' is no command: expected one of query, run, demo, bench\n"
+    expected = "wukongs: 'qeury' is no command: expected one of query, load, run, demo, bench\n"
     assert ran("qeury") == (2, "", expected)
 
 

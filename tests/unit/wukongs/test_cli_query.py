@@ -178,7 +178,7 @@ def test_a_table(ran: Ran, data: str) -> None:
 
 
 def test_no_data_is_said(ran: Ran) -> None:
-    assert ran("query", "ASK {}") == (0, "true\n", "no --data and no --named: the graph is empty\n")
+    assert ran("query", "ASK {}") == (0, "true\n", "no --data, no --named and no --data-dir: the graph is empty\n")
 
 
 def test_garbage_collection_is_as_it_was(ran: Ran, data: str) -> None:

@@ -26,7 +26,7 @@ def lines(numbers: list[int]) -> io.BytesIO:
 
 @pytest.fixture(autouse=True)
 def tiny_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BulkPlan, "of", staticmethod(lambda bytes_max, workers=None: BulkPlan(2, 64, 3)))
+    monkeypatch.setattr(BulkPlan, "of", staticmethod(lambda bytes_max, workers=0: BulkPlan(2, 64, 3)))
 
 
 def subjects(engine: wukongs.Engine) -> list[str]:

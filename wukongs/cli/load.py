@@ -1,0 +1,235 @@
+"""`wukongs load`: load RDF files into a data folder."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import glob
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain
+from wukongs.cli.progress import make_progress, short_bytes
+from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.errors import DataError
+from wukongs.settings import Settings
+
+if TYPE_CHECKING:
+    from store.bulk import Run
+    from store.encoded import MalformedLine
+    from wukongs.folder_load import FileState, FolderLoad
+
+MALFORMED_SHOWN_MAX = 5
+_STDIN = "-"
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+_EPILOG = """examples:
+  wukongs load --data-dir db people.ttl knows.nt.gz
+  wukongs load --data-dir db 'dump/*.nq.zst' --rejects bad.nq
+  curl ... | wukongs load --data-dir db --format nt -
+  wukongs query --data-dir db 'SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }'
+
+files: nt nq ttl trig n3 rdf jsonld by their suffix, also with .gz or .zst; - is standard input
+
+Interrupted, by Ctrl-C or by force, the same command goes on where it had come to: files in nt and nq behind the last
+commit, others from their beginning. Files that were loaded are skipped, unless they have changed.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wukongs load",
+        usage="wukongs load --data-dir DIR [options] FILE...",
+        description="Load RDF files into a data folder: what they hold is added to what is there.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file, a glob (quoted or not), or - for stdin")
+    parser.add_argument("--data-dir", required=True, type=Path, metavar="DIR", help="the data folder; made if need be")
+    parser.add_argument("--graph", metavar="IRI", help="graph of triples without one (default: the default graph)")
+    parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the files against it")
+    parser.add_argument("--format", metavar="FORMAT", help="of all files (default: by suffix; nt for stdin)")
+    parser.add_argument("--strict", action="store_true", help="stop at the first malformed line or file")
+    parser.add_argument("--again", action="store_true", help="load also the files that were loaded before")
+    parser.add_argument("--rejects", type=Path, metavar="FILE", help="write malformed lines here, with what is wrong")
+    parser.add_argument("--workers", type=_count, metavar="N", help="threads (default: the setting load_workers)")
+    parser.add_argument(
+        "--memory",
+        type=_size,
+        metavar="BYTES",
+        help="what may be in flight beside the loaded graph, as 512M or 2G (default: the setting load_bytes_max)",
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and 1 <= int(text) <= 256:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected an integer from 1 to 256, found {text!r}")
+
+
+def _size(text: str) -> int:
+    number, unit = text.rstrip("KMG"), text[len(text.rstrip("KMG")) :]
+    if number.isdecimal() and unit in _UNITS and int(number) * _UNITS[unit] >= 1 << 20:
+        return int(number) * _UNITS[unit]
+    raise argparse.ArgumentTypeError(f"expected bytes, at least 1M, as 1000000000, 512M or 2G, found {text!r}")
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = make_parser()
+    options = parser.parse_intermixed_args(list(argv))
+    files = find_files(options.files)
+    settings = Settings.from_environment()
+    say_if_compiling()
+    from store.bulk import BulkPlan
+    from wukongs.folder_load import FolderLoad
+
+    plan = BulkPlan.of(options.memory or settings.load_bytes_max, options.workers or settings.load_workers)
+    with contextlib.ExitStack() as owned:
+        rejects = owned.enter_context(options.rejects.open("w", encoding="utf-8")) if options.rejects else None
+        folder = owned.enter_context(FolderLoad(options.data_dir, plan, settings.hash_bits))
+        is_stopping = owned.enter_context(_interruptible())
+        session = _Session(folder, options, rejects, is_stopping)
+        for file in files:
+            if not is_stopping.is_set():
+                session.load(file)
+        session.finish()
+    print(session.summary(), end="")
+    if is_stopping.is_set():
+        return complain("interrupted: what is loaded stays; the same command goes on from there", INTERRUPTED)
+    return REFUSED if session.refused else DONE
+
+
+def find_files(patterns: Sequence[str]) -> list[str]:
+    """Return the files that are meant, globs resolved, each once. Raises DataError (none, or a folder)."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        names = [pattern]
+        if pattern != _STDIN and not os.path.exists(pattern) and glob.has_magic(pattern):
+            names = sorted(name for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name))
+            if not names:
+                raise DataError("no file matches this pattern", pattern)
+        for name in names:
+            if name != _STDIN:
+                if os.path.isdir(name):
+                    raise DataError(f"is a directory: name the files in it, as '{name.rstrip('/')}/*.nt'", name)
+                check_file(name, "an RDF file")
+            found[name] = None
+    return list(found)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Let the first Ctrl-C only set the event, so that what is under way ends well; a second one interrupts."""
+    is_stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield is_stopping
+        return
+
+    def stop(*_: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        is_stopping.set()
+        print("stopping as soon as what was read is safe; again to stop at once", file=sys.stderr, flush=True)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield is_stopping
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclass
+class _Session:
+    """One run of the command, and what its summary says."""
+
+    folder: FolderLoad
+    options: argparse.Namespace
+    rejects: IO[str] | None
+    is_stopping: threading.Event
+    loaded: int = 0
+    read: int = 0
+    malformed: int = 0
+    shown: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    disk_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._held = len(self.folder)
+
+    def load(self, file: str) -> None:
+        """Load one file, or note why it is left out. Raises DataError with --strict, after a commit."""
+        options = self.options
+        path = None if file == _STDIN else Path(file)
+        known = self.folder.known(path, options.graph) if path is not None and not options.again else None
+        if known is not None and known.is_done:
+            self.skipped.append(f"{file}: loaded before; --again loads it once more")
+            return
+        if known is not None and known.offset:
+            self.resumed.append(f"{file}: from line {known.line:,}")
+        format = options.format or ("nt" if path is None else None)
+        try:
+            with make_progress(file, known.offset if known is not None else 0) as progress:
+
+                def on_run(state: FileState, run: Run, size_bytes: int) -> bool:
+                    self.read += run.read_count
+                    for line in run.malformed:
+                        self._set_aside(file, line)
+                    progress.show(run.read_bytes, size_bytes, run.read_count)
+                    return self.is_stopping.is_set()
+
+                state = self.folder.load(
+                    sys.stdin.buffer if path is None else path,
+                    options.graph,
+                    options.base,
+                    format,
+                    strict=options.strict,
+                    again=options.again,
+                    on_run=on_run,
+                )
+        except DataError as error:
+            if options.strict:
+                self.folder.commit()
+                raise
+            self.refused.append(" ".join(str(error).split()))
+        else:
+            self.loaded += state.is_done
+
+    def _set_aside(self, file: str, line: MalformedLine) -> None:
+        self.malformed += 1
+        place = f"{file}, line {line.line}, column {line.column}: {line.reason}"
+        if len(self.shown) < MALFORMED_SHOWN_MAX:
+            self.shown.append(place)
+        if self.rejects is not None:
+            self.rejects.write(f"# {place}\n{line.text}\n")
+
+    def finish(self) -> None:
+        """Commit."""
+        self.disk_bytes = self.folder.commit()
+        self._seconds = time.monotonic() - self._began_s
+
+    def summary(self) -> str:
+        """Return what was loaded, skipped and why."""
+        new, rate = len(self.folder) - self._held, self.read / max(self._seconds, 1e-9)
+        lines = [
+            f"files: {self.loaded} loaded, {len(self.skipped)} skipped, {len(self.refused)} refused",
+            f"triples: {self.read:,} read, {new:,} new, {self.read - new:,} duplicates; {len(self.folder):,} in all",
+            f"malformed lines: {self.malformed:,} set aside",
+            *(f"  {place}" for place in self.shown),
+            *(["  ..."] if self.malformed > len(self.shown) else []),
+            *(f"went on with {text}" for text in self.resumed),
+            *(f"skipped {text}" for text in self.skipped),
+            *(f"refused {text}" for text in self.refused),
+            f"{self._seconds:.1f} s, {rate:,.0f} triples/s, {short_bytes(self.disk_bytes)} on disk",
+        ]
+        return "\n".join(lines) + "\n"
