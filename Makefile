@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-nojit lint bench soak lock clean
+.PHONY: help setup demo test test-nojit lint bench scale soak lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo 'make lint        ruff and mypy'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
+	@echo 'make scale       load TRIPLES=100000000 into a data folder and ask it (10 minutes, 20 GB of disk)'
 	@echo 'make setup       virtual environment in .venv, with the locked packages'
 	@echo 'make lock        renew requirements.lock from pyproject.toml (needs uv)'
 	@echo 'make clean       remove .venv and caches'
@@ -51,6 +52,11 @@ bench: $(READY)
 # About five minutes: 20 M observations, memory sampled and drawn into build/soak/.
 soak: $(READY)
 	@$(PY) -m bench.store.soak build/soak
+
+# Figures go to build/scale/; the files, about 180 bytes a triple, into a temporary folder.
+TRIPLES ?= 100000000
+scale: $(READY)
+	@$(PY) -m bench.scale.run --triples $(TRIPLES) --report build/scale
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from store import arrangement as arrangement_module
-from store.arrangement import Arrangement
+from store.arrangement import Arrangement, without_held
 from tests.quads import batch_of, columns, quads_of, spread
 from wukongs.errors import CompactedError
 
@@ -108,3 +108,16 @@ def test_a_batch_that_is_expected_in_steps_is_known_when_it_is_sealed(
         sn += 1
         assert arrangement.absorb(sn, *columns([quad])) == 0
     assert len(arrangement) == len(stored | set(quads[::3]))
+
+
+def test_what_was_deleted_while_a_batch_was_built_comes_back_with_it() -> None:
+    arrangement = Arrangement("g")
+    arrangement.absorb(1, *columns([ONE]))
+    with arrangement.open(1, "load") as known:
+        whole = batch_of([ONE, OTHER])
+        batch = without_held(whole, known.read())
+        assert quads_of(batch) == [OTHER]
+        arrangement.apply(2, columns([ONE]), columns([]))
+        assert arrangement.expect(batch, 10)
+        assert quads_of(arrangement.absorb_batch(3, batch, known, whole)) == sorted([ONE, OTHER])
+    assert arrangement.absorb(4, *columns([ONE, OTHER])) == 0
