@@ -213,9 +213,9 @@ def test_lies_in_the_columns_are_named() -> None:
 
 
 def test_text_that_is_no_utf8_is_refused() -> None:
-    whole = _bytes(make_piece([("<http://ex/a>", "<http://ex/p>", '"zzz"')]))
-    assert whole[2].count(b'"zzz"') == 1
-    torn = [whole[0], whole[1], whole[2].replace(b'"zzz"', b'"z\xff\xff"'), whole[3]]
+    whole = _bytes(make_piece([("<http://ex/a>", "<http://ex/p>", '"zzzzzzzz"')]))
+    assert whole[2].count(b'"zzzzzzzz"') == 1
+    torn = [whole[0], whole[1], whole[2].replace(b'"zzzzzzzz"', b'"zzzzzz\xff\xff"'), whole[3]]
     with pytest.raises(DataError, match=r"expected terms as an Arrow record batch, found: .*UTF8"):
         from_frames(torn)
 
