@@ -47,6 +47,12 @@ class Disk:
         finally:
             os.close(descriptor)
 
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut a file to its first `size` bytes; return when that is on the disk."""
+        with path.open("r+b") as file:
+            file.truncate(size)
+            os.fsync(file.fileno())
+
     def unlink(self, path: Path) -> None:
         """Remove a file; one that is not there is no error."""
         path.unlink(missing_ok=True)

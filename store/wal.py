@@ -1,0 +1,311 @@
+"""WriteAheadLog: what was taken, in the order in which it was applied, in segment files that are only appended to.
+
+A record is a header (checksum, payload size, LSN, the SN that the stored graph had reached, the LSN known durable when
+it was appended, kind) and its payload. LSNs count records: 1, 2, 3, ... A segment file is named by the LSN of its first
+record, its head, from which a recovery can start.
+
+Invariants:
+
+* the order of LSNs is the order of `append`; the owner appends under the lock under which it applies;
+* `wait(lsn)` returns once everything up to lsn is written and synced: one write and one sync serve all who wait (group
+  commit). Only one thread writes at a time, without holding up those who append;
+* a new segment begins only after all before it is synced, so only the last segment may end in a torn record. It is
+  cut there, unless a later record says that the torn one had been synced: then the file was altered, and that is named;
+* after a write or sync has failed, nothing is appended any more: what the page cache holds then is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import numpy as np
+
+from store.disk import Disk
+from wukongs.errors import CorruptionError, StorageError
+
+MAGIC = b"WKLOG001"
+_HEADER = struct.Struct("<IIQQQB")
+_CHECKED_FROM = 4
+"""The checksum covers everything behind itself."""
+_LSN_AT = 8
+_NAME = re.compile(r"(\d{20})\.log")
+
+Payload: TypeAlias = Sequence[bytes | memoryview]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """One record, as it was appended. durable: the LSN up to which the log was known to be safe at that time."""
+
+    lsn: int
+    sn: int
+    durable: int
+    kind: int
+    payload: memoryview
+
+
+class WriteAheadLog:
+    """The log of one folder. First `read` to its end, then `begin` a segment; from then on `append` and `wait`."""
+
+    def __init__(self, folder: Path, sync_interval_ms: int = 0, disk: Disk | None = None) -> None:
+        """sync_interval_ms: 0 syncs for every group; n > 0 writes every group, but syncs at most once in n ms: what was
+        acknowledged survives the end of the process, and of the machine all but the last n ms do."""
+        self.folder = folder
+        self.written_bytes = 0
+        """Bytes of all records appended since this object was made."""
+        self.segment_bytes = 0
+        """Bytes of the segment that is being written."""
+        self.sync_count = 0
+        self._disk = disk or Disk()
+        self._sync_interval_s = sync_interval_ms / 1000
+        self._changed = threading.Condition()
+        self._buffer: list[bytes | memoryview] = []
+        self._next_lsn = 1
+        self._durable_lsn = 0
+        self._is_writing = False
+        self._synced_at_s = 0.0
+        self._file: BinaryIO | None = None
+        self._failure: BaseException | None = None
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            self._disk.fsync_folder(folder.parent)
+
+    @property
+    def next_lsn(self) -> int:
+        return self._next_lsn
+
+    @property
+    def durable_lsn(self) -> int:
+        """Everything up to here is safe."""
+        return self._durable_lsn
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which writing has ended, if it has."""
+        return self._failure
+
+    def check(self) -> None:
+        """Raise StorageError once a write has failed."""
+        if self._failure is not None:
+            reason = getattr(self._failure, "strerror", None) or str(self._failure) or type(self._failure).__name__
+            raise StorageError(
+                f"{self.folder}: the log cannot be written ({reason}): what was not acknowledged is not safe. Queries "
+                "are answered on; make room on the disk and open the folder again"
+            ) from self._failure
+
+    # --- reading, before anything is written --------------------------------------------------------------------------
+
+    def segments(self) -> list[int]:
+        """Return the LSNs of the heads of all segments, in order."""
+        return sorted(int(found[1]) for path in self.folder.iterdir() if (found := _NAME.fullmatch(path.name)))
+
+    def path(self, head: int) -> Path:
+        """Return the file of the segment with this head."""
+        return self.folder / f"{head:020d}.log"
+
+    def read(self, start: int) -> Iterator[Record]:
+        """Yield the records from segment head `start` on, and cut a torn end off. Segments before it are not touched.
+
+        Raises CorruptionError (a segment is missing, or a record altered; names the file and the place).
+        """
+        heads = [head for head in self.segments() if head >= start]
+        if heads[:1] != [start] and (heads or start > 1):
+            raise CorruptionError(f"segment {start} of the log is missing", str(self.path(start)))
+        self._next_lsn = start
+        for head in heads:
+            if head != self._next_lsn:
+                raise CorruptionError(
+                    f"this segment begins with record {head}, but the one before it ends with {self._next_lsn - 1}: "
+                    "a segment was removed or shortened",
+                    str(self.path(head)),
+                )
+            yield from self._read_segment(head, is_last=head == heads[-1])
+        self._durable_lsn = self._next_lsn - 1
+
+    def _read_segment(self, head: int, is_last: bool) -> Iterator[Record]:
+        path = self.path(head)
+        data = memoryview(path.read_bytes())
+        at = len(MAGIC)
+        if data[:at] != MAGIC:
+            if not is_last or len(data) >= at:
+                raise CorruptionError(f"expected a log segment, found {bytes(data[:8])!r}", str(path))
+            data = data[:0]
+        while at < len(data):
+            record = _record_at(data, at)
+            if record is None or record.lsn != self._next_lsn:
+                break
+            self._next_lsn += 1
+            at += _HEADER.size + len(record.payload)
+            yield record
+        if at < len(data) and (not is_last or _was_synced(data, at, self._next_lsn)):
+            raise CorruptionError(
+                f"record {self._next_lsn} at byte {at} is altered: its checksum does not fit, and later ones are there",
+                str(path),
+            )
+        if is_last:
+            self._cut(path, at if self._next_lsn > head else 0, len(data))
+
+    def _cut(self, path: Path, size: int, found: int) -> None:
+        if size == 0:
+            self._disk.unlink(path)  # its head never was complete
+        elif size < found:
+            self._disk.truncate(path, size)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def begin(self, kind: int, payload: Payload, sn: int) -> int:
+        """Sync everything, then begin a segment with this record as its head; return its LSN once it is safe.
+
+        Raises StorageError."""
+        with self._changed:
+            while self._is_writing:
+                self._changed.wait()
+            self.check()
+            self._is_writing = True
+            buffer, last = self._take_buffer()
+            try:
+                if self._file is not None:
+                    self._write(buffer, is_forced=True)
+                    self._file.close()
+                    self._file = None
+                self._durable_lsn = last
+                lsn = self._next_lsn
+                self._file = self._disk.create(self.path(lsn))
+                self.segment_bytes = 0
+                self._buffer.append(MAGIC)
+                self._append(kind, payload, sn)
+                buffer, last = self._take_buffer()
+                self._write(buffer, is_forced=True)
+                self._disk.fsync_folder(self.folder)
+                self._durable_lsn = last
+            except OSError as error:
+                self._failure = error
+            except BaseException as error:
+                self._failure = error
+                raise
+            finally:
+                self._is_writing = False
+                self._changed.notify_all()
+            self.check()
+            return lsn
+
+    def append(self, kind: int, payload: Payload, sn: int) -> int:
+        """Add a record; return its LSN, to wait for. sn: what the stored graph has reached. Raises StorageError."""
+        with self._changed:
+            self.check()
+            return self._append(kind, payload, sn)
+
+    def _append(self, kind: int, payload: Payload, sn: int) -> int:
+        size = sum(len(part) for part in payload)
+        lsn = self._next_lsn
+        rest = _HEADER.pack(0, size, lsn, sn, self._durable_lsn, kind)[_CHECKED_FROM:]
+        checksum = zlib.crc32(rest)
+        for part in payload:
+            checksum = zlib.crc32(part, checksum)
+        self._buffer += (checksum.to_bytes(4, "little"), rest, *payload)
+        self._next_lsn = lsn + 1
+        self.written_bytes += _HEADER.size + size
+        self.segment_bytes += _HEADER.size + size
+        return lsn
+
+    def wait(self, lsn: int) -> None:
+        """Return when everything up to lsn is safe. Raises StorageError if that has failed."""
+        with self._changed:
+            while self._durable_lsn < lsn:
+                self.check()
+                if self._is_writing:
+                    self._changed.wait()
+                else:
+                    self._commit()
+
+    def _commit(self) -> None:
+        """Write and sync what has been appended; lets go of the lock meanwhile. Called with it held."""
+        self._is_writing = True
+        buffer, last = self._take_buffer()
+        self._changed.release()
+        failure: BaseException | None = None
+        try:
+            self._write(buffer, is_forced=False)
+        except BaseException as error:  # also an interrupt: nobody knows how much was written
+            failure = error
+        self._changed.acquire()
+        self._is_writing = False
+        self._failure = failure
+        if failure is None:
+            self._durable_lsn = last
+        self._changed.notify_all()
+        if failure is not None and not isinstance(failure, OSError):
+            raise failure
+
+    def _take_buffer(self) -> tuple[list[bytes | memoryview], int]:
+        buffer, self._buffer = self._buffer, []
+        return buffer, self._next_lsn - 1
+
+    def _write(self, buffer: list[bytes | memoryview], is_forced: bool) -> None:
+        assert self._file is not None, "a log is written after begin()"
+        if buffer:
+            self._disk.write(self._file, b"".join(buffer))
+        now_s = time.monotonic()
+        if is_forced or now_s - self._synced_at_s >= self._sync_interval_s:
+            self._disk.fsync(self._file)
+            self._synced_at_s = now_s
+            self.sync_count += 1
+
+    def trim(self, start: int) -> None:
+        """Remove the segments that end before the segment head `start`."""
+        for head in self.segments():
+            if head < start:
+                self._disk.unlink(self.path(head))
+
+    def close(self) -> None:
+        """Write and sync what is left; close the file. Never raises: what was not waited for is nobody's loss."""
+        with self._changed:
+            while self._is_writing:
+                self._changed.wait()
+            file, self._file = self._file, None
+            if file is None:
+                return
+            buffer, last = self._take_buffer()
+            try:
+                if self._failure is None:
+                    self._disk.write(file, b"".join(buffer))
+                    self._disk.fsync(file)
+                    self._durable_lsn = last
+                    self._failure = OSError("the log is closed")
+            except OSError as error:
+                self._failure = error
+            finally:
+                file.close()
+                self._changed.notify_all()
+
+
+def _record_at(data: memoryview, at: int) -> Record | None:
+    """Return the record at a place of a segment; None if no whole record with a right checksum stands there."""
+    if len(data) - at < _HEADER.size:
+        return None
+    checksum, size, lsn, sn, durable, kind = _HEADER.unpack_from(data, at)
+    end = at + _HEADER.size + size
+    if end > len(data) or zlib.crc32(data[at + _CHECKED_FROM : end]) != checksum:
+        return None
+    return Record(lsn, sn, durable, kind, data[at + _HEADER.size : end])
+
+
+def _was_synced(data: memoryview, at: int, lsn: int) -> bool:
+    """Tell whether a record behind the broken one at `at` knows that this one, `lsn`, had been synced."""
+    tail = data[at:]
+    for shift in range(8):
+        numbers = np.frombuffer(tail[shift : shift + (len(tail) - shift) // 8 * 8], np.uint64)
+        likely = np.flatnonzero((numbers > lsn) & (numbers <= lsn + len(tail) // _HEADER.size))
+        for place in (likely * 8 + shift - _LSN_AT).tolist():
+            record = _record_at(tail, place) if place > 0 else None
+            if record is not None and record.durable >= lsn:
+                return True
+    return False
