@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 
 from store.batch import Batch, build_batch
 from store.dtypes import UNBOUND, Int64Array
-from store.encoded import MalformedLine
+from store.encoded import Encoded, MalformedLine
 from store.merge import merge_batches
 from store.rdf_files import CHUNK_BYTES, EncodedPiece, Job, RdfReader, check_lines
 from store.term_registry import TermRegistry
@@ -75,11 +75,13 @@ def read_runs(
     strict: bool = False,
     start: int = 0,
     first_line: int = 1,
+    on_piece: Callable[[Encoded], object] | None = None,
 ) -> Generator[Run]:
     """Read a file to its end and yield it in runs, in order; the last one says where it ends, and may be empty.
 
     graph: the graph of tuples without one of their own. strict: a malformed line is an error. start, first_line: where
-    to begin, as a run said. Terms are confirmed ahead of the runs that hold them. Raises DataError."""
+    to begin, as a run said. on_piece: called with the tuples of each piece, in order, before their terms are confirmed.
+    Terms are confirmed ahead of the runs that hold them. Raises DataError."""
     with ThreadPoolExecutor(plan.workers, "wukongs-load") as pool:
         building: deque[tuple[Future[Batch], int, tuple[MalformedLine, ...], int, int, int]] = deque()
         gathered: list[tuple[Int64Array, ...]] = []
@@ -99,6 +101,8 @@ def read_runs(
         try:
             for piece in _in_order(pool, reader.jobs(plan.chunk_bytes, start), 2 * plan.workers):
                 check_lines(reader.name, piece, line, set_aside, strict)
+                if on_piece is not None:
+                    on_piece(piece.encoded)
                 encoded, _ = registry.confirm(piece.encoded)
                 line, stop, read_bytes = line + piece.line_count, piece.stop, piece.read_bytes
                 gathered.append((encoded.graphs, encoded.subjects, encoded.predicates, encoded.objects))

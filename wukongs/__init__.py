@@ -25,6 +25,7 @@ from wukongs.errors import (
 
 if TYPE_CHECKING:
     from csparql.algebra import Query
+    from wukongs.backup import restore
     from wukongs.engine import Engine
     from wukongs.results import Result, WindowResult
     from wukongs.settings import Settings
@@ -50,6 +51,7 @@ __all__ = [
     "WukongsError",
     "__version__",
     "parse_query",
+    "restore",
 ]
 
 _HOME = {
@@ -57,13 +59,13 @@ _HOME = {
     "Result": "wukongs.results",
     "Settings": "wukongs.settings",
     "WindowResult": "wukongs.results",
+    "restore": "wukongs.backup",
 }
 
 # Names of the design that are still to come: calling one says so, and what serves until then.
 _TO_COME = {
     "connect": "use wukongs.Engine(), which runs inside of this process",
     "parse_update": "use Engine.load or a stream to add triples",
-    "restore": "load the data again with Engine.load",
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from store.arrangement import without_held
 from store.batch import Batch
@@ -31,17 +32,22 @@ def load(
     graph: int,
     on_malformed: Callable[[str, MalformedLine], None],
     strict: bool,
+    number: int,
+    graph_iri: str | None,
 ) -> int:
-    """Add the tuples of a file to the stored graph; return their SN. graph: that of tuples without one of their own.
+    """Add the tuples of a file to the stored graph; return their SN. graph, graph_iri: that of tuples without one of
+    their own, its id and its name (None: the default graph); number: of the load, by which the journal knows it.
 
-    Raises DataError; then nothing was added."""
+    Raises DataError, StorageError; then nothing was added."""
     plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
     with core.lock:
         core.check_is_open()
         known = core.arrangement.open(core.sn, f"the load of {reader.name}")
     try:
         held, runs, read_count = known.read(), RunStack(), 0
-        for run in read_runs(reader, core.registry, graph, plan, strict):
+        for run in read_runs(
+            reader, core.registry, graph, plan, strict, on_piece=partial(core.journal.note_load, number)
+        ):
             runs.add(run.batch)
             read_count += run.read_count
             for line in run.malformed:
@@ -58,9 +64,13 @@ def load(
         with core.lock:
             core.check_is_open()
             injector.catch_up()
-            sn = max(core.arrangement.trace.upper, 1)
+            sn = core.next_sn
+            core.journal.commit({"op": "load", "number": number, "graph": graph_iri, "sn": sn})
             core.revoke_old_handles()
             batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
+    except BaseException:
+        core.journal.abandon_load(number)
+        raise
     finally:
         with core.lock:
             known.close()

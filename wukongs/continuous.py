@@ -6,23 +6,20 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from csparql.algebra import Query, StreamWindow
-from csparql.explain import explain
-from csparql.planner import plan_bgp
-from csparql.terms import Term, iri
+from csparql.terms import Term
 from store.batch_set import EMPTY, BatchSet
-from store.dtypes import DEFAULT_GRAPH_IRI
 from store.snapshot import tick_sn
-from store.term_registry import TermReader
 from wukongs.answer import Answer, answer
-from wukongs.core import Core
-from wukongs.dataset import Dataset, DatasetCardinalities
-from wukongs.errors import BudgetExceeded, CompactedError, WukongsError
+from wukongs.constants import constants_of
+from wukongs.core import FOREVER_MS, Core
+from wukongs.dataset import Dataset, explain_over
+from wukongs.errors import CompactedError, WukongsError
+from wukongs.firing import Firing
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.query_terms import ConstantIds, QueryTerms
@@ -30,7 +27,7 @@ from wukongs.results import WindowResult
 from wukongs.slice_budget import evicted
 from wukongs.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.subscription import Subscription
-from wukongs.windows import Interval, firing_step, first_multiple, interval, matched_in
+from wukongs.windows import Interval, covered_ms, firing_step, first_firing, first_multiple, interval, matched_in
 
 if TYPE_CHECKING:
     from wukongs.injector import Injector
@@ -44,16 +41,30 @@ class ContinuousQuery:
     """A registered query, as Engine.register returns it. All its methods may be called from any thread."""
 
     def __init__(
-        self, core: Core, injector: Injector, query: Query, on_result: Callable[[WindowResult], object] | None
+        self,
+        core: Core,
+        injector: Injector,
+        query: Query,
+        on_result: Callable[[WindowResult], object] | None,
+        source: tuple[str, str | None] = ("", None),
+        lsn: int = 0,
     ) -> None:
+        """source: its text and the base of its relative IRIs; lsn: the record of the log that registered it."""
         assert query.registration is not None
         self.name = query.registration.name
         self.query = query
+        self.source = source
+        self.lsn = lsn
+        self.acknowledged_ms: int | None = None
+        """The end of the last window that was taken before the engine was opened; those up to it do not fire again."""
+        self.is_recovered = False
+        """It was found in the data folder, and nobody has registered it again yet."""
         self.step_ms = firing_step(query)
         self._core = core
         self._injector = injector
         self._on_result = on_result
-        self._subscription = Subscription(core.settings.results_max)
+        self._has_backlog = False
+        self._subscription = Subscription(core.settings.results_max, self._acknowledge)
         constants = constants_of(query)
         ids, self._references = core.registry.reserve([term.text for term in constants])
         self._constants = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
@@ -75,7 +86,7 @@ class ContinuousQuery:
         }
         """Stream -> the ids of the predicates that can be matched in its windows, or ANY_PREDICATE."""
         self._next_ms: int | None = None
-        self._is_paused = False
+        self.is_paused = False
         self.is_closed = False
         self._window_count = 0
         self._row_count = 0
@@ -101,7 +112,16 @@ class ContinuousQuery:
         return self._subscription.aread(timeout_s)
 
     def close(self) -> None:
-        """End the query. What it has reported can still be read."""
+        """End the query. What it has reported can still be read. Raises StorageError (it cannot be logged)."""
+        with self._core.lock:
+            if self.is_closed:
+                return
+            lsn = self._core.journal.commit({"op": "close", "query": self.name})
+            self.end()
+            self._core.journal.forget_query(self.lsn, lsn)
+
+    def end(self) -> None:
+        """End the query in this engine; in a data folder it stays registered."""
         with self._core.lock:
             if self.is_closed:
                 return
@@ -112,16 +132,61 @@ class ContinuousQuery:
 
     def fail(self, error: WukongsError) -> None:
         """End the query with an error that its reader is told, after what was reported before."""
-        self._subscription.put(error)
-        self.close()
+        self._subscription.put(-FOREVER_MS, error)  # whoever reads it has acknowledged no window
+        self.end()
 
     def pause(self) -> None:
-        """Report nothing until resume; windows that close meanwhile are skipped."""
-        self._is_paused = True
+        """Report nothing until resume; windows that close meanwhile are skipped. Raises StorageError."""
+        self._set_paused(True)
 
     def resume(self) -> None:
-        """Report again, from the next window on."""
-        self._is_paused = False
+        """Report again, from the next window on. Raises StorageError."""
+        self._set_paused(False)
+
+    def _set_paused(self, is_paused: bool) -> None:
+        with self._core.lock:
+            if not self.is_closed:
+                self._core.journal.commit({"op": "pause", "query": self.name, "is_paused": is_paused})
+                self.is_paused = is_paused
+
+    # --- over the end of a process ------------------------------------------------------------------------------------
+
+    def attach(self, on_result: Callable[[WindowResult], object] | None) -> None:
+        """Go on for whoever has registered the query again; what waits is reported first. Called with the lock held."""
+        self.is_recovered = False
+        self._on_result = on_result
+        self._has_backlog = on_result is not None
+        self._injector.wake()
+
+    def report_backlog(self) -> None:
+        """Give the windows that waited for on_result to it. Called without the lock."""
+        if self._has_backlog:
+            self._has_backlog = False
+            waiting = len(self._subscription)
+            for _ in range(waiting):
+                try:
+                    window = self._subscription.take(0)
+                except WukongsError:
+                    continue  # counted and logged when it happened
+                if window is not None:
+                    self._report(window)
+
+    def progress(self) -> dict[str, Any]:
+        """Return, as JSON, how far the query has come: what restore_progress takes."""
+        return {"next_ms": self._next_ms, "closed_at_start": self._closed_at_start, "is_paused": self.is_paused}
+
+    def restore_progress(self, progress: dict[str, Any]) -> None:
+        """Stand where another one stood."""
+        self._next_ms, self._closed_at_start = progress["next_ms"], progress["closed_at_start"]
+        self.is_paused = progress["is_paused"]
+
+    def reach_ms(self, stream: str) -> int:
+        """How far before its end a window of this query may begin on a stream, in ms; 0 for a stream it does not
+        read."""
+        return self._reach_ms.get(stream, 0)
+
+    def _acknowledge(self, end_ms: int) -> None:
+        self._core.journal.acknowledge(self.lsn, end_ms)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, and medians and 99th percentiles of the last firings in microseconds."""
@@ -133,6 +198,7 @@ class ContinuousQuery:
             "over_budget": self._over_budget_count,
             "results_waiting": len(self._subscription),
             "results_dropped": self._subscription.dropped_count,
+            "results_dropped_to_ms": self._subscription.dropped_to_ms,
             "plans_made": self._memo.planned_count,
             "execution_us_p50": _percentile(self._execution_us, 50),
             "execution_us_p99": _percentile(self._execution_us, 99),
@@ -150,7 +216,7 @@ class ContinuousQuery:
     def why(self) -> str:
         """Return, in words, what the query waits for."""
         with self._core.lock:
-            if self.is_closed or self._is_paused:
+            if self.is_closed or self.is_paused:
                 return f"{self.name} is {'closed' if self.is_closed else 'paused'}"
             waiting = [s for s, state in self._states.items() if not (state.is_started or state.is_ended)]
             if waiting:
@@ -174,8 +240,8 @@ class ContinuousQuery:
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""
         if self._next_ms is None:
-            self._next_ms = self._first_firing()
-        covered = self._covered_ms()
+            self._next_ms = first_firing(self.step_ms, self._states, self._closed_at_start)
+        covered = covered_ms(self._core.stable_ms(), self.step_ms, self._states.values())
         if self._next_ms is None or covered is None or self._next_ms > covered:
             return None
         return self._next_ms
@@ -183,7 +249,7 @@ class ContinuousQuery:
     def keep_after_ms(self) -> dict[str, int]:
         """Return, per stream, the time up to which this query needs no slices any more; none while it cannot tell."""
         if self._next_ms is None:
-            self._next_ms = self._first_firing()
+            self._next_ms = first_firing(self.step_ms, self._states, self._closed_at_start)
         if self._next_ms is None:
             return {}
         return {stream: self._next_ms - reach_ms for stream, reach_ms in self._reach_ms.items()}
@@ -202,9 +268,9 @@ class ContinuousQuery:
         """Go on with the first firing after a time."""
         self._next_ms = first_multiple(self.step_ms, time_ms, is_strict=True)
 
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
+    def is_skipped(self, at_ms: int) -> bool:
+        """Tell whether the firing at a time is left out: while paused, or because its window was taken before."""
+        return self.is_paused or (self.acknowledged_ms is not None and at_ms <= self.acknowledged_ms)
 
     def prepare(self, at_ms: int) -> Firing:
         """Pick what the firing at a time reads. Called with the lock held, when everything up to then is sealed."""
@@ -222,10 +288,12 @@ class ContinuousQuery:
             partial |= any(to is not None and span.after < to for to in missing)
             error = error or evicted(self.name, at_ms, window, span, state)
         self.skip_to(at_ms)
+        self._core.journal.fired(self.lsn, at_ms)
         return Firing(self, at_ms, dataset, intervals, partial, self._core.registry.snapshot_reader(), error)
 
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window. Called without the lock. due_at_s: perf_counter when it was due."""
+        self.report_backlog()
         started_s = time.perf_counter()
         try:
             if firing.error is not None:
@@ -234,7 +302,7 @@ class ContinuousQuery:
             window = self._execute(firing, due_at_s)
         except WukongsError as error:
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
-            self._put_error(error)
+            self._put_error(firing.at_ms, error)
             return
         except Exception as error:
             # A mistake of ours in this query: the others, and the streams, go on without it.
@@ -244,7 +312,7 @@ class ContinuousQuery:
                 f"{type(error).__name__}: {error}. Its later windows are still reported; see the log"
             )
             told.__cause__ = error.with_traceback(None)  # its frames hold tables
-            self._put_error(told)
+            self._put_error(firing.at_ms, told)
             return
         self._execution_us.append((time.perf_counter() - started_s) * 1e6)
         self._latency_us.append(window.latency_us)
@@ -252,17 +320,22 @@ class ContinuousQuery:
         self._last_rows = len(window)
         self._row_count += len(window)
         if self._on_result is None:
-            self._subscription.put(window)
-            return
+            self._subscription.put(firing.at_ms, window)
+        else:
+            self._report(window)
+
+    def _report(self, window: WindowResult) -> None:
+        assert self._on_result is not None
         try:
             self._on_result(window)
         except Exception:
             self._error_count += 1
-            log.exception("query %s: on_result failed for the window ending at %d ms", self.name, firing.at_ms)
+            log.exception("query %s: on_result failed for the window ending at %d ms", self.name, window.end_ms)
+        self._acknowledge(window.end_ms)
 
-    def _put_error(self, error: WukongsError) -> None:
+    def _put_error(self, at_ms: int, error: WukongsError) -> None:
         self._error_count += 1
-        self._subscription.put(error)
+        self._subscription.put(at_ms, error)
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult:
         terms = QueryTerms(self._core.registry, firing.reader)
@@ -303,34 +376,6 @@ class ContinuousQuery:
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
         )
 
-    def _first_firing(self) -> int | None:
-        """Find the first firing: the first multiple after the query's stable time at registration; of streams that
-        began later, the first at or after their first tuple or advance. None while one has not begun."""
-        since = [state.first_ms for s, state in self._states.items() if s not in self._closed_at_start]
-        begun = [ms for ms in since if ms is not None]
-        if any(state.closed_ms is None and not state.is_ended for state in self._states.values()):
-            return None  # not begun, or another source partition may still bring an earlier first tuple
-        closed = list(self._closed_at_start.values())
-        firsts = []
-        if closed:
-            firsts.append(first_multiple(self.step_ms, min(closed), is_strict=True))
-        if begun:
-            firsts.append(first_multiple(self.step_ms, min(begun), is_strict=False))
-        return max(firsts, default=None)
-
-    def _covered_ms(self) -> int | None:
-        """Return the time up to which firings are covered by all of the query's streams and by the engine."""
-        stable = self._core.stable_ms()
-        if stable is None:
-            return None
-        running = [state.closed_ms for state in self._states.values() if not state.is_ended]
-        if any(ms is None for ms in running):
-            return None
-        if running:
-            return min(stable, *(ms for ms in running if ms is not None))
-        last = max((state.closed_ms for state in self._states.values() if state.closed_ms is not None), default=None)
-        return None if last is None else min(stable, first_multiple(self.step_ms, last, is_strict=False))
-
     def _dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
         windows: dict[StreamWindow, BatchSet] = {}
         intervals: dict[StreamWindow, Interval] = {}
@@ -349,45 +394,6 @@ class ContinuousQuery:
                 # Only for a stream that began after the others had passed this time: the oldest that can be read.
                 stored = trace.read(trace.since)
         return Dataset(clause, stored, windows, self._constants), intervals
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Firing:
-    """What one firing reads, picked at one moment; error: why it cannot be reported."""
-
-    query: ContinuousQuery
-    at_ms: int
-    dataset: Dataset
-    intervals: dict[StreamWindow, Interval]
-    partial: bool
-    reader: TermReader
-    error: BudgetExceeded | None = None
-
-
-def constants_of(query: Query) -> list[Term]:
-    """Return the terms whose ids a query needs, whatever the data holds: of its patterns, graphs and streams."""
-    clause = query.dataset
-    names = [DEFAULT_GRAPH_IRI, *clause.default_graphs, *clause.named_graphs, *(w.stream for w in clause.windows)]
-    found = dict.fromkeys(iri(name) for name in names)
-
-    def visit(part: Any) -> None:
-        if isinstance(part, Term):
-            found[part] = None
-        elif isinstance(part, tuple):
-            for item in part:
-                visit(item)
-        elif is_dataclass(part):
-            for field in fields(part):
-                visit(getattr(part, field.name))
-
-    visit(query.pattern)
-    return list(found)
-
-
-def explain_over(query: Query, dataset: Dataset) -> str:
-    """Return the text of a query's plan over a dataset."""
-    cardinalities = DatasetCardinalities(dataset)
-    return explain(query, lambda bgp: plan_bgp(bgp, frozenset(), cardinalities))
 
 
 def _percentile(times_us: deque[float], percent: float) -> float:

@@ -21,6 +21,7 @@ from store.snapshot import tick_sn
 from store.term_registry import TermRegistry
 from store.trace import Handle
 from wukongs.errors import StreamError, WukongsError
+from wukongs.journal import Journal
 from wukongs.settings import Settings
 from wukongs.stream_state import StreamState
 
@@ -37,6 +38,10 @@ class Core:
         self.changed = threading.Condition(self.lock)
         self.registry = TermRegistry(settings.hash_bits)
         self.arrangement = Arrangement("stored graph")
+        self.replayed_to: int | None = None
+        """While a log is replayed over a checkpoint: the snapshot number that the replay has come to. The trace holds
+        more already then; what is sealed below its own `upper` is there."""
+        self.journal = Journal()
         self.default_graph = self.name(iri(DEFAULT_GRAPH_IRI))
         self.streams: dict[str, StreamState] = {}
         self.sealed_ms: int | None = None
@@ -51,6 +56,16 @@ class Core:
     def sn(self) -> int:
         """The newest stable snapshot number."""
         return max(self.arrangement.trace.upper - 1, 0)
+
+    @property
+    def upper(self) -> int:
+        """The snapshot number up to which everything is sealed."""
+        return self.arrangement.trace.upper if self.replayed_to is None else self.replayed_to
+
+    @property
+    def next_sn(self) -> int:
+        """The snapshot number of the next load."""
+        return max(self.upper, 1)
 
     def name(self, term: Term) -> int:
         """Return the id of a graph's, stream's or predicate's name, which stays its own as long as the engine lives."""
@@ -115,29 +130,56 @@ class Core:
         ]
         graphs, subjects, predicates, objects = (np.concatenate(column) for column in zip(*columns, strict=True))
         # A stream that began after others had passed this time joins the stored graph at the next number there is.
-        sn = max(tick_sn(end_ms), self.arrangement.trace.upper)
+        sn = self.sn_of(end_ms)
         self.revoke_old_handles()
-        self.arrangement.absorb(sn, graphs, subjects, predicates, objects)
+        if sn != tick_sn(end_ms):
+            self.journal.sealed_late(sn)
+        if sn >= self.arrangement.trace.upper:
+            self.arrangement.absorb(sn, graphs, subjects, predicates, objects)
+        self.pass_to(sn + 1)
         self.move_to(end_ms)
+
+    def sn_of(self, end_ms: int) -> int:
+        """Return the snapshot number under which stream batches that end at a time are sealed now."""
+        return max(tick_sn(end_ms), self.upper)
 
     def move_to(self, time_ms: int) -> None:
         """Note that everything up to a time is sealed."""
         if self.sealed_ms is None or time_ms > self.sealed_ms:
             self.sealed_ms = time_ms
-            self.arrangement.trace.advance(tick_sn(time_ms) + 1)
+            self.pass_to(tick_sn(time_ms) + 1)
             # All firings at this time read one snapshot, also those that come after a load.
-            opened = self.arrangement.open(tick_sn(time_ms), "the firings", expires=False)
+            sn = max(tick_sn(time_ms), self.arrangement.trace.since)
+            opened = self.arrangement.open(sn, "the firings", expires=False)
             held, self._held = self._held, opened
             if held is not None:
                 held.close()
+
+    def pass_to(self, upper: int) -> None:
+        """Note that everything below a snapshot number is sealed."""
+        self.arrangement.trace.advance(upper)
+        if self.replayed_to is not None:
+            self.replayed_to = max(self.replayed_to, upper)
+
+    def absorb(self, chunks: Iterable[Encoded], graph: int) -> tuple[int, int]:
+        """Add loaded triples, their terms confirmed, at one new snapshot number. Returns (SN, how many are new)."""
+        chunks = list(chunks)
+        if not chunks:
+            return self.sn, 0
+        sn = self.next_sn
+        self.revoke_old_handles()
+        new = self.arrangement.absorb(sn, *_columns(chunks, graph))
+        self.pass_to(sn + 1)
+        return sn, new
 
     def apply(self, deletes: Iterable[Encoded], inserts: Iterable[Encoded], graph: int) -> tuple[int, int, int]:
         """Delete and insert triples, their terms confirmed, at one new snapshot number: first deletes, then inserts.
 
         Streams and windows are not touched. Returns (SN, how many went, how many came)."""
-        sn = max(self.arrangement.trace.upper, 1)
+        sn = self.next_sn
         self.revoke_old_handles()
         gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph))
+        self.pass_to(sn + 1)
         return sn, gone, come
 
     def revoke_old_handles(self) -> None:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
+from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, Query, StreamWindow
 from csparql.cardinality import Direction
+from csparql.explain import explain
+from csparql.planner import plan_bgp
 from csparql.terms import Term, Variable, iri
 from store.batch_set import BatchSet
 from store.directory_kernels import count_named_degree, count_named_edges
@@ -219,3 +221,9 @@ class DatasetCardinalities:
                     total += count_edges(part.batches.descriptors, part.graph, wanted)
             found = self._counts[graph, predicate] = (float(total[0]), float(total[1]), float(total[2]))
         return found
+
+
+def explain_over(query: Query, dataset: Dataset) -> str:
+    """Return the text of a query's plan over a dataset."""
+    cardinalities = DatasetCardinalities(dataset)
+    return explain(query, lambda bgp: plan_bgp(bgp, frozenset(), cardinalities))

@@ -1,4 +1,4 @@
-"""Engine: the embedded engine, in memory: load, query, stream, register."""
+"""Engine: the embedded engine, in memory or durable: load, query, stream, register."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from csparql.algebra import Query
@@ -16,22 +17,26 @@ from store.encoded import MalformedLine
 from wukongs import export
 from wukongs.answer import answer
 from wukongs.bindings import bind
-from wukongs.continuous import ContinuousQuery, explain_over
+from wukongs.continuous import ContinuousQuery
 from wukongs.core import Core
-from wukongs.dataset import Dataset
-from wukongs.errors import CompactedError, SettingsError, StreamError
+from wukongs.dataset import Dataset, explain_over
+from wukongs.declarations import (
+    check_windows,
+    declare_stream,
+    drop_stream,
+    parse_continuous,
+    register_query,
+    stream_options,
+)
+from wukongs.errors import CompactedError, StreamError
 from wukongs.injector import Injector
-from wukongs.names import canonical, graph_term, positive
+from wukongs.names import canonical, graph_term
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.results import Result, WindowResult
 from wukongs.settings import Settings
-from wukongs.slice_budget import expected_bytes
-from wukongs.slice_filter import SliceFilter
 from wukongs.stream import Stream
-from wukongs.stream_state import StreamState
-from wukongs.windows import check_clause, check_window
 
 if TYPE_CHECKING:
     import rdflib
@@ -43,20 +48,22 @@ MALFORMED_LOGGED_MAX = 10
 
 
 class Engine:
-    """An engine inside this process, in memory; a context manager; thread-safe."""
+    """An engine inside this process; a context manager; thread-safe."""
 
-    def __init__(self, data_dir: str | None = None, *, settings: Settings | None = None) -> None:
-        """settings: the options; by default those that the environment gives (WUKONGS_<NAME>).
+    def __init__(self, data_dir: str | PathLike[str] | None = None, *, settings: Settings | None = None) -> None:
+        """data_dir: the folder of a durable engine, made if need be (None: in memory). What a method has returned for
+        survives the end of the process and of the machine; streams, queries and windows not yet taken are there again.
+        settings: the options; by default those that the environment gives (WUKONGS_<NAME>).
 
-        Raises SettingsError.
+        Raises SettingsError, StorageError (in use, no access, hash_bits), CorruptionError (an altered file).
         """
-        if data_dir is not None:
-            raise SettingsError(
-                f"data_dir = {data_dir!r}: durable engines are not built yet. Leave it out: Engine() works in memory"
-            )
         self._core = Core(settings or Settings.from_environment())
         self._injector = Injector(self._core)
         self._sockets: list[IngestSocket] = []
+        if data_dir is not None:
+            from wukongs.recovery import open_folder
+
+            open_folder(Path(data_dir), self._core, self._injector)
 
     def __enter__(self) -> Engine:
         return self
@@ -90,10 +97,11 @@ class Engine:
         with core.lock:
             core.check_is_open()
             core.load_count += 1
-            scope = f"load:{core.load_count}".encode()
+            number = core.load_count
             into = core.default_graph if graph is None else core.name(graph_term(graph))
-        with RdfReader(source, format, base, scope, hash_bits=core.settings.hash_bits) as reader:
-            return load(core, self._injector, reader, into, self._report_malformed(on_malformed), strict)
+        report = self._report_malformed(on_malformed)
+        with RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits) as reader:
+            return load(core, self._injector, reader, into, report, strict, number, graph)
 
     def graph_names(self) -> list[str]:
         """Return the IRIs of the stored named graphs."""
@@ -182,37 +190,25 @@ class Engine:
         history_ms: how long slices are kept at least; slice_bytes_max: what slices, their blocks and transient terms
         may take: when it is full, the oldest slices go, and windows that needed them raise BudgetExceeded instead of
         being reported. index: "matching" keeps only tuples whose predicate a registered query can match in a window, so
-        that a query registered later may get windows marked partial. Raises StreamError (declared already),
+        that a query registered later may get windows marked partial. A stream that was found in the data folder is
+        returned to whoever first declares it with the same options. Raises StreamError (declared already),
         SettingsError.
         """
         core = self._core
-        settings = core.settings
         name = graph_term(stream_iri).text[1:-1]
-        timing = timing or ()
-        if index not in ("all", "matching"):
-            raise SettingsError(f'index = {index!r}: expected "all" or "matching"')
+        options = stream_options(core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
         with core.lock:
             core.check_is_open()
-            if name in core.streams:
-                raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
-            state = StreamState(
-                name,
-                positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
-                timing if isinstance(timing, bool) else tuple(graph_term(text).text[1:-1] for text in timing),
-                core.default_graph if into is None else core.name(graph_term(into)),
-                into,
-                positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
-                settings,
-                positive(
-                    "slice_bytes_max",
-                    settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max,
-                    1,
-                    "bytes",
-                ),
-                SliceFilter() if index == "matching" else None,
-            )
-            core.streams[name] = state
-            self._injector.start()
+            state = core.streams.get(name)
+            if state is None:
+                lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
+                state = declare_stream(core, name, options, lsn)
+                self._injector.start()
+            elif state.is_recovered and state.options == options:
+                state.is_recovered = False
+            else:
+                known = f", with {state.options} in the data folder" if state.is_recovered else ""
+                raise StreamError(f"stream {name} is declared already{known}: drop_stream it first to declare it anew")
         return Stream(core, self._injector, state)
 
     def drop_stream(self, stream_iri: str) -> None:
@@ -233,49 +229,34 @@ class Engine:
             ]
             if readers:
                 raise StreamError(f"stream {stream_iri} is read by {', '.join(sorted(readers))}: close these first")
-            del core.streams[stream_iri]
-            state.is_dropped = True
-            core.registry.release(state.waiting_ids())
-            core.drop_slices(state, 1 << 60)
+            core.journal.commit({"op": "drop", "stream": stream_iri})
+            drop_stream(core, state)
             self._injector.wake()
 
     def register(
         self, text: str, on_result: Callable[[WindowResult], object] | None = None, base: str | None = None
     ) -> ContinuousQuery:
         """Register a continuous query. on_result: called with each window, in order, by the engine's thread, in place
-        of results(). Raises QuerySyntaxError, UnsupportedFeatureError, StreamError (an unknown stream, a window that is
-        no multiple of its stream's batch_ms, a name that is taken).
+        of results(). A query that was found in the data folder goes on, with the windows that were not taken, for
+        whoever first registers the same text. Raises QuerySyntaxError, UnsupportedFeatureError, StreamError (an unknown
+        stream, a window that is no multiple of its stream's batch_ms, a name that is taken).
         """
-        query = rewrite(parse_query(text, base))
-        if query.registration is None:
-            raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
-        if not query.dataset.windows:
-            raise StreamError(
-                f"query {query.registration.name} has no FROM STREAM: ask it with Engine.query, or give it a window"
-            )
-        check_clause(query)
+        query = parse_continuous(text, base)
+        assert query.registration is not None
+        name = query.registration.name
         core = self._core
         with core.lock:
             core.check_is_open()
-            if query.registration.name in self._injector.queries:
-                raise StreamError(f"a query named {query.registration.name} is registered already: close it first")
-            for window in query.dataset.windows:
-                state = core.stream(window.stream)
-                check_window(window, state)
-                expected = expected_bytes(state, window.range_ms // state.batch_ms)
-                if expected > state.slice_bytes_max:
-                    log.warning(
-                        "query %s: its window of %d ms on stream %s would take about %d bytes by what has come lately, "
-                        "more than slice_bytes_max = %d: windows that do not fit will raise BudgetExceeded",
-                        query.registration.name,
-                        window.range_ms,
-                        state.iri,
-                        expected,
-                        state.slice_bytes_max,
-                    )
-            registered = ContinuousQuery(core, self._injector, query, on_result)
-            self._injector.add(registered)
-        return registered
+            known = self._injector.queries.get(name)
+            if known is not None and known.is_recovered and known.source == (text, base):
+                known.attach(on_result)
+                return known
+            if known is not None:
+                other = " in the data folder with another text" if known.is_recovered else ""
+                raise StreamError(f"a query named {name} is registered already{other}: close it first")
+            check_windows(core, query)
+            lsn = core.journal.commit({"op": "register", "query": name, "text": text, "base": base})
+            return register_query(core, self._injector, query, on_result, (text, base), lsn)
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
@@ -335,19 +316,35 @@ class Engine:
                     for state in core.streams.values()
                 },
                 "queries": {name: query.stats() for name, query in self._injector.queries.items()},
+                "durability": core.journal.stats(),
             }
 
+    def checkpoint(self) -> None:
+        """Write what is stored to the data folder now, and cut the log; by itself that happens now and then, and at
+        close(). In memory: nothing. Raises StorageError."""
+        self._core.check_is_open()
+        self._core.journal.checkpoint()
+
+    def backup(self, folder: str | PathLike[str]) -> None:
+        """Write a consistent copy of the data folder to another one, empty or not there: wukongs.restore opens it.
+
+        Streams go on meanwhile. Raises StorageError (an engine in memory, a folder with files, no room)."""
+        self._core.check_is_open()
+        self._core.journal.backup(Path(folder))
+
     def close(self) -> None:
-        """Stop: queries end (what they reported can still be read), sockets close. Closing twice is allowed."""
+        """Stop: queries end (what they reported can still be read), sockets close. Closing twice is allowed. In a data
+        folder, queries stay registered, and windows that nobody has taken come again."""
         for socket in self._sockets:
             socket.close()
         self._sockets.clear()
         with self._core.lock:
             self._core.is_closed = True
             registered = list(self._injector.queries.values())
-        for query in registered:
-            query.close()
         self._injector.stop()
+        self._core.journal.close()
+        for query in registered:
+            query.end()
 
     def _one_shot(self, text: str, base: str | None) -> Query:
         query = rewrite(parse_query(text, base))

@@ -7,14 +7,18 @@ import threading
 import time
 from collections import deque
 
-from wukongs.continuous import ContinuousQuery, Firing
+from store.snapshot import tick_sn
+from wukongs.continuous import ContinuousQuery
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import StreamError
+from wukongs.firing import Firing
 from wukongs.slice_budget import collect
 from wukongs.slice_filter import Predicate
+from wukongs.stream_state import StreamState
 
 log = logging.getLogger("wukongs")
 CATCH_UP_POLL_S = 0.002
+UPPER_MAX = 1 << 63
 IDLE_FUEL = 4096
 """Values of blocks merged at a time while nothing else is to do: tens of microseconds with the lock held."""
 IDLE_PAUSE_S = 0.0005
@@ -47,6 +51,12 @@ class Injector:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
             self._thread.start()
+
+    def start_with_news(self) -> None:
+        """Start the thread over streams that are there already."""
+        with self._core.lock:
+            self.start()
+            self.wake()
 
     def add(self, query: ContinuousQuery) -> None:
         """Register a query. Called with the lock held."""
@@ -135,6 +145,8 @@ class Injector:
                         break
                     if firing is not None:
                         firing.query.run(firing, self._news_at_s)
+                for query in self._registered():
+                    query.report_backlog()
         except BaseException as error:
             log.exception("the injector has failed")
             with self._core.lock:
@@ -154,14 +166,31 @@ class Injector:
             self._is_busy = not self._core.is_closed
             return self._is_busy
 
-    def _step(self) -> tuple[Firing | None, bool]:
-        """Seal the stream batches that end next, or pick the next firing; return it, and whether nothing is left.
+    def replay(self, upper: int = UPPER_MAX) -> None:
+        """Seal and fire what the stored graph had sealed and fired when it had come to `upper`, no more.
+
+        For who reads a log, in place of the thread. Called with the lock held."""
+        is_done = False
+        while not is_done:
+            firing, is_done = self._step(upper)
+            if firing is not None:
+                firing.query.run(firing, time.perf_counter())
+
+    def _registered(self) -> list[ContinuousQuery]:
+        with self._core.lock:
+            return list(self._queries.values())
+
+    def _step(self, upper: int = UPPER_MAX) -> tuple[Firing | None, bool]:
+        """Seal the stream batches that end next, or pick the next firing; return it, and whether nothing is left that
+        moves the stored graph to at most `upper`.
 
         Called with the lock held; between two steps others can have it, however long the backlog is."""
         core = self._core
         end_ms = core.next_batch_end()
         query = self._next_due()
         if end_ms is not None and (query is None or end_ms <= self._ready_ms):
+            if core.sn_of(end_ms) >= upper:
+                return None, True
             core.seal(end_ms)
             self._keep_budgets()
             self._seals += 1
@@ -169,13 +198,15 @@ class Injector:
                 self._drop_slices()
             return None, False
         if query is not None:
+            if tick_sn(self._ready_ms) >= upper:
+                return None, True
             core.move_to(self._ready_ms)
-            if not query.is_paused:
+            if not query.is_skipped(self._ready_ms):
                 return query.prepare(self._ready_ms), False
             query.skip_to(self._ready_ms)
             return None, False
         stable = core.stable_ms()
-        if stable is not None and stable != FOREVER_MS:
+        if stable is not None and stable != FOREVER_MS and tick_sn(stable) < upper:
             core.move_to(stable)
         self._drop_slices()
         return None, True
@@ -213,16 +244,22 @@ class Injector:
 
     def _drop_slices(self) -> None:
         """Drop the slices that are older than history_ms and that no registered window needs any more."""
+        for state, keep_after_ms in self.keep_after_ms():
+            self._core.drop_slices(state, keep_after_ms)
+
+    def keep_after_ms(self) -> list[tuple[StreamState, int]]:
+        """Return, per stream that has closed something, the time up to which its slices are neither recent nor needed
+        by a registered query. Called with the lock held."""
         core = self._core
-        if core.sealed_ms is None:
-            return
         needed: dict[str, int] = {}
         for query in self._queries.values():
             for stream, keep_after_ms in query.keep_after_ms().items():
                 needed[stream] = min(keep_after_ms, needed.get(stream, keep_after_ms))
+        found = []
         for state in core.streams.values():
-            if state.closed_ms is not None:
+            if state.closed_ms is not None and core.sealed_ms is not None:
                 # What has ended gets no older by itself, and would keep its last slices for ever.
                 stands_ms = core.sealed_ms if state.is_ended else min(core.sealed_ms, state.closed_ms)
                 keep_after_ms = stands_ms - state.history_ms
-                core.drop_slices(state, min(keep_after_ms, needed.get(state.iri, keep_after_ms)))
+                found.append((state, min(keep_after_ms, needed.get(state.iri, keep_after_ms))))
+        return found

@@ -47,6 +47,20 @@ class Settings:
         1 << 30, 1 << 20, 1 << 50, "bytes", "what a load may hold in flight, beside the graph and what it has built"
     )
     load_workers: int = _option(0, 0, 256, "threads", "how many read, sort and index for a load; 0: one for each core")
+    sync_interval_ms: int = _option(
+        0,
+        0,
+        60_000,
+        "milliseconds",
+        "0: what a data folder acknowledges was synced to the disk; n: it was written, and is synced at most every n "
+        "ms while writing goes on, so that it survives the end of the process, but not of the machine",
+    )
+    log_segment_bytes: int = _option(
+        64 << 20, 1 << 10, 1 << 40, "bytes", "how long one file of the log becomes before the next one begins"
+    )
+    checkpoint_bytes: int = _option(
+        256 << 20, 1 << 10, 1 << 50, "bytes", "how much is logged between two checkpoints of a data folder"
+    )
     hash_bits: int = _option(
         62, 1, 62, "bits", "bits of the term hash that are used; fewer only to provoke collisions in tests"
     )

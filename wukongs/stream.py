@@ -11,8 +11,9 @@ from store.encoded import Encoded
 from store.encoder import encode_columns
 from wukongs.core import Core
 from wukongs.errors import StreamError
+from wukongs.ingest import take_piece
 from wukongs.injector import Injector
-from wukongs.messages import timing_mask
+from wukongs.messages import Close, Piece, timing_mask
 from wukongs.rdf_terms import from_python
 from wukongs.stream_state import PUSH_PARTITION, StreamState
 
@@ -37,7 +38,8 @@ class Stream:
         """Add (subject, predicate, object, timestamp_ms) tuples, in order of time; return how many.
 
         Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
-        falls, a closed stream, too much waiting); then nothing of the call was applied.
+        falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
+        returns when the tuples are safe; StorageError says that they are not.
         """
         rows = list(tuples)
         if not rows:
@@ -70,20 +72,26 @@ class Stream:
     def advance(self, timestamp_ms: int) -> None:
         """Promise that nothing at or before this time comes any more: stream batches up to there close.
 
-        Raises StreamError (a closed stream, a time that is no time in ms)."""
+        Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
         self._check_timestamp(timestamp_ms, "")
         with self._core.lock:
             self._core.check_is_open()
             self._state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
             self._state.check_range(int(timestamp_ms))
-            self._state.open_partition(PUSH_PARTITION)
-            self._state.complete(PUSH_PARTITION, int(timestamp_ms))
-            self._injector.wake()
+            self._core.journal.prepare()
+            end_offset = self._state.open_partition(PUSH_PARTITION).end_offset
+            self._state.promise(PUSH_PARTITION, int(timestamp_ms))
+            lsn = self._core.journal.note(
+                Close(self.iri, PUSH_PARTITION, 0, end_offset, int(timestamp_ms)),
+                lambda: self._complete(int(timestamp_ms)),
+            )
+        self._core.journal.wait(lsn)
 
     def close(self) -> None:
         """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
         with self._core.lock:
-            if not self._state.is_ended and not self._core.is_closed:
+            if not self._state.is_ended and not self._state.is_dropped and not self._core.is_closed:
+                self._core.journal.commit({"op": "end", "stream": self.iri})
                 self._state.end()
                 self._injector.wake()
 
@@ -107,10 +115,18 @@ class Stream:
                 return 0
             state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
             state.check_room(len(encoded))
+            self._core.journal.prepare()
             timing = timing_mask(encoded, state.timing)
-            encoded, transient_ids = self._core.registry.confirm(encoded, timing)
-            state.open_partition(PUSH_PARTITION)
-            state.take(encoded, timing, transient_ids)
-            state.complete(PUSH_PARTITION, int(encoded.timestamps[-1]) - 1)
-            self._injector.wake()
-            return len(encoded)
+            ledger = state.open_partition(PUSH_PARTITION)
+            end_offset = ledger.end_offset + len(encoded)
+            piece = Piece(self.iri, PUSH_PARTITION, 0, ledger.end_offset, end_offset, 0, 0, encoded, timing)
+            complete_ms = int(encoded.timestamps[-1]) - 1
+            take_piece(self._core, state, piece)
+            state.promise(PUSH_PARTITION, complete_ms)
+            lsn = self._core.journal.note(piece, lambda: self._complete(complete_ms))
+        self._core.journal.wait(lsn)
+        return len(encoded)
+
+    def _complete(self, complete_ms: int) -> None:
+        self._state.complete(PUSH_PARTITION, complete_ms)
+        self._injector.wake()

@@ -27,6 +27,7 @@ PUSH_PARTITION = ""
 _FRAGMENT_BYTES_PER_TUPLE = 41
 _BYTES_PER_TRANSIENT_TERM = 24
 """What a dictionary takes for a term beside its text, about."""
+_PROGRESS = ("closed_ms", "first_ms", "last_ms", "is_ended", "tuple_count")
 
 
 def batch_number(timestamp_ms: int, batch_ms: int) -> int:
@@ -73,19 +74,29 @@ class StreamState:
     evicted_to: int | None = None
     """The last stream batch that was dropped for want of room although a registered window needed it."""
     evicted_count: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    """What it was declared with, as JSON."""
+    lsn: int = 0
+    """The record of the log that declared it: its name even after a stream of the same IRI is declared anew."""
     ring: SliceRing = field(default_factory=SliceRing)
     ledgers: dict[str, PartitionLedger] = field(default_factory=dict)
     closed_ms: int | None = None
     first_ms: int | None = None
     """The first tuple's timestamp or the first advance, whichever is earlier: from then on others wait for it."""
+    last_ms: int | None = None
+    """The newest timestamp that has come."""
     is_ended: bool = False
     is_dropped: bool = False
+    is_recovered: bool = False
+    """It was found in the data folder, and nobody has asked for it yet."""
     tuple_count: int = 0
     waiting_bytes: int = 0
     _waiting: dict[int, list[Fragment]] = field(default_factory=dict)
     _numbers: list[int] = field(default_factory=list)
     """A heap of the keys of _waiting: there may be very many while another stream holds this one back."""
     _complete_ms: dict[str, int | None] = field(default_factory=dict)
+    _promised_ms: dict[str, int] = field(default_factory=dict)
+    """Where partitions stand for their writers; they are complete up to there once the log is safe."""
     _finished: set[str] = field(default_factory=set)
 
     @property
@@ -95,7 +106,7 @@ class StreamState:
     def open_partition(self, partition: str) -> PartitionLedger:
         """Declare a source partition: the stream's batches close only when it says so, too."""
         if partition not in self.ledgers:
-            self._check_is_open()
+            self.check_is_open()
             self.ledgers[partition] = PartitionLedger(self.iri, partition)
             self._complete_ms[partition] = None
         return self.ledgers[partition]
@@ -111,7 +122,7 @@ class StreamState:
 
     def check_timestamps(self, timestamps: Int64Array, partition: str) -> None:
         """Raise StreamError unless timestamps do not decrease, come after what is complete, and can be named by SNs."""
-        self._check_is_open()
+        self.check_is_open()
         if len(timestamps) == 0:
             return
         falls = np.flatnonzero(timestamps[1:] < timestamps[:-1])  # a difference could overflow
@@ -124,7 +135,7 @@ class StreamState:
         first, last = int(timestamps[0]), int(timestamps[-1])
         self.check_range(first)
         self.check_range(last)
-        stands = [ms for ms in (self._complete_ms.get(partition), self.closed_ms) if ms is not None]
+        stands = [ms for ms in (self._promised_ms.get(partition), self.closed_ms) if ms is not None]
         complete = max(stands, default=None)
         if complete is not None and first <= complete:
             raise StreamError(
@@ -156,9 +167,7 @@ class StreamState:
         share = len(transient_ids) / max(1, len(encoded.terms))
         transient_bytes = int(len(encoded.terms.text) * share) + _BYTES_PER_TRANSIENT_TERM * len(transient_ids)
         count = len(encoded)
-        if count:
-            first = int(encoded.timestamps[0])
-            self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
+        self.count(encoded.timestamps)
         lo = 0
         while lo < count:
             number = batch_number(int(encoded.timestamps[lo]), self.batch_ms)
@@ -180,11 +189,23 @@ class StreamState:
                 heappush(self._numbers, number)
             self._waiting[number].append(fragment)
             lo = hi
-        self.tuple_count += count
         self.waiting_bytes += count * _FRAGMENT_BYTES_PER_TUPLE
+
+    def count(self, timestamps: Int64Array) -> None:
+        """Note that tuples with these times, in order, have come."""
+        if len(timestamps):
+            first, last = int(timestamps[0]), int(timestamps[-1])
+            self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
+            self.last_ms = last if self.last_ms is None else max(last, self.last_ms)
+            self.tuple_count += len(timestamps)
+
+    def promise(self, partition: str, complete_ms: int) -> None:
+        """Refuse what comes at or before complete_ms from a partition; `complete` follows once that is safe."""
+        self._promised_ms[partition] = max(complete_ms, self._promised_ms.get(partition, complete_ms))
 
     def complete(self, partition: str, complete_ms: int) -> None:
         """Note that nothing at or before complete_ms will come from a partition any more."""
+        self.promise(partition, complete_ms)
         known = self._complete_ms.get(partition)
         if known is None or complete_ms > known:
             self._complete_ms[partition] = complete_ms
@@ -236,6 +257,31 @@ class StreamState:
         timeless = np.flatnonzero(~whole.timing)
         return columns[0][timeless], columns[1][timeless], columns[2][timeless], columns[3][timeless]
 
+    def waiting_from_ms(self) -> int | None:
+        """Return the time after which everything that waits has come, None if nothing waits."""
+        return (self._numbers[0] - 1) * self.batch_ms if self._numbers else None
+
+    def progress(self) -> dict[str, Any]:
+        """Return, as JSON, how far the stream has come: what restore_progress takes. Without its tuples."""
+        partitions = {
+            name: [ledger.end_offset, ledger.complete_ms, ledger.epoch, self._complete_ms[name], name in self._finished]
+            for name, ledger in self.ledgers.items()
+        }
+        return {**{name: getattr(self, name) for name in _PROGRESS}, "partitions": partitions}
+
+    def restore_progress(self, progress: dict[str, Any]) -> None:
+        """Stand where another one stood."""
+        for name in _PROGRESS:
+            setattr(self, name, progress[name])
+        for name, (end_offset, ledger_ms, epoch, complete_ms, is_finished) in progress["partitions"].items():
+            ledger = self.ledgers[name] = PartitionLedger(self.iri, name, end_offset)
+            ledger.complete_ms, ledger.epoch = ledger_ms, epoch
+            self._complete_ms[name] = complete_ms
+            if complete_ms is not None:
+                self.promise(name, complete_ms)
+            if is_finished:
+                self._finished.add(name)
+
     def waiting_ids(self) -> Int64Array:
         """Return the transient ids of everything that waits, repeats kept (for dropping the stream)."""
         return np.concatenate(
@@ -251,7 +297,8 @@ class StreamState:
     def _floor(self, time_ms: int) -> int:
         return time_ms // self.batch_ms * self.batch_ms
 
-    def _check_is_open(self) -> None:
+    def check_is_open(self) -> None:
+        """Raise StreamError once the stream was dropped or has ended."""
         if self.is_dropped:
             raise StreamError(f"stream {self.iri} was dropped: declare it anew with Engine.stream to push more")
         if self.is_ended:

@@ -14,26 +14,32 @@ from wukongs.results import WindowResult
 
 
 class Subscription:
-    """Windows in order of their end. Holds at most results_max of them: then the oldest go, counted."""
+    """Windows in order of their end. Holds at most results_max of them: then the oldest go, counted.
 
-    def __init__(self, results_max: int) -> None:
-        self._waiting: deque[WindowResult | WukongsError] = deque()
+    acknowledge: called with the end of a window once its reader has asked for the next one, or it has gone unread."""
+
+    def __init__(self, results_max: int, acknowledge: Callable[[int], None] = lambda _: None) -> None:
+        self._waiting: deque[tuple[int, WindowResult | WukongsError]] = deque()
+        self._acknowledge = acknowledge
         self._results_max = results_max
         self._changed = threading.Condition()
         self._is_closed = False
         self._listeners: set[Callable[[], None]] = set()
         self.dropped_count = 0
+        self.dropped_to_ms: int | None = None
+        """The end of the last window that has gone unread."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, item: WindowResult | WukongsError) -> None:
-        """Add a window, or the error that stands in its place."""
+    def put(self, end_ms: int, item: WindowResult | WukongsError) -> None:
+        """Add the window with this end, or the error that stands in its place."""
         with self._changed:
             if len(self._waiting) >= self._results_max:
-                self._waiting.popleft()
+                self.dropped_to_ms, _ = self._waiting.popleft()
                 self.dropped_count += 1
-            self._waiting.append(item)
+                self._acknowledge(self.dropped_to_ms)
+            self._waiting.append((end_ms, item))
             self._tell()
 
     def close(self) -> None:
@@ -48,10 +54,19 @@ class Subscription:
             listener()
 
     def take(self, timeout_s: float | None) -> WindowResult | None:
-        """Return the next window; None once closed and empty, or when timeout_s passes without one.
+        """Return the next window, which is acknowledged with that; None once closed and empty, or when timeout_s
+        passes without one.
 
         Raises the WukongsError that a firing ended in; the windows after it can still be read.
         """
+        taken = self._take(timeout_s)
+        if taken is None:
+            return None
+        self._acknowledge(taken[0])
+        return taken[1]
+
+    def _take(self, timeout_s: float | None) -> tuple[int, WindowResult] | None:
+        """As take, with the window's end, and not acknowledged."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while not self._waiting:
@@ -59,15 +74,17 @@ class Subscription:
                 if self._is_closed or (left is not None and left <= 0):
                     return None
                 self._changed.wait(left)
-            item = self._waiting.popleft()
+            end_ms, item = self._waiting.popleft()
         if isinstance(item, WukongsError):
+            self._acknowledge(end_ms)
             raise item
-        return item
+        return end_ms, item
 
     def read(self, timeout_s: float | None) -> Iterator[WindowResult]:
         """Iterate over windows until take() has none."""
-        while (window := self.take(timeout_s)) is not None:
-            yield window
+        while (taken := self._take(timeout_s)) is not None:
+            yield taken[1]
+            self._acknowledge(taken[0])
 
     async def aread(self, timeout_s: float | None) -> AsyncIterator[WindowResult]:
         """As read, for `async for`. Waits in the event loop, not in a thread: one who is cancelled takes no window."""
@@ -84,9 +101,10 @@ class Subscription:
             deadline = None if timeout_s is None else time.monotonic() + timeout_s
             while True:
                 arrived.clear()
-                window = self.take(0)
-                if window is not None:
-                    yield window
+                taken = self._take(0)
+                if taken is not None:
+                    yield taken[1]
+                    self._acknowledge(taken[0])
                     deadline = None if timeout_s is None else time.monotonic() + timeout_s
                     continue
                 left = None if deadline is None else deadline - time.monotonic()

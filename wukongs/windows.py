@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -40,6 +40,36 @@ def firing_step(query: Query) -> int:
 def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
     """Return the first multiple of step_ms at or after a time (strictly after it, if is_strict)."""
     return (time_ms // step_ms + 1) * step_ms if is_strict else -(-time_ms // step_ms) * step_ms
+
+
+def first_firing(step_ms: int, states: Mapping[str, StreamState], closed_at_start: Mapping[str, int]) -> int | None:
+    """Find a query's first firing: the first multiple after its stable time at registration; of streams that began
+    later, the first at or after their first tuple or advance. None while one has not begun.
+
+    states: its streams; closed_at_start: how far those that had closed something were closed at registration."""
+    since = [state.first_ms for s, state in states.items() if s not in closed_at_start]
+    begun = [ms for ms in since if ms is not None]
+    if any(state.closed_ms is None and not state.is_ended for state in states.values()):
+        return None  # not begun, or another source partition may still bring an earlier first tuple
+    firsts = []
+    if closed_at_start:
+        firsts.append(first_multiple(step_ms, min(closed_at_start.values()), is_strict=True))
+    if begun:
+        firsts.append(first_multiple(step_ms, min(begun), is_strict=False))
+    return max(firsts, default=None)
+
+
+def covered_ms(stable_ms: int | None, step_ms: int, states: Collection[StreamState]) -> int | None:
+    """Return the time up to which firings are covered by all of a query's streams and by the engine."""
+    if stable_ms is None:
+        return None
+    running = [state.closed_ms for state in states if not state.is_ended]
+    if any(ms is None for ms in running):
+        return None
+    if running:
+        return min(stable_ms, *(ms for ms in running if ms is not None))
+    last = max((state.closed_ms for state in states if state.closed_ms is not None), default=None)
+    return None if last is None else min(stable_ms, first_multiple(step_ms, last, is_strict=False))
 
 
 def check_window(window: StreamWindow, state: StreamState) -> None:

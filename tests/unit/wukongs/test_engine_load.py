@@ -56,8 +56,8 @@ def test_what_comes_while_a_load_is_built_is_not_stored_twice(
     engine.load(lines([1]), format="nt")
     stream, read = engine.stream(A), bulk_load.read_runs
 
-    def read_slowly(*arguments: Any) -> Iterator[Run]:
-        for number, run in enumerate(read(*arguments)):
+    def read_slowly(*arguments: Any, **options: Any) -> Iterator[Run]:
+        for number, run in enumerate(read(*arguments, **options)):
             yield run
             if number < 2:
                 stream.push([at(f"s{n}", 100 * number + 50) for n in (2, 3 + number, 9)])

@@ -82,7 +82,6 @@ def test_parse_query_reports_the_place_of_an_error() -> None:
     [
         ("connect", "use wukongs.Engine(), which runs inside of this process"),
         ("parse_update", "use Engine.load or a stream to add triples"),
-        ("restore", "load the data again with Engine.load"),
     ],
 )
 def test_a_name_that_is_still_to_come_says_so_when_it_is_called(name: str, advice: str) -> None:

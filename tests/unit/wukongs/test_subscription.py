@@ -20,7 +20,7 @@ def window(name: str) -> Any:
 def test_windows_come_out_in_order_and_then_none() -> None:
     subscription = Subscription(10)
     for name in "abc":
-        subscription.put(window(name))
+        subscription.put(0, window(name))
     assert len(subscription) == 3
     assert list(subscription.read(0)) == ["a", "b", "c"]
     assert subscription.take(0) is None
@@ -30,14 +30,14 @@ def test_windows_come_out_in_order_and_then_none() -> None:
 def test_the_oldest_go_where_there_are_too_many() -> None:
     subscription = Subscription(2)
     for name in "abcde":
-        subscription.put(window(name))
+        subscription.put(0, window(name))
     assert subscription.dropped_count == 3
     assert list(subscription.read(0)) == ["d", "e"]
 
 
 def test_what_waits_is_read_after_the_close() -> None:
     subscription = Subscription(10)
-    subscription.put(window("a"))
+    subscription.put(0, window("a"))
     subscription.close()
     assert list(subscription.read(None)) == ["a"]
     assert subscription.take(None) is None
@@ -45,9 +45,9 @@ def test_what_waits_is_read_after_the_close() -> None:
 
 def test_an_error_stands_in_its_place_and_reading_goes_on_after_it() -> None:
     subscription = Subscription(10)
-    subscription.put(window("a"))
-    subscription.put(QueryTimeout("too long"))
-    subscription.put(window("b"))
+    subscription.put(0, window("a"))
+    subscription.put(0, QueryTimeout("too long"))
+    subscription.put(0, window("b"))
     read = subscription.read(0)
     assert next(read) == "a"
     with pytest.raises(WukongsError, match="too long"):
@@ -64,7 +64,7 @@ def test_a_waiting_reader_is_woken(ends: bool) -> None:
     if ends:
         subscription.close()
     else:
-        subscription.put(window("a"))
+        subscription.put(0, window("a"))
     reader.join(30)
     assert not reader.is_alive()
     assert found == [None if ends else "a"]
@@ -76,7 +76,7 @@ def test_a_reader_that_gives_up_in_an_event_loop_takes_no_window_and_leaves_no_t
     async def give_up() -> list[Any]:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(anext(subscription.aread(None)), 0.01)
-        subscription.put(window("a"))
+        subscription.put(0, window("a"))
         await asyncio.sleep(0.01)
         return [name async for name in subscription.aread(0.01)]
 
@@ -95,7 +95,7 @@ def test_a_reader_in_an_event_loop_is_woken_by_windows_and_by_the_close(timeout_
         reading = asyncio.create_task(collect())
         for name in "ab":
             await asyncio.sleep(0.01)
-            await asyncio.to_thread(subscription.put, window(name))
+            await asyncio.to_thread(subscription.put, 0, window(name))
         await asyncio.sleep(0.01)
         await asyncio.to_thread(subscription.close)
         return await asyncio.wait_for(reading, 30)

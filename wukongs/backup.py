@@ -1,0 +1,66 @@
+"""Backup: a data folder's files as of one checkpoint, in another folder, which is a data folder itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.disk import Disk, storage_errors
+from wukongs.errors import StorageError
+
+if TYPE_CHECKING:
+    from wukongs.engine import Engine
+    from wukongs.settings import Settings
+
+LOG_FOLDER = "log"
+_NEVER_CHANGED = ".arrow"
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a data folder in which no checkpoint is made meanwhile; the log may grow. Files that never change are hard
+    links where the system allows it. Raises StorageError (target in use, no room)."""
+    with storage_errors(f"cannot copy {source} to {target}", "Name an empty folder with enough room"):
+        if target.exists() and any(target.iterdir()):
+            raise StorageError(f"{target}: expected a folder that is empty or not there, found files in it")
+        (target / LOG_FOLDER).mkdir(parents=True)
+        for path in sorted((source / LOG_FOLDER).glob("*.log")):
+            _copy(path, target / LOG_FOLDER / path.name)
+        # The manifest last: without it, the copy is none.
+        files = [path for path in source.iterdir() if path.is_file() and path.name not in ("LOCK", "MANIFEST")]
+        for path in [*files, source / "MANIFEST"]:
+            make = _link if path.suffix == _NEVER_CHANGED else _copy
+            make(path, target / path.name)
+        for folder in (target / LOG_FOLDER, target, target.parent):
+            Disk().fsync_folder(folder)
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    with target.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        _copy(source, target)
+
+
+def restore(
+    backup: str | PathLike[str], data_dir: str | PathLike[str] | None = None, *, settings: Settings | None = None
+) -> Engine:
+    """Open what Engine.backup wrote: a copy of it in data_dir (empty or not there), which leaves the backup as it is;
+    without data_dir the engine goes on in the backup's own folder. Raises StorageError, CorruptionError."""
+    from wukongs.engine import Engine
+
+    source = Path(backup)
+    if not (source / "MANIFEST").is_file():
+        raise StorageError(f"{source}: expected a folder that Engine.backup has written, found no MANIFEST in it")
+    if data_dir is None:
+        return Engine(source, settings=settings)
+    copy_folder(source, Path(data_dir))
+    return Engine(data_dir, settings=settings)

@@ -1,0 +1,121 @@
+"""Streams and registered queries, made from what their declaration says: by Engine, and again from a data folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from csparql.algebra import Query
+from csparql.parser import parse_query
+from csparql.rules import rewrite
+from wukongs.continuous import ContinuousQuery
+from wukongs.core import Core
+from wukongs.errors import SettingsError, StreamError
+from wukongs.injector import Injector
+from wukongs.names import graph_term, positive
+from wukongs.results import WindowResult
+from wukongs.settings import Settings
+from wukongs.slice_budget import expected_bytes
+from wukongs.slice_filter import SliceFilter
+from wukongs.stream_state import StreamState
+from wukongs.windows import check_clause, check_window
+
+log = logging.getLogger("wukongs")
+
+
+def stream_options(
+    settings: Settings,
+    timing: Sequence[str] | bool,
+    batch_ms: int | None,
+    into: str | None,
+    history_ms: int | None,
+    slice_bytes_max: int | None,
+    index: str,
+) -> dict[str, Any]:
+    """Return the options of a stream as JSON, checked, with the defaults filled in. Raises SettingsError, DataError."""
+    if index not in ("all", "matching"):
+        raise SettingsError(f'index = {index!r}: expected "all" or "matching"')
+    slice_bytes_max = settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max
+    return {
+        "timing": timing if isinstance(timing, bool) else [graph_term(text).text for text in timing or ()],
+        "batch_ms": positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
+        "into": None if into is None else graph_term(into).text,
+        "history_ms": positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
+        "slice_bytes_max": positive("slice_bytes_max", slice_bytes_max, 1, "bytes"),
+        "index": index,
+    }
+
+
+def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
+    """Declare a stream. Called with the lock held."""
+    timing, into = options["timing"], options["into"]
+    state = StreamState(
+        stream_iri,
+        options["batch_ms"],
+        timing if isinstance(timing, bool) else tuple(text[1:-1] for text in timing),
+        core.default_graph if into is None else core.name(graph_term(into)),
+        None if into is None else into[1:-1],
+        options["history_ms"],
+        core.settings,
+        options["slice_bytes_max"],
+        SliceFilter() if options["index"] == "matching" else None,
+        options=options,
+        lsn=lsn,
+    )
+    core.streams[stream_iri] = state
+    return state
+
+
+def drop_stream(core: Core, state: StreamState) -> None:
+    """Forget a stream, what waits in it and its slices. Called with the lock held."""
+    del core.streams[state.iri]
+    state.is_dropped = True
+    core.registry.release(state.waiting_ids())
+    core.drop_slices(state, 1 << 60)
+
+
+def parse_continuous(text: str, base: str | None) -> Query:
+    """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, StreamError (one without a name or
+    window)."""
+    query = rewrite(parse_query(text, base))
+    if query.registration is None:
+        raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
+    if not query.dataset.windows:
+        raise StreamError(
+            f"query {query.registration.name} has no FROM STREAM: ask it with Engine.query, or give it a window"
+        )
+    check_clause(query)
+    return query
+
+
+def check_windows(core: Core, query: Query) -> None:
+    """Check a query's windows against the streams. Raises StreamError. Called with the lock held."""
+    for window in query.dataset.windows:
+        state = core.stream(window.stream)
+        check_window(window, state)
+        expected = expected_bytes(state, window.range_ms // state.batch_ms)
+        if expected > state.slice_bytes_max:
+            log.warning(
+                "query %s: its window of %d ms on stream %s would take about %d bytes by what has come lately, "
+                "more than slice_bytes_max = %d: windows that do not fit will raise BudgetExceeded",
+                query.registration.name if query.registration is not None else "",
+                window.range_ms,
+                state.iri,
+                expected,
+                state.slice_bytes_max,
+            )
+
+
+def register_query(
+    core: Core,
+    injector: Injector,
+    query: Query,
+    on_result: Callable[[WindowResult], object] | None,
+    source: tuple[str, str | None],
+    lsn: int,
+) -> ContinuousQuery:
+    """Register a parsed and checked query. source: its text and base. Called with the lock held."""
+    registered = ContinuousQuery(core, injector, query, on_result, source, lsn)
+    injector.add(registered)
+    return registered
