@@ -4,13 +4,14 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-nojit lint bench scale soak lock clean
+.PHONY: help setup demo test test-nojit lint bench scale soak lock clean faults
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo        run the main job on data that it makes itself (under a minute after set-up)'
 	@echo 'make test        run the tests'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
+	@echo 'make faults      kill a durable engine a thousand times (minutes; WUKONGS_FAULTS_SEED=n for other kills)'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
@@ -40,6 +41,10 @@ test: $(READY)
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)
 	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -m nojit
+
+# Another seed each time; what fails prints its own.
+faults: $(READY)
+	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$${WUKONGS_FAULTS_SEED:-$$$$} $(PY) -m pytest -n 2 tests/faults
 
 lint: $(READY)
 	@$(PY) -m ruff check .
