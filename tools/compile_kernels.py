@@ -1,12 +1,16 @@
 """Compile the kernels, once, into the user's cache: part of `make setup`, so that demo and tests start at once."""
 
+import io
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from adapters.demo import demo_config
 from adapters.lsbench_generator import NetworkSettings, generate_network
 from adapters.replay import replay
+from store.arrangement import Arrangement
 from store.jit import kernels_are_cached
 from wukongs import Engine
 from wukongs.link import IngestLink
@@ -20,6 +24,7 @@ def main() -> None:
         print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
     run_little_demo()
     push_and_ask()
+    keep_and_open_again()
 
 
 def run_little_demo() -> None:
@@ -55,6 +60,22 @@ def push_and_ask() -> None:
         engine.settle()
         assert sum(1 for _ in query.results(timeout_s=0)) == 20
         engine.query("SELECT DISTINCT ?g (COUNT(*) AS ?n) WHERE { GRAPH ?g { ?s ?p ?o } } GROUP BY ?g").texts()
+
+
+def keep_and_open_again() -> None:
+    """Keep stored triples in a folder, delete some beside them, and read the folder again."""
+    lines = "".join(f"<{EX}{i}> <{EX}p> <{EX}{i % 7}> .\n" for i in range(100))
+    with tempfile.TemporaryDirectory(prefix="wukongs-compile-") as folder:
+        with Engine(folder) as engine:
+            engine.load(io.BytesIO(lines.encode()), format="nt")
+        with Engine(folder) as engine:
+            assert len(engine.query(f"SELECT * WHERE {{ ?s <{EX}p> <{EX}3> }}")) == 14
+    arrangement = Arrangement("compiled")
+    quads = tuple(np.arange(k, 4000 + k, 2) for k in (2, 4, 6, 8))
+    arrangement.apply(1, quads, quads)
+    arrangement.apply(2, tuple(column[:500] for column in quads), tuple(column[:0] for column in quads))
+    arrangement.trace.merge_all()
+    assert len(arrangement) == 1500
 
 
 if __name__ == "__main__":
