@@ -50,6 +50,12 @@ class SliceRing:
         return self._blocks.slice_numbers[0] if self.slice_count else None
 
     @property
+    def oldest_held(self) -> int | None:
+        """The oldest stream batch of which anything is held: tuples, or terms that came with it."""
+        firsts = (self.oldest, next(iter(self._transient), None))
+        return min((number for number in firsts if number is not None), default=None)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of slices and blocks, of merges under way at most, and of the texts of transient terms as given."""
         return self._blocks.size_bytes + self._transient_bytes

@@ -19,8 +19,9 @@ def collect(core: Core, state: StreamState, needed_after: int | None) -> None:
 
     needed_after: registered windows need the stream batches after this one; None: there is no such window.
     """
-    while state.ring.size_bytes > state.slice_bytes_max and (oldest := state.ring.oldest) is not None:
-        if needed_after is not None and oldest > needed_after:
+    while state.ring.size_bytes > state.slice_bytes_max and (oldest := state.ring.oldest_held) is not None:
+        is_needed = needed_after is not None and oldest > needed_after
+        if is_needed and oldest == state.ring.oldest:
             state.evicted_to = oldest
             state.evicted_count += 1
         core.drop_slices(state, oldest * state.batch_ms)

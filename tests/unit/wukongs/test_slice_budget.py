@@ -97,6 +97,25 @@ def test_transient_texts_count(engine: wukongs.Engine) -> None:
     assert 20_000 < engine.stats()["streams"][A]["slice_bytes"] < 30_000
 
 
+def test_texts_of_tuples_that_are_not_indexed_count(engine: wukongs.Engine) -> None:
+    """No slice is left then that could go, yet the texts are collected; no window misses anything."""
+    stream = engine.stream(A, timing=True, slice_bytes_max=20_000, index="matching", history_ms=3_600_000)
+    query = engine.register(
+        f"REGISTER QUERY q AS SELECT ?o FROM STREAM <{A}> [RANGE 1s STEP 1s] {{ ?s <http://t/wanted> ?o }}"
+    )
+    for end in range(100, 10_001, 100):
+        rows = [(f"<http://t/{end}/{row}>", "<http://t/other>", "<http://t/x>", end) for row in range(10)]
+        stream.push(rows)
+    stream.close()
+    engine.settle(30)
+    told = engine.stats()["streams"][A]
+    assert told["tuples_not_indexed"] == 1000
+    assert told["slices"] == 0
+    assert told["slice_bytes"] <= 20_000
+    assert told["slices_evicted"] == 0
+    assert [(window.partial, len(window)) for window in query.results(0)] == [(False, 0)] * 10
+
+
 def test_a_window_that_will_not_fit_is_warned_of(engine: wukongs.Engine, caplog: pytest.LogCaptureFixture) -> None:
     stream = engine.stream(A, slice_bytes_max=100_000)
     push(stream, 0, 1000, 10)
