@@ -71,8 +71,8 @@ class Arrangement:
     def _fill_filter(self) -> BatchSet:
         """Let the filter know what others have sealed, such as a restart; return all that is held."""
         held = self.trace.read(self.trace.upper)
-        for batch in self.trace.batches_from(self._filtered_to):
-            self._filter.add(self._filtered(held), batch)
+        if self.trace.batches_from(self._filtered_to):
+            self._filter.learn(self._filtered(held))
         self._filtered_to = self.trace.upper
         return held
 

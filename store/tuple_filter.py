@@ -5,7 +5,7 @@ never touches it (decision 0010).
 
 Invariants:
 
-* every tuple that was met or added is in `_lines`, and in `_next` as well once that is complete;
+* every tuple that was met, added or is to be learnt is in `_lines`, and in `_next` as well once that is complete;
 * while `_next` is there, each tuple of `_source` that it lacks comes after `_place`, and tuples met since are in both.
 
 Size: a filter is made with GROWN_BITS a tuple and grown once it is down to FULL_BITS: 1 to 1.5 bytes a triple. It grows
@@ -64,10 +64,6 @@ class TupleFilter:
         self._count += len(subjects)
         return met
 
-    def add(self, held: tuple[Batch, ...], batch: Batch) -> None:
-        """Add all triples of a batch, one of those held."""
-        self.add_part(held, batch, np.zeros(3, np.int64), len(batch))
-
     def add_part(self, held: tuple[Batch, ...], batch: Batch, place: Int64Array, count: int) -> None:
         """Add the next `count` triples of a batch, one of those held, from a place on, int64[3], zeros at first. It is
         moved on; with place[2] == len(batch) all are there."""
@@ -83,14 +79,23 @@ class TupleFilter:
         place[:] = after
         self._count += count
 
+    def learn(self, held: tuple[Batch, ...]) -> None:
+        """Take it that any tuple may be there, until those of the batches held have been read by bounded work."""
+        self._lines = np.full(LINE_WORDS, ~np.uint64(0))
+        self._grow(held, 1)
+
+    def _grow(self, held: tuple[Batch, ...], tuple_count: int) -> None:
+        """Begin a filter with room for the tuples held and as many more as are said."""
+        self._count = sum(len(batch) for batch in held)
+        self._next = _lines_for(self._count + tuple_count)
+        self._source = list(held)
+        self._place[:] = 0
+
     def _make_room(self, held: tuple[Batch, ...], tuple_count: int, paying_count: int) -> None:
         """Grow, or go on growing, before this many tuples come; paying_count of them come now, and pay."""
         newest = self._lines if self._next is None else self._next
         if (self._count + tuple_count) * FULL_BITS > 64 * len(newest):
-            self._count = sum(len(batch) for batch in held)
-            self._next = _lines_for(self._count + tuple_count)
-            self._source = list(held)
-            self._place[:] = 0
+            self._grow(held, tuple_count)
         if self._next is None:
             return
         fuel = FUEL_PER_TUPLE * paying_count

@@ -17,7 +17,7 @@ from store.tuple_filter import FUEL_PER_TUPLE, TupleFilter
 from tests.fuzz import fuzzed
 from tests.quads import Quad, batch_of, columns, plain, spread
 
-STEPS = st.lists(st.tuples(st.sampled_from(["meet", "add", "merge"]), st.integers(0, 60)), max_size=25)
+STEPS = st.lists(st.tuples(st.sampled_from(["meet", "learn", "merge"]), st.integers(0, 60)), max_size=25)
 
 
 def make_quads(start: int, count: int) -> list[Quad]:
@@ -36,7 +36,7 @@ def holds_all(lines: np.ndarray, quads: list[Quad]) -> bool:
 
 
 def check_steps(steps: list[tuple[str, int]], seed: int) -> None:
-    """Meet tuples (seal them as a batch), add foreign batches, merge: all that ever came is known after each step."""
+    """Meet tuples (seal them as a batch), learn foreign ones, merge: all that ever came is known after each step."""
     rng = random.Random(seed)
     found, held, known = TupleFilter(), list[Batch](), list[Quad]()
     for step, count in steps:
@@ -52,8 +52,8 @@ def check_steps(steps: list[tuple[str, int]], seed: int) -> None:
             assert met[: len(again)].all(), "what is stored was said to be new"
             assert met[len(again) + count :].all(), "a repeat within the call"
         held.append(batch_of(fresh))
-        if step == "add":
-            found.add(tuple(held), held[-1])
+        if step == "learn":
+            found.learn(tuple(held))
         known += fresh
         assert holds_all(found._lines, known)
 
@@ -69,7 +69,7 @@ def test_nothing_is_forgotten(steps: list[tuple[str, int]], seed: int) -> None:
 @pytest.mark.nojit
 def test_nothing_is_forgotten_on_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuple_filter, "FIRST_TUPLES", 1)
-    check_steps([("meet", 30), ("add", 20), ("meet", 40), ("merge", 0), ("meet", 25), ("meet", 3)], 1)
+    check_steps([("meet", 30), ("learn", 20), ("meet", 40), ("merge", 0), ("meet", 25), ("meet", 3)], 1)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(0, 80))
@@ -131,3 +131,15 @@ def test_it_stays_small_and_seldom_wrong_while_it_grows(monkeypatch: pytest.Monk
             assert found.size_bytes <= 3.2 * total
     assert strangers < 0.03 * total
     assert 0 < growing < 80
+
+    # After a restart: one that has everything to learn, for as little a call.
+    again = TupleFilter()
+    again.learn(tuple(held))
+    learning = 0
+    while again._next is not None:
+        steps.append(0)
+        again.meet(tuple(held), *order(quads))
+        assert steps[-1] <= FUEL_PER_TUPLE * size
+        learning += size
+    assert learning <= total / FUEL_PER_TUPLE + 2 * size
+    assert not again.meet(tuple(held), *order([(spread(1), spread(total), spread(2), spread(5))])).any()
