@@ -8,12 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
+from store import trace as trace_module
+from store.arrangement import Arrangement
 from store.checkpoint import CheckpointStore
 from store.manifest import read_manifest
+from store.term_registry import TermRegistry
+from store.trace import Handle, Trace
 from tests.failing_disk import FullDisk
 from tests.fuzz import fuzzed
+from tests.property.test_tombstones import UpdateMachine
 from tests.stored_graph import Row, StoredGraph
 from wukongs.errors import CompactedError, StorageError
 
@@ -141,3 +146,46 @@ def test_a_restart_when_most_ids_are_exceptions() -> None:
 @pytest.mark.nojit
 def test_a_restart_on_a_few_steps() -> None:
     run_state_machine_as_test(CollidingMachine, settings=fuzzed(1, steps=6))
+
+
+class RestartedUpdateMachine(UpdateMachine):
+    """Updates of a graph of which any part lies in mapped files; the terms do not matter here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = CheckpointStore(Path(self.folder.name))
+        self.store.open()
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+    @rule()
+    def commit(self) -> None:
+        trace = self.arrangement.trace
+        self.store.commit(trace.entries(), trace.upper, TermRegistry(), {})
+
+    @rule()
+    def restart(self) -> None:
+        self.commit()
+        self.store.close()
+        self.store = CheckpointStore(Path(self.folder.name))
+        restored = self.store.open()
+        assert restored is not None
+        self.arrangement = Arrangement("g")
+        self.arrangement.trace = Trace("g", self.fuel_per_row)
+        restored.into(self.arrangement.trace, TermRegistry())
+        self.open_handles.clear()
+
+    @rule(handle=consumes(UpdateMachine.handles))
+    def close(self, handle: Handle | None) -> None:
+        """Close a handle, which may be of before a restart."""
+        if handle is not None:
+            handle.close()
+            self.open_handles.pop(handle, None)
+
+
+def test_updates_across_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    run_state_machine_as_test(RestartedUpdateMachine, settings=fuzzed(25, steps=30))

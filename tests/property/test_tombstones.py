@@ -98,6 +98,8 @@ class UpdateMachine(RuleBasedStateMachine):
 
     @rule(target=handles, back=st.integers(0, 6))
     def open(self, back: int) -> Handle | None:
+        if self.model.upper == 0:
+            return None  # no SN has been sealed that a handle could stand at
         sn = max(0, self.model.upper - 1 - back)
         try:
             handle = self.arrangement.open(sn, "test")
