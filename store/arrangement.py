@@ -90,17 +90,22 @@ class Arrangement:
         self._filter.add_part(self._filtered(self._fill_filter()), batch, place, count)
         return bool(place[2] == len(batch))
 
+    def give_up(self, batch: Batch) -> None:
+        """Expect a batch no longer."""
+        self._expected = [(other, place) for other, place in self._expected if other is not batch]
+
     def absorb_batch(
         self, sn: int, batch: Batch, known: Handle | None = None, whole: Batch | None = None, fuel: int | None = None
     ) -> Batch:
         """Seal SN sn with what is new of a batch that was built beforehand, and return that.
 
-        known: an open handle at whose SN the graph held none of it; whole: the batch with those that it held, which is
-        taken if triples were deleted since, as one of these may have been. fuel: as in Trace.seal."""
+        known: a handle at whose SN the graph held none of it; whole: the batch with those that it held, which is taken
+        if triples were deleted since, as one of these may have been, or if the handle was revoked, so that merging may
+        have forgotten that they were. fuel: as in Trace.seal."""
         if known is not None:
             self.expect(batch, len(batch))
-            self._expected = [(other, place) for other, place in self._expected if other is not batch]
-        if known is None or (whole is not None and self.trace.has_deleted_from(known.sn + 1)):
+            self.give_up(batch)
+        if known is None or (whole is not None and (not known.is_open or self.trace.has_deleted_from(known.sn + 1))):
             batch = batch if whole is None else whole
             batch = _only(batch, self._mark_new(batch.triples()))
         else:

@@ -43,6 +43,7 @@ def load(
     with core.lock:
         core.check_is_open()
         known = core.arrangement.open(core.sn, f"the load of {reader.name}")
+    batch = None
     try:
         held, runs, read_count = known.read(), RunStack(), 0
         for run in read_runs(
@@ -74,6 +75,8 @@ def load(
     finally:
         with core.lock:
             known.close()
+            if batch is not None:
+                core.arrangement.give_up(batch)
     _pay_for_merges(core, batch)
     return sn
 

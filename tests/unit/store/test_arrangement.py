@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -121,3 +123,29 @@ def test_what_was_deleted_while_a_batch_was_built_comes_back_with_it() -> None:
         assert arrangement.expect(batch, 10)
         assert quads_of(arrangement.absorb_batch(3, batch, known, whole)) == sorted([ONE, OTHER])
     assert arrangement.absorb(4, *columns([ONE, OTHER])) == 0
+
+
+def test_a_load_whose_handle_was_revoked_decides_newness_anew() -> None:
+    """Without the handle merging may have forgotten what was deleted since the load began."""
+    arrangement = Arrangement("g")
+    arrangement.absorb(1, *columns([ONE]))
+    known = arrangement.open(1, "load")
+    whole = batch_of([ONE, OTHER])
+    batch = without_held(whole, known.read())
+    known.close()
+    arrangement.apply(2, columns([ONE]), columns([]))
+    arrangement.trace.merge_all()
+    arrangement.absorb_batch(3, batch, known, whole)
+    assert quads_of(*arrangement.trace.read(3).batches) == sorted([ONE, OTHER])
+
+
+def test_a_load_that_is_given_up_is_let_go() -> None:
+    arrangement = Arrangement("g")
+    batch = batch_of([ONE, OTHER])
+    assert arrangement.expect(batch, 10)
+    arrangement.give_up(batch)
+    gone = weakref.ref(batch)
+    del batch
+    gc.collect()
+    assert gone() is None
+    assert arrangement.absorb(1, *columns([ONE])) == 1
