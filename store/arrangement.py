@@ -140,9 +140,15 @@ def _held(read: BatchSet, quads: Quads) -> BoolArray:
 
 
 def without_held(batch: Batch, read: BatchSet) -> Batch:
-    """Return the batch without the tuples that a read sees; itself if there are none."""
+    """Return the batch without the tuples that a read sees; itself if there are none.
+
+    Cost: a look-up for each tuple of the smaller; one for each of the batch if they have any in common."""
     if not len(batch) or not read.batches:
         return batch
+    if len(read) < len(batch):
+        alone = BatchSet.of((batch,), disjoint=True)
+        if not any(_held(alone, other.triples()).any() for other in read.batches):
+            return batch
     return _only(batch, ~_held(read, batch.triples()))
 
 

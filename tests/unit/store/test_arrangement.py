@@ -149,3 +149,22 @@ def test_a_load_that_is_given_up_is_let_go() -> None:
     gc.collect()
     assert gone() is None
     assert arrangement.absorb(1, *columns([ONE])) == 1
+
+
+def test_what_came_since_is_looked_up_in_a_large_batch_not_the_other_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load is sealed with the engine's lock held."""
+    looked_up = []
+    real = arrangement_module.mark_new
+
+    def counted(descriptors: Any, graphs: Any, *columns: Any) -> Any:
+        looked_up.append(len(graphs))
+        return real(descriptors, graphs, *columns)
+
+    arrangement = Arrangement("g")
+    arrangement.absorb(1, *columns([ONE]))
+    large = batch_of((spread(9), spread(n), spread(2), spread(n + 1)) for n in range(100, 5000))
+    with arrangement.open(1, "load") as known:
+        arrangement.absorb(2, *columns([OTHER]))
+        monkeypatch.setattr(arrangement_module, "mark_new", counted)
+        assert arrangement.absorb_batch(3, large, known) is large
+    assert looked_up == [1]
