@@ -10,7 +10,9 @@ Invariants:
 
 Merges are geometric: neighbours merge when the older is at most 1.5 times as large as the newer, older pairs first.
 They are fuelled: each sealed row pays fuel_per_row to every merge under way, and no part of a merge is done without
-fuel, so no insert waits for a large one.
+fuel, so no insert waits for a large one. What is sealed can be read at once: the seal only notes what it owes. `pay`
+pays it, in pieces if wished; the next seal pays what is left by then before it adds its entry. So right after a seal
+there is one entry more than if every seal had paid itself, and never more than that.
 
 Why there are O(log n) entries with any positive fuel_per_row f. A merged row costs at most c = 6 units (two values, at
 most two codes, and fences; 3 to 4.5 as a rule), so while a merge of m rows is under way at most m * c / f rows are
@@ -117,6 +119,8 @@ class Trace:
         self._entries: list[Entry] = []
         self._merges: list[MergeUnderWay] = []
         self._handles: set[Handle] = set()
+        self._owed = 0
+        """Fuel that the newest seal has still to pay to each merge under way."""
         self._newest: BatchSet | None = None
 
     def __len__(self) -> int:
@@ -159,12 +163,13 @@ class Trace:
         return any(entry.tombstones is not None for entry in self._entries if entry.upper > sn)
 
     def seal(self, sn: int, batch: Batch, tombstones: Batch | None = None, fuel: int | None = None) -> None:
-        """Make a batch of new triples the content of SN sn, which must be at or after `upper`; then pay for merges.
+        """Make a batch of new triples the content of SN sn, which must be at or after `upper`; note what it owes.
 
         tombstones: triples that are seen up to now, and from this SN on no more; none of them is in the batch.
         fuel: in place of what the batch owes, for a writer that pays by calls of `work`.
         """
         assert sn >= self.upper, (sn, self.upper)
+        self.pay()
         self.upper = sn + 1
         entry = Entry(batch, sn, sn + 1, tombstones=tombstones if tombstones is not None and len(tombstones) else None)
         if len(entry):
@@ -172,7 +177,17 @@ class Trace:
             self._entries.append(entry)
             self._newest = None
             self._start_merges()
-            self.work(max(FUEL_MIN, self._fuel_per_row * len(entry)) if fuel is None else fuel)
+            self._owed = max(FUEL_MIN, self._fuel_per_row * len(entry)) if fuel is None else fuel
+
+    def pay(self, fuel: int = UNLIMITED_FUEL) -> bool:
+        """Pay what the newest seal owes, at most `fuel` to each merge under way; return whether more is owed."""
+        paid = min(fuel, self._owed)
+        self._owed -= paid
+        if paid:
+            self.work(paid)
+        if not self._merges:
+            self._owed = 0
+        return self._owed > 0
 
     def owed(self, batch: Batch) -> int:
         """Return the fuel by which a batch of this size pays for its merges."""

@@ -143,6 +143,16 @@ class Core:
         """Return the snapshot number under which stream batches that end at a time are sealed now."""
         return max(tick_sn(end_ms), self.upper)
 
+    def merge(self, fuel: int) -> bool:
+        """Go on with merging that seals have left to do: by at most `fuel` values each merge of the stored graph, and
+        the blocks of each stream. Return whether there is more to do.
+
+        Nothing waits for it: what is not done when the next stream batch is sealed is paid there."""
+        is_more = self.arrangement.trace.pay(fuel)
+        for state in self.streams.values():
+            is_more |= state.ring.work(fuel)
+        return is_more
+
     def move_to(self, time_ms: int) -> None:
         """Note that everything up to a time is sealed."""
         if self.sealed_ms is None or time_ms > self.sealed_ms:
@@ -169,6 +179,7 @@ class Core:
         sn = self.next_sn
         self.revoke_old_handles()
         new = self.arrangement.absorb(sn, *_columns(chunks, graph))
+        self.arrangement.trace.pay()
         self.pass_to(sn + 1)
         return sn, new
 
@@ -179,6 +190,7 @@ class Core:
         sn = self.next_sn
         self.revoke_old_handles()
         gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph))
+        self.arrangement.trace.pay()
         self.pass_to(sn + 1)
         return sn, gone, come
 

@@ -1,4 +1,7 @@
-"""Injector: the thread that moves time on: it seals stream batches in order of time, and fires the queries due."""
+"""Injector: the thread that moves time on: it seals stream batches in order of time, and fires the queries due.
+
+What seals leave to merge is done afterwards, when all that is due has fired, so that no firing waits for it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ log = logging.getLogger("wukongs")
 CATCH_UP_POLL_S = 0.002
 UPPER_MAX = 1 << 63
 IDLE_FUEL = 4096
-"""Values of blocks merged at a time while nothing else is to do: tens of microseconds with the lock held."""
+"""Values merged at a time, of each merge, while nothing else is to do: tens of microseconds with the lock held."""
 IDLE_PAUSE_S = 0.0005
 SEALS_BETWEEN_DROPS = 64
 """While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
@@ -161,7 +164,7 @@ class Injector:
             self._is_busy = False
             self._core.changed.notify_all()
             while not self._has_news and not self._core.is_closed:
-                self._core.changed.wait(IDLE_PAUSE_S if self._merge_blocks() else None)
+                self._core.changed.wait(IDLE_PAUSE_S if self._core.merge(IDLE_FUEL) else None)
             self._has_news = False
             self._is_busy = not self._core.is_closed
             return self._is_busy
@@ -217,13 +220,6 @@ class Injector:
             if state.ring.size_bytes > state.slice_bytes_max:
                 needs = [query.needs_after() for query in self._queries.values()]
                 collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
-
-    def _merge_blocks(self) -> bool:
-        """Use idle time for the blocks of slices; return whether there is more to do. Called with the lock held."""
-        is_more = False
-        for state in self._core.streams.values():
-            is_more |= state.ring.work(IDLE_FUEL)
-        return is_more
 
     def _next_due(self) -> ContinuousQuery | None:
         """Return a query that is due at the earliest time, _ready_ms, at which one is.

@@ -96,6 +96,11 @@ class TraceMachine(RuleBasedStateMachine):
     def work(self, fuel: int) -> None:
         self.trace.work(fuel)
 
+    @rule(fuel=st.sampled_from([1, 3, 17, 5000]))
+    def pay(self, fuel: int) -> None:
+        """Pay what the newest seal owes, before the next one does."""
+        self.trace.pay(fuel)
+
     @rule()
     def merge_all(self) -> None:
         self.trace.merge_all()

@@ -8,6 +8,7 @@ import weakref
 import pytest
 
 from store import trace as trace_module
+from store.merge import Merge
 from store.trace import Trace
 from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import CompactedError
@@ -184,3 +185,29 @@ def test_a_handle_that_does_not_expire_is_not_revoked(trace: Trace) -> None:
     kept.opened_at_s = old.opened_at_s = old.opened_at_s - 100
     assert trace.revoke(50) == 1
     assert [h.owner for h in trace.handles()] == ["kept"]
+
+
+def test_a_seal_leaves_merging_for_later_and_the_next_pays_at_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a seal and its reader no value is merged."""
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    trace = Trace("t", fuel_per_row=5)
+    used = 0
+    work = Merge.work
+
+    def counted(merge: Merge, fuel: int) -> int:
+        nonlocal used
+        left = work(merge, fuel)
+        used += fuel - left
+        return left
+
+    monkeypatch.setattr(Merge, "work", counted)
+    trace.seal(0, batch_of(map(quad, range(40))))
+    trace.seal(1, batch_of(map(quad, range(40, 80))))
+    assert used == 0
+    assert [trace.pay(20) for _ in range(9)] == [True] * 9
+    assert 170 <= used <= 180
+    trace.seal(2, batch_of([quad(99)]))
+    assert 190 <= used <= 200, "the rest of the 40 rows, 5 values each"
+    assert not trace.pay()
+    assert 195 <= used <= 205
+    assert not trace.pay()
