@@ -7,15 +7,21 @@ Invariants:
 * a block is complete once its last stream batch is closed. From then on it is built, or under way, or absent because
   all its stream batches are empty. It is its only child itself when the other child is empty;
 * while a block is under way, its children are read in its place. They are complete as well, so nothing is missed;
+* a block of an odd level is *folded*, dropped but for its name, once its parent has been merged from it: from then on
+  its own children are read in its place. So a tuple is held in its slice, in one block of each even level, and in one
+  of the highest;
 * a block is built at the latest when as many stream batches as it is long have closed after it. The blocks of a level
   end 2**level stream batches apart, so at most one of each level is under way;
 * `levels` is such that a block of the highest level is at most half as long as the widest window: when it is due,
   windows will still contain it whole for as long as it took.
 
-**A window of n stream batches is read through at most 4 * log2(n) batches** (n >= 2; n at most the width that is
+**A window of n stream batches is read through at most 5 * log2(n) batches** (n >= 2; n at most the width that is
 indexed, so 2**levels <= n / 2). Take a batch of level l < levels that is read. Its parent sticks out of the window,
 which is so for one batch of a level at each end; or its parent is under way, and there is one such parent with two
-children: at most 4 of each level. Of the highest level there are at most 3, since n < 4 * 2**levels.
+children; or its parent is folded. What a folded block is part of is built and sticks out of the window: so it is the
+one batch of its odd level at its end, and is read as two of the level below instead. That makes 4 of a level, and one
+more of every two levels for each end. (At the newer end of a window up to now nothing is folded: 4.5 * log2(n).) Of the
+highest level there are at most 3, since n < 4 * 2**levels.
 
 Merges are fuelled. Each stream batch that closes pays, of every merge under way, the work that is left divided by the
 stream batches that are left; the merge that is due first has it all. Their shares add up to what every deadline needs,
@@ -23,8 +29,9 @@ and working in order of deadlines meets all that can be met at all, so nothing i
 due before their parents, or with them and of a lower level, so they are there when the parent is begun. With n_rows a
 stream batch, a closing pays for about WORK_PER_ROW * n_rows values a level, whatever the length of the blocks.
 
-Blocks of slices that were kept before they were indexed (a query with a wider window came) are all due after 2**levels
-further stream batches; until then, or until idle time has built them, windows read them in smaller pieces.
+Blocks of slices that were kept before they were indexed (a query with a wider window came), and folded ones of what
+has become the highest level (it went), are all due after 2**levels further stream batches; until then, or until idle
+time has built them, windows read them in smaller pieces.
 """
 
 from __future__ import annotations
@@ -40,6 +47,20 @@ from store.merge import UNLIMITED_FUEL, Merge
 WORK_PER_ROW = 4
 """What merging a row writes at most: a value on each side, and a vertex code for each."""
 Key = tuple[int, int]
+
+
+def level_count(batch_count: int) -> int:
+    """Return how many levels of blocks windows of up to this many stream batches are read through."""
+    return max(0, batch_count.bit_length() - 2)
+
+
+def copy_count(batch_count: int) -> int:
+    """Return how often a tuple is held for windows of up to this many stream batches: in its slice and in blocks."""
+    return 1 + (level_count(batch_count) + 1) // 2
+
+
+def _children(level: int, j: int) -> tuple[Key, Key]:
+    return (level - 1, 2 * j), (level - 1, 2 * j + 1)
 
 
 @dataclass(slots=True, order=True)
@@ -59,7 +80,7 @@ class BlockUnderWay:
 
     @property
     def children(self) -> tuple[Key, Key]:
-        return (self.level - 1, 2 * self.j), (self.level - 1, 2 * self.j + 1)
+        return _children(self.level, self.j)
 
 
 class BlockIndex:
@@ -70,7 +91,8 @@ class BlockIndex:
         self.size_bytes = 0
         """Bytes of all slices and blocks, each once, and of what merges under way have to write at most."""
         self._closed_to: int | None = None
-        self._widest = 1
+        self.widest = 1
+        """How many stream batches the windows have, at most, for which blocks are kept."""
         self._blocks: dict[Key, Batch] = {}
         self._owned_bytes: dict[Key, int] = {}
         """Of the blocks that are not their only child."""
@@ -79,6 +101,7 @@ class BlockIndex:
         self._unpaired: list[deque[int]] = [deque()]
         """Per level, those of them whose parent is not complete."""
         self._under_way: dict[Key, BlockUnderWay] = {}
+        self._folded: set[Key] = set()
         self._by_deadline: list[BlockUnderWay] = []
         """A heap; what is no longer in _under_way is skipped."""
         self._work_left: dict[int, int] = {}
@@ -116,20 +139,29 @@ class BlockIndex:
     def index_windows(self, batch_count: int) -> bool:
         """Keep blocks for windows of up to this many stream batches, also of the slices that are held; drop those that
         are longer. Return whether that made a difference."""
-        self._widest = batch_count
-        levels = max(0, batch_count.bit_length() - 2)
+        self.widest = batch_count
+        levels = level_count(batch_count)
         if levels < self.levels:
             for level in range(levels + 1, self.levels + 1):
                 for j in self._in_order[level]:
                     self._remove((level, j))
             del self._in_order[levels + 1 :], self._unpaired[levels + 1 :]
+            for j in self._in_order[levels]:
+                if (levels, j) in self._folded and self._closed_to is not None:
+                    self._folded.remove((levels, j))
+                    self._begin((levels, j), self._held_children(levels, j), self._closed_to)
         elif levels > self.levels:
             top = self.levels
             self._in_order += [deque() for _ in range(top, levels)]
             self._unpaired[top:] = [deque(self._in_order[top]), *(deque() for _ in range(top, levels))]
             if self._closed_to is not None:
+                due = self._closed_to + (1 << levels)
+                waiting = {found.key for found in self._by_deadline if self._under_way.get(found.key) is found}
+                for key in sorted(self._under_way.keys() - waiting):  # given up when no window was as wide
+                    del self._under_way[key]
+                    self._begin(key, self._held_children(*key), due)
                 for level in range(top, levels):
-                    self._complete(level, self._closed_to, self._closed_to + (1 << levels))
+                    self._complete(level, self._closed_to, due)
         is_changed, self.levels = levels != self.levels, levels
         return is_changed
 
@@ -161,9 +193,9 @@ class BlockIndex:
             level = 0
             while level < self.levels and start % (2 << level) == 0 and start + (2 << level) <= end:
                 level += 1
-            while (level, start >> level) in self._under_way:
+            while (key := (level, start >> level)) in self._under_way or key in self._folded:
                 level -= 1
-            block = self._blocks.get((level, start >> level))
+            block = self._blocks.get(key)
             if block is not None:
                 yield block
             start += 1 << level
@@ -176,12 +208,15 @@ class BlockIndex:
             keys = []
             while unpaired and unpaired[0] >> 1 == parent:
                 keys.append((level, unpaired.popleft()))
+            self._in_order[level + 1].append(parent)
+            self._unpaired[level + 1].append(parent)
             self._begin((level + 1, parent), keys, due)
+
+    def _held_children(self, level: int, j: int) -> list[Key]:
+        return [child for child in _children(level, j) if child in self._blocks or child in self._under_way]
 
     def _begin(self, key: Key, children: list[Key], due: int) -> None:
         level, j = key
-        self._in_order[level].append(j)
-        self._unpaired[level].append(j)
         if len(children) == 1 and children[0] in self._blocks:
             self._build(key, self._blocks[children[0]], is_owned=False)
             return
@@ -213,7 +248,7 @@ class BlockIndex:
         """Go on with the block that is due first, and put it in place if it is built by then; return the fuel used."""
         children = found.children
         assert self._closed_to is not None, found
-        is_useless = found.j << found.level <= self._closed_to - self._widest  # no window will have it whole
+        is_useless = found.j << found.level <= self._closed_to - self.widest  # no window will have it whole
         if is_useless or any(child in self._under_way for child in children):
             heappop(self._by_deadline)
             self._spend(found, found.work_left)
@@ -235,6 +270,10 @@ class BlockIndex:
         if merged is not None:
             self._forget(found)
             self._build(found.key, merged, is_owned=True)
+            if found.level % 2 == 0:
+                for child in children:
+                    self._remove(child)
+                    self._folded.add(child)
         return used
 
     def _spend(self, found: BlockUnderWay, work: int) -> None:
@@ -265,6 +304,8 @@ class BlockIndex:
         found = self._under_way.get(key)
         if found is not None:
             self._forget(found)
+        elif key in self._folded:
+            self._folded.remove(key)
         else:
             del self._blocks[key]
             self.size_bytes -= self._owned_bytes.pop(key, 0)

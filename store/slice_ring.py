@@ -19,7 +19,7 @@ import numpy as np
 
 from store.batch import build_batch
 from store.batch_set import BatchSet
-from store.block_index import BlockIndex
+from store.block_index import BlockIndex, copy_count
 from store.dtypes import WINDOW_GRAPH, Int64Array
 
 WINDOWS_REMEMBERED = 64
@@ -61,9 +61,9 @@ class SliceRing:
         return self._blocks.size_bytes + self._transient_bytes
 
     @property
-    def level_count(self) -> int:
-        """How often a tuple is held when all blocks are built: in its slice, and in a block of each level."""
-        return self._blocks.levels + 1
+    def copy_count(self) -> int:
+        """How often a tuple is held when all blocks are built: in its slice, and in blocks of every second level."""
+        return copy_count(self._blocks.widest)
 
     def __len__(self) -> int:
         return sum(len(self._blocks.slice(number)) for number in self._blocks.slice_numbers)
@@ -114,7 +114,7 @@ class SliceRing:
     def window(self, after: int, to: int) -> BatchSet:
         """Return the batches that hold what is kept of the stream batches after < k <= to.
 
-        Cost: O(log n) look-ups, n = to - after. At most 4 * log2(n) batches if windows of n >= 2 are indexed.
+        Cost: O(log n) look-ups, n = to - after. At most 5 * log2(n) batches if windows of n >= 2 are indexed.
         """
         if self.dropped_to is not None:
             after = max(after, self.dropped_to)

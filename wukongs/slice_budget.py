@@ -8,6 +8,7 @@ needs them. Such a window is not reported: its reader gets a BudgetExceeded in i
 from __future__ import annotations
 
 from csparql.algebra import StreamWindow
+from store.block_index import copy_count
 from wukongs.core import Core
 from wukongs.errors import BudgetExceeded
 from wukongs.stream_state import StreamState
@@ -45,5 +46,5 @@ def expected_bytes(state: StreamState, batch_count: int) -> int:
     ring = state.ring
     if ring.oldest is None or ring.closed_to is None:
         return 0
-    per_batch = ring.size_bytes / ring.level_count / (ring.closed_to - ring.oldest + 1)
-    return int(per_batch * batch_count * max(1, batch_count.bit_length() - 1))
+    per_batch = ring.size_bytes / ring.copy_count / (ring.closed_to - ring.oldest + 1)
+    return int(per_batch * batch_count * copy_count(batch_count))

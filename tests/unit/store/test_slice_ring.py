@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.block_index import WORK_PER_ROW
+from store.block_index import WORK_PER_ROW, level_count
 from store.merge import Merge
 from store.slice_ring import WINDOWS_REMEMBERED, SliceRing
 from tests.property.test_slice_ring import add, held
@@ -30,12 +30,12 @@ def numbers_in(ring: SliceRing, after: int, to: int) -> list[int]:
 
 def test_aligned_windows_are_single_blocks() -> None:
     ring = ring_of(*range(8), indexed=16)
-    assert [len(ring.window(after, to).batches) for after, to in ((-1, 7), (3, 7), (1, 3), (0, 7))] == [1, 1, 1, 3]
+    assert [len(ring.window(after, to).batches) for after, to in ((-1, 7), (3, 7), (1, 3), (0, 7))] == [1, 1, 2, 4]
 
 
 def test_numbers_below_zero_align_too() -> None:
     ring = ring_of(*range(-8, 4))
-    assert len(ring.window(-9, -7).batches) == 1
+    assert len(ring.window(-9, -5).batches) == 1
     assert numbers_in(ring, -3, 1) == [-2, -1, 0, 1]
 
 
@@ -92,7 +92,7 @@ def test_a_closed_stream_batch_takes_nothing_more() -> None:
 
 def test_blocks_of_one_child_take_no_room() -> None:
     alone, beside = ring_of(0, 4), ring_of(0, 1, indexed=1)
-    assert alone.level_count == 3
+    assert alone.copy_count == 2
     assert alone.size_bytes == beside.size_bytes
     assert ring_of(0, 1).size_bytes > beside.size_bytes
 
@@ -156,7 +156,7 @@ def test_no_closing_pays_for_a_large_block(monkeypatch: pytest.MonkeyPatch) -> N
         add(ring, number, [((spread(number), P, spread(value)), number) for value in range(20)])
         paid.append(fuel.take())
         ring.drop(number - 512)
-    levels = ring.level_count - 1
+    levels = level_count(512)
     assert levels == 8
     assert max(paid) <= 2 * WORK_PER_ROW * 20 * levels
     assert sum(paid[512:]) >= 2 * 20 * 512 * (levels - 1), "and yet all blocks are built"
@@ -205,3 +205,33 @@ def test_bytes_are_those_of_slices_blocks_and_transient_texts() -> None:
     ring.drop(1)
     assert ring.size_bytes == ring.window(0, 2).batches[0].size_bytes
     assert ring.oldest == 2
+
+
+def test_a_tuple_is_held_on_every_second_level() -> None:
+    """Of 64 slices the blocks of 4 and 16 are kept; those of 2 and 8 only where nothing larger has them whole."""
+    ring = ring_of(*range(64), indexed=32)
+    sizes = sorted(len(batch) for batch in ring._blocks._blocks.values())
+    assert sizes == [1] * 64 + [4] * 16 + [16] * 4
+    assert ring.copy_count == 3
+    assert len(ring.window(-1, 63).batches) == 4
+    assert len(ring.window(1, 63).batches) == 2 + 3 + 3, "2, 3; 4, 8, 12; 16, 32, 48"
+    assert numbers_in(ring, 1, 61) == list(range(2, 62))
+
+
+def test_what_was_folded_is_merged_again_when_it_is_the_highest_level() -> None:
+    ring = ring_of(*range(64), indexed=32)
+    ring.index_windows(16)  # levels 0 to 3, of which 3 was folded
+    assert len(ring.window(47, 63).batches) == 4
+    while ring.work(50):
+        pass
+    ring._windows.clear()
+    assert len(ring.window(47, 63).batches) == 2
+    ring.index_windows(32)
+    while ring.work(50):
+        pass
+    wide = ring_of(*range(64), indexed=32)
+    assert numbers_in(ring, 3, 50) == list(range(4, 51))
+    for other in (ring, wide):
+        other.drop(31)
+    assert ring.size_bytes == wide.size_bytes
+    assert len(ring.window(31, 63).batches) == 2
