@@ -125,8 +125,11 @@ class Arrangement:
 
 
 def _taken(quads: Quads, mask: BoolArray) -> Quads:
+    rows = np.flatnonzero(mask)
+    if len(rows) == len(mask):
+        return quads
     graphs, subjects, predicates, objects = quads
-    return graphs[mask], subjects[mask], predicates[mask], objects[mask]
+    return graphs[rows], subjects[rows], predicates[rows], objects[rows]
 
 
 def _held(read: BatchSet, quads: Quads) -> BoolArray:

@@ -30,6 +30,7 @@ from store.batch_kernels import (
     list_vertices,
     swap_sides,
 )
+from store.descriptor_kernels import write_descriptor
 from store.dtypes import Int32Array, Int64Array
 from store.sort_kernels import sort_ranges
 
@@ -161,22 +162,10 @@ def assemble(
 ) -> Batch:
     """Put a batch together from its columns and note their addresses in its descriptor."""
     descriptor = np.zeros(layout.DESCRIPTOR_WIDTH, np.int64)
-    descriptor[layout.DIRECTORY_SIZE] = len(graphs)
-    descriptor[layout.GRAPHS] = graphs.ctypes.data
-    descriptor[layout.PREDICATES] = predicates.ctypes.data
-    for direction, side in enumerate((out, in_)):
-        first = layout.SIDES + direction * layout.SIDE_WIDTH
-        for column, array in enumerate(side.arrays()):
-            descriptor[first + column] = array.ctypes.data
-    descriptor[layout.VERTEX_COUNT] = len(vertex_index.vertices)
-    descriptor[layout.VERTICES] = vertex_index.vertices.ctypes.data
-    descriptor[layout.CODE_STARTS] = vertex_index.starts.ctypes.data
-    descriptor[layout.CODES] = vertex_index.codes.ctypes.data
-    descriptor[layout.CODE_BYTES] = vertex_index.codes.itemsize
     descriptor[layout.VERTEX_FENCE_SHIFT] = vertex_index.fence_shift
-    descriptor[layout.VERTEX_FENCE] = vertex_index.fence.ctypes.data
-    descriptor[layout.TRIPLE_COUNT] = len(out.values)
-    descriptor[layout.TIMES] = times.ctypes.data if len(times) else 0
+    lists = vertex_index.vertices, vertex_index.starts, vertex_index.codes, vertex_index.fence
+    arrays = graphs, predicates, *out.arrays(), *in_.arrays(), *lists, times
+    write_descriptor(descriptor, *arrays)
     return Batch(graphs, predicates, out, in_, vertex_index, times, descriptor)
 
 

@@ -243,8 +243,8 @@ def sort_ranges(first, second, payload, range_starts):
     spare_second = np.empty(widest, np.int64)
     spare_payload = np.empty(widest if payload.size > 0 else 0, np.int64)
     coarse_ends = np.empty((1 << COARSE_BITS) + 1, np.int64)
-    fine_ends = np.empty((1 << FINE_BITS_MAX) + 1, np.int64)
-    key_ends = np.empty((1 << FINE_BITS_MAX) + 1, np.int64)
+    fine_ends = np.empty((1 << radix_bits(widest)) + 1, np.int64)
+    key_ends = np.empty((1 << radix_bits(widest)) + 1, np.int64)
     waiting = np.empty((STACK_DEPTH, 2), np.int64)
     for r in range(range_starts.size - 1):
         lo = range_starts[r]
