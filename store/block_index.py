@@ -42,7 +42,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from store.batch import Batch
-from store.merge import UNLIMITED_FUEL, Merge
+from store.fuel import UNLIMITED_FUEL
+from store.merge import Merge
 
 WORK_PER_ROW = 4
 """What merging a row writes at most: a value on each side, and a vertex code for each."""

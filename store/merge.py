@@ -18,9 +18,9 @@ import numpy.typing as npt
 from store.batch import Batch, Side, VertexIndex, assemble, code_dtype
 from store.batch_kernels import fill_fences, plan_fences
 from store.dtypes import Int32Array, Int64Array
+from store.fuel import Fuelled, Tank
 from store.merge_kernels import NOT_STARTED, STATE_WIDTH, merge_directories, merge_side, merge_vertices
 
-UNLIMITED_FUEL = 2**62
 _NO_TIMES = np.empty(0, np.int64)
 
 
@@ -37,53 +37,28 @@ class _Directory:
     rank_b: Int32Array
 
 
-@dataclass(slots=True)
-class _Tank:
-    """What a merge may still do before it pauses."""
-
-    fuel: int = 0
-
-
 def _fresh_state() -> Int64Array:
     state = np.zeros(STATE_WIDTH, np.int64)
     state[1:5] = NOT_STARTED
     return state
 
 
-def _cut(array: npt.NDArray[Any], size: int) -> None:
+def cut(array: npt.NDArray[Any], size: int) -> None:
     """Give back what lies behind `size`: realloc shrinks where it stands. Nothing may view the array yet."""
     if len(array) > size:
         array.resize(size, refcheck=False)
 
 
-class Merge:
-    """The merge of batches a (older) and b. work(fuel) moves it on; result is there once it is done."""
+class Merge(Fuelled[Batch]):
+    """The merge of batches a (older) and b."""
 
     def __init__(self, a: Batch, b: Batch) -> None:
         a.verify()
         b.verify()
         self.a = a
         self.b = b
-        self.result: Batch | None = None
-        self._tank = _Tank()
-        self._merge = _merge(a, b, self._tank)  # knows nothing of this object: what is dropped goes at once
-
-    def work(self, fuel: int) -> int:
-        """Merge at most about `fuel` values; return the fuel that is left (0: there is more to do, or just done)."""
-        if self.result is not None or fuel <= 0:
-            return fuel
-        self._tank.fuel = fuel
-        try:
-            next(self._merge)
-        except StopIteration as done:
-            self.result = done.value
-        return self._tank.fuel
-
-    def finish(self) -> Batch:
-        """Merge all the rest and return the result."""
-        self.work(UNLIMITED_FUEL)
-        assert self.result is not None
-        return self.result
+        tank = Tank()
+        super().__init__(merge_in_steps(a, b, tank), tank)
 
 
 def merge_batches(a: Batch, b: Batch) -> Batch:
@@ -91,18 +66,18 @@ def merge_batches(a: Batch, b: Batch) -> Batch:
     return Merge(a, b).finish()
 
 
-def _merge(a: Batch, b: Batch, tank: _Tank) -> Generator[None, None, Batch]:
-    """Do the whole merge, with a pause whenever the fuel is used up."""
+def merge_in_steps(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, Batch]:
+    """Do the whole merge of two verified batches, with a pause whenever the fuel is used up."""
     directory = yield from _merge_directories(a, b, tank)
     times = np.empty(len(a) + len(b) if len(a.times) or len(b.times) else 0, np.int64)
     out = yield from _merge_side(a, b, 0, directory, times, tank)
-    _cut(times, len(out.values) if len(times) else 0)
+    cut(times, len(out.values) if len(times) else 0)
     in_ = yield from _merge_side(a, b, 1, directory, _NO_TIMES, tank)
     index = yield from _merge_vertices(a, b, directory, tank)
     return assemble(directory.graphs, directory.predicates, out, in_, index, times)
 
 
-def _merge_directories(a: Batch, b: Batch, tank: _Tank) -> Generator[None, None, _Directory]:
+def _merge_directories(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, _Directory]:
     n_a, n_b = len(a.graphs), len(b.graphs)
     graphs, predicates = np.empty(n_a + n_b, np.int64), np.empty(n_a + n_b, np.int64)
     rows_a, rows_b = np.empty(n_a + n_b, np.int32), np.empty(n_a + n_b, np.int32)
@@ -125,12 +100,12 @@ def _merge_directories(a: Batch, b: Batch, tank: _Tank) -> Generator[None, None,
             break
         yield
     for array in (graphs, predicates, rows_a, rows_b):
-        _cut(array, int(state[0]))
+        cut(array, int(state[0]))
     return _Directory(graphs, predicates, rows_a, rows_b, rank_a, rank_b)
 
 
 def _merge_side(
-    a: Batch, b: Batch, direction: int, directory: _Directory, times: Int64Array, tank: _Tank
+    a: Batch, b: Batch, direction: int, directory: _Directory, times: Int64Array, tank: Tank
 ) -> Generator[None, None, Side]:
     side_a, side_b = (a.out, b.out) if direction == 0 else (a.in_, b.in_)
     key_starts = np.empty(len(directory.graphs) + 1, np.int64)
@@ -157,14 +132,14 @@ def _merge_side(
             break
         yield
     n_keys = int(state[5])
-    _cut(keys, n_keys)
-    _cut(offsets, n_keys + 1)
-    _cut(values, int(state[6]))
-    starts, shifts, fences = yield from _fill_fences(keys, key_starts, tank)
+    cut(keys, n_keys)
+    cut(offsets, n_keys + 1)
+    cut(values, int(state[6]))
+    starts, shifts, fences = yield from fences_in_steps(keys, key_starts, tank)
     return Side(key_starts, keys, offsets, values, starts, shifts, fences)
 
 
-def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: _Tank) -> Generator[None, None, VertexIndex]:
+def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: Tank) -> Generator[None, None, VertexIndex]:
     index_a, index_b = a.vertex_index, b.vertex_index
     n_a, n_b = len(index_a.vertices), len(index_b.vertices)
     vertices = np.empty(n_a + n_b, np.int64)
@@ -188,16 +163,17 @@ def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: _Tank) -> G
             break
         yield
     n = int(state[5])
-    _cut(vertices, n)
-    _cut(starts, n + 1)
-    _cut(codes, int(state[6]))
-    _, shifts, fence = yield from _fill_fences(vertices, np.array([0, n], np.int64), tank)
+    cut(vertices, n)
+    cut(starts, n + 1)
+    cut(codes, int(state[6]))
+    _, shifts, fence = yield from fences_in_steps(vertices, np.array([0, n], np.int64), tank)
     return VertexIndex(vertices, starts, codes, int(shifts[0]), fence)
 
 
-def _fill_fences(
-    keys: Int64Array, key_starts: Int64Array, tank: _Tank
+def fences_in_steps(
+    keys: Int64Array, key_starts: Int64Array, tank: Tank
 ) -> Generator[None, None, tuple[Int64Array, Int64Array, Int32Array]]:
+    """Write the fences of a side. Returns (fence_starts, fence_shifts, fences), as build_fences."""
     starts, shifts = plan_fences(key_starts)
     fences = np.empty(starts[-1], np.int32)
     state = np.zeros(3, np.int64)

@@ -31,6 +31,7 @@ from store.lookup_kernels import (
     has_edge,
     key_range,
     keys_at,
+    keys_count,
     lower_bound,
     side_keys,
     side_values,
@@ -133,9 +134,19 @@ def visible_pairs(descriptor, row):
     return subjects[:at], objects[:at]
 
 
-@njit
+@njit_uncounted
+def gallop(values, lo, hi, wanted):
+    """As lower_bound, at the cost of log2 of how far it is: for walks through two sorted columns at once."""
+    step = 1
+    while lo + step < hi and values[lo + step] < wanted:
+        lo += step
+        step *= 2
+    return lower_bound(values, lo, min(hi, lo + step + 1), wanted)
+
+
+@njit_uncounted
 def subtract_side(batch, tombstones, direction, key_starts, keys, offsets, values, state, fuel):
-    """Copy one side of a batch without the tombstones, at most about `fuel` values; keys with nothing left are dropped.
+    """Copy one side of a batch without the tombstones, at most `fuel` values; keys with nothing left are dropped.
 
     Parameters
     ----------
@@ -144,15 +155,16 @@ def subtract_side(batch, tombstones, direction, key_starts, keys, offsets, value
     state : int64[SUBTRACT_STATE_WIDTH]   Where the last step stopped; zeros with NOT_STARTED for keys and value.
 
     Returns the fuel that is left; done when state[0] is the directory's size. A row may be left without keys.
+    Cost: a step for each value of the batch; of the tombstones in between, log2.
     """
     r, ka, va, kt, k, v = state[0], state[1], state[2], state[3], state[4], state[5]
     n = batch[DIRECTORY_SIZE]
     predicates = int64_array(batch[PREDICATES], n)
     graphs = int64_array(batch[GRAPHS], n)
-    keys_in = side_keys(batch, direction)
-    values_in = side_values(batch, direction, batch[TRIPLE_COUNT])
-    hidden_keys = side_keys(tombstones, direction)
-    hidden_values = side_values(tombstones, direction, tombstones[TRIPLE_COUNT])
+    keys_in = int64_array(keys_at(batch, direction), keys_count(batch, direction))
+    values_in = int64_array(values_at(batch, direction), batch[TRIPLE_COUNT])
+    hidden_keys = int64_array(keys_at(tombstones, direction), keys_count(tombstones, direction))
+    hidden_values = int64_array(values_at(tombstones, direction), tombstones[TRIPLE_COUNT])
     while r < n and fuel > 0:
         hi = key_range(batch, direction, r)[1]
         row = directory_row(tombstones, predicates[r], graphs[r])
@@ -162,8 +174,7 @@ def subtract_side(batch, tombstones, direction, key_starts, keys, offsets, value
             kt = key_range(tombstones, direction, row)[0] if row >= 0 else np.int64(0)
         while ka < hi and fuel > 0:
             key = keys_in[ka]
-            while kt < end_t and hidden_keys[kt] < key:
-                kt += 1
+            kt = gallop(hidden_keys, kt, end_t, key)
             start, end = value_range(batch, direction, ka)
             lo, until = np.int64(0), np.int64(0)
             if kt < end_t and hidden_keys[kt] == key:
@@ -175,8 +186,7 @@ def subtract_side(batch, tombstones, direction, key_starts, keys, offsets, value
             stop = min(end, va + fuel)
             fuel -= stop - va
             while va < stop:
-                while lo < until and hidden_values[lo] < values_in[va]:
-                    lo += 1
+                lo = gallop(hidden_values, lo, until, values_in[va])
                 if lo >= until or hidden_values[lo] != values_in[va]:
                     values[v] = values_in[va]
                     v += 1
@@ -197,40 +207,47 @@ def subtract_side(batch, tombstones, direction, key_starts, keys, offsets, value
     return fuel
 
 
-@njit
+@njit_uncounted
 def subtract_vertices(batch, tombstones, left, rank, vertices, starts, codes, state, fuel):
-    """Copy the vertex index of a batch for what is left of it, at most about `fuel` codes.
+    """Copy the vertex index of a batch for what is left of it, at most `fuel` codes.
 
     left : int64[DESCRIPTOR_WIDTH]   Both sides of the batch without the tombstones.
     rank : int32[n_directory]        The directory row of `left` that each row of the batch has become; -1 for none.
-    vertices : int64[...]; starts, codes : int32[...], large enough.
-    state : int64[SUBTRACT_STATE_WIDTH]   state[1]: vertices read; state[4], state[5]: vertices and codes written.
+    vertices : int64[...]; starts : int32[...]; codes : uint16[...] or int32[...], large enough.
+    state : int64[SUBTRACT_STATE_WIDTH]   state[1]: vertices read; state[2]: codes read of the vertex under way,
+                                     NOT_STARTED at first; state[4], state[5]: vertices and codes written.
 
     Returns the fuel that is left. Only vertices of tombstones need a look at what is left.
     """
-    ka, k, v = state[1], state[4], state[5]
+    ka, at, k, v = state[1], state[2], state[4], state[5]
     vertices_in = int64_array(batch[VERTICES], batch[VERTEX_COUNT])
     starts_in = int32_array(batch[CODE_STARTS], batch[VERTEX_COUNT] + 1)
     touched = int64_array(tombstones[VERTICES], tombstones[VERTEX_COUNT])
     kt = lower_bound(touched, 0, touched.size, vertices_in[ka]) if ka < vertices_in.size else 0
     while ka < vertices_in.size and fuel > 0:
         vertex = vertices_in[ka]
-        while kt < touched.size and touched[kt] < vertex:
-            kt += 1
+        kt = gallop(touched, kt, touched.size, vertex)
         is_touched = kt < touched.size and touched[kt] == vertex
-        starts[k] = v
-        lo, hi = np.int64(starts_in[ka]), np.int64(starts_in[ka + 1])
-        for i in range(lo, hi):
-            code = code_at(batch, i)
+        end = np.int64(starts_in[ka + 1])
+        if at == NOT_STARTED:
+            starts[k] = v
+            at = np.int64(starts_in[ka])
+        stop = min(end, at + fuel)
+        fuel -= stop - at
+        while at < stop:
+            code = code_at(batch, at)
             row = rank[code >> 1]
             if row >= 0 and (not is_touched or find_key(left, code & 1, row, vertex) >= 0):
                 codes[v] = 2 * row + (code & 1)
                 v += 1
-        fuel -= hi - lo
-        if v > starts[k]:
-            vertices[k] = vertex
-            k += 1
-        ka += 1
-    starts[k] = v
-    state[1], state[4], state[5] = ka, k, v
-    return max(fuel, 0)
+            at += 1
+        if at == end:
+            if v > starts[k]:
+                vertices[k] = vertex
+                k += 1
+            ka += 1
+            at = np.int64(NOT_STARTED)
+    if at == NOT_STARTED:
+        starts[k] = v
+    state[1], state[2], state[4], state[5] = ka, at, k, v
+    return fuel

@@ -15,172 +15,152 @@ oldest entry never has tombstones, since there is nothing before it that they co
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import cast
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from store.batch import Batch, Side, VertexIndex, assemble, build_batch, code_dtype, make_side
-from store.batch_kernels import build_fences
-from store.dtypes import Int32Array
-from store.merge import Merge
+from store.batch import Batch, Side, VertexIndex, assemble, build_batch, code_dtype
+from store.dtypes import Int32Array, Int64Array
+from store.fuel import Fuelled, Tank
+from store.merge import cut, fences_in_steps, merge_in_steps
 from store.tombstone_kernels import NOT_STARTED, SUBTRACT_STATE_WIDTH, subtract_side, subtract_vertices
 
 _NOTHING = np.empty(0, np.int64)
+_Steps = Generator[None, None, Batch | None]
 
 
-class Subtraction:
-    """A batch without the triples of another, on its way, in steps of bounded work. result is there once it is done.
+class Difference(NamedTuple):
+    """What an entry holds. tombstones: None if there are none."""
 
-    Cost: a copy of the batch; keys are looked up in neither.
+    additions: Batch
+    tombstones: Batch | None
+
+
+class DifferenceMerge(Fuelled[Difference]):
+    """The merge of two neighbouring entries, in steps of bounded work, as Merge.
+
+    Cost: that of merging both, and a copy of each batch that the other entry may cancel something of: at most twice
+    that of a Merge of as many rows.
     """
 
-    def __init__(self, batch: Batch, tombstones: Batch) -> None:
-        batch.verify()
-        tombstones.verify()
-        self.batch = batch
-        self.tombstones = tombstones
-        self.result: Batch | None = None
-        self._sides: list[Side] = []
-        self._start_side()
-
-    def work(self, fuel: int) -> int:
-        """Copy at most about `fuel` values; return the fuel that is left (0: there is more to do, or just done)."""
-        while self.result is None and fuel > 0:
-            fuel = self._subtract_vertices(fuel) if len(self._sides) == 2 else self._subtract_side(fuel)
-        return fuel
-
-    def _start_side(self) -> None:
-        side = self.batch.in_ if self._sides else self.batch.out
-        self._key_starts = np.zeros(len(side.key_starts), np.int64)
-        self._keys = np.empty(len(side.keys), np.int64)
-        self._offsets = np.zeros(len(side.keys) + 1, np.int32)
-        self._values = np.empty(len(side.values), np.int64)
-        self._state = np.zeros(SUBTRACT_STATE_WIDTH, np.int64)
-        self._state[1:3] = NOT_STARTED
-
-    def _subtract_side(self, fuel: int) -> int:
-        fuel = subtract_side(
-            self.batch.descriptor,
-            self.tombstones.descriptor,
-            len(self._sides),
-            self._key_starts,
-            self._keys,
-            self._offsets,
-            self._values,
-            self._state,
-            fuel,
-        )
-        if self._state[0] == len(self.batch.graphs):
-            n_keys, n_values = self._state[4:6]
-            self._kept = np.flatnonzero(np.diff(self._key_starts))
-            key_starts = np.concatenate((self._key_starts[:1], self._key_starts[self._kept + 1]))
-            self._sides.append(
-                make_side(
-                    key_starts,
-                    self._keys[:n_keys].copy(),
-                    self._offsets[: n_keys + 1].copy(),
-                    self._values[:n_values].copy(),
-                )
-            )
-            if len(self._sides) == 2:
-                self._start_vertices()
-            else:
-                self._start_side()
-        return int(fuel)
-
-    def _start_vertices(self) -> None:
-        index = self.batch.vertex_index
-        kept = self._kept
-        out, in_ = self._sides
-        self._left = assemble(self.batch.graphs[kept], self.batch.predicates[kept], out, in_, index, _NOTHING)
-        self._rank = np.full(len(self.batch.graphs), -1, np.int32)
-        self._rank[kept] = np.arange(len(kept), dtype=np.int32)
-        self._keys = np.empty(len(index.vertices), np.int64)
-        self._offsets = np.zeros(len(index.vertices) + 1, np.int32)
-        self._codes = np.empty(len(index.codes), code_dtype(len(kept)))
-        self._state[:] = 0
-
-    def _subtract_vertices(self, fuel: int) -> int:
-        fuel = subtract_vertices(
-            self.batch.descriptor,
-            self.tombstones.descriptor,
-            self._left.descriptor,
-            self._rank,
-            self._keys,
-            self._offsets,
-            self._codes,
-            self._state,
-            fuel,
-        )
-        if self._state[1] == len(self.batch.vertex_index.vertices):
-            n_vertices, n_codes = self._state[4:6]
-            vertices = self._keys[:n_vertices].copy()
-            _, shifts, fence = build_fences(vertices, np.array([0, n_vertices], np.int64))
-            index = VertexIndex(
-                vertices,
-                self._offsets[: n_vertices + 1].copy(),
-                cast("npt.NDArray[np.uint16] | Int32Array", self._codes[:n_codes].copy()),
-                int(shifts[0]),
-                fence,
-            )
-            left = self._left
-            self.result = assemble(left.graphs, left.predicates, left.out, left.in_, index, _NOTHING)
-        return int(fuel)
+    def __init__(self, older: Difference, newer: Difference) -> None:
+        for batch in (*older, *newer):
+            if batch is not None:
+                batch.verify()
+        tank = Tank()
+        super().__init__(_merge_differences(older, newer, tank), tank)
 
 
-_Steps = Generator[Subtraction | Merge, None, Batch | None]
+def _merge_differences(older: Difference, newer: Difference, tank: Tank) -> Generator[None, None, Difference]:
+    tombstones = yield from _united(older.tombstones, newer.additions, newer.tombstones, older.additions, tank)
+    additions = yield from _united(older.additions, newer.tombstones, newer.additions, older.tombstones, tank)
+    if additions is None:
+        additions = build_batch(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+    return Difference(additions, tombstones)
 
 
-class DifferenceMerge:
-    """The merge of two neighbouring entries, additions and tombstones, in steps of bounded work, as Merge.
-
-    result and tombstones (None: none are left) are there once it is done. Cost: where nothing cancels, that of merging
-    both; else a copy more of what tombstones are taken out of.
-    """
-
-    def __init__(
-        self, older: Batch, older_tombstones: Batch | None, newer: Batch, newer_tombstones: Batch | None
-    ) -> None:
-        self.result: Batch | None = None
-        self.tombstones: Batch | None = None
-        self._steps = self._run(older, older_tombstones, newer, newer_tombstones)
-        self._step = next(self._steps, None)
-
-    def work(self, fuel: int) -> int:
-        """Move at most about `fuel` values; return the fuel that is left (0: there is more to do, or just done)."""
-        while self._step is not None and fuel > 0:
-            fuel = self._step.work(fuel)
-            if self._step.result is not None:
-                self._step = next(self._steps, None)
-        return fuel
-
-    def _run(
-        self, older: Batch, older_tombstones: Batch | None, newer: Batch, newer_tombstones: Batch | None
-    ) -> Generator[Subtraction | Merge, None, None]:
-        self.tombstones = yield from _united(older_tombstones, newer, newer_tombstones, older)
-        additions = yield from _united(older, newer_tombstones, newer, older_tombstones)
-        self.result = additions if additions is not None else build_batch(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
-
-
-def _united(older: Batch | None, older_minus: Batch | None, newer: Batch | None, newer_minus: Batch | None) -> _Steps:
+def _united(
+    older: Batch | None, older_minus: Batch | None, newer: Batch | None, newer_minus: Batch | None, tank: Tank
+) -> _Steps:
     """Unite what is left of two batches when each has lost what cancels it; None if that is nothing."""
-    older = yield from _remaining(older, older_minus)
-    newer = yield from _remaining(newer, newer_minus)
+    older = yield from _remaining(older, older_minus, tank)
+    newer = yield from _remaining(newer, newer_minus, tank)
     if older is None or newer is None:
         return newer if older is None else older
-    merge = Merge(older, newer)
-    yield merge
-    assert merge.result is not None
-    assert len(merge.result) == len(older) + len(newer), "additions and tombstones of a triple do not take turns"
-    return merge.result
+    merged = yield from merge_in_steps(older, newer, tank)
+    assert len(merged) == len(older) + len(newer), "additions and tombstones of a triple do not take turns"
+    return merged
 
 
-def _remaining(batch: Batch | None, minus: Batch | None) -> _Steps:
+def _remaining(batch: Batch | None, minus: Batch | None, tank: Tank) -> _Steps:
     """Take from a batch what is in another; None if that is all."""
-    if batch is None or minus is None or len(batch) == 0 or len(minus) == 0:
-        return batch if batch is not None and len(batch) else None
-    subtraction = Subtraction(batch, minus)
-    yield subtraction
-    assert subtraction.result is not None
-    return subtraction.result if len(subtraction.result) else None
+    if batch is not None and minus is not None and len(batch) > 0 and len(minus) > 0:
+        batch = yield from subtract_in_steps(batch, minus, tank)
+    return batch if batch is not None and len(batch) > 0 else None
+
+
+def subtract_in_steps(batch: Batch, tombstones: Batch, tank: Tank) -> Generator[None, None, Batch]:
+    """Copy a verified batch without the triples of another, with a pause whenever the fuel is used up."""
+    n_rows = len(batch.graphs)
+    out, kept = yield from _subtract_side(batch, tombstones, 0, tank)
+    in_, _ = yield from _subtract_side(batch, tombstones, 1, tank)
+    graphs, predicates = batch.graphs[kept], batch.predicates[kept]
+    left = assemble(graphs, predicates, out, in_, batch.vertex_index, _NOTHING)
+    rank = np.full(n_rows, -1, np.int32)
+    rank[kept] = np.arange(len(kept), dtype=np.int32)
+    index = yield from _subtract_vertices(batch, tombstones, left, rank, tank)
+    return assemble(graphs, predicates, out, in_, index, _NOTHING)
+
+
+def _fresh_state() -> Int64Array:
+    state = np.zeros(SUBTRACT_STATE_WIDTH, np.int64)
+    state[1:3] = NOT_STARTED
+    return state
+
+
+def _subtract_side(
+    batch: Batch, tombstones: Batch, direction: int, tank: Tank
+) -> Generator[None, None, tuple[Side, Int64Array]]:
+    """Returns the side that is left, and the directory rows that have a triple left."""
+    side = batch.out if direction == 0 else batch.in_
+    n_rows = len(batch.graphs)
+    starts = np.zeros(n_rows + 1, np.int64)
+    keys = np.empty(len(side.keys), np.int64)
+    offsets = np.empty(len(keys) + 1, np.int32)
+    values = np.empty(len(side.values), np.int64)
+    state = _fresh_state()
+    while True:
+        tank.fuel = subtract_side(
+            batch.descriptor,
+            tombstones.descriptor,
+            direction,
+            starts,
+            keys,
+            offsets,
+            values,
+            state,
+            tank.fuel,
+        )
+        if state[0] == n_rows:
+            break
+        yield
+    n_keys = int(state[4])
+    cut(keys, n_keys)
+    cut(offsets, n_keys + 1)
+    cut(values, int(state[5]))
+    kept = np.flatnonzero(np.diff(starts))
+    key_starts = np.append(starts[:1], starts[kept + 1])
+    fences = yield from fences_in_steps(keys, key_starts, tank)
+    return Side(key_starts, keys, offsets, values, *fences), kept
+
+
+def _subtract_vertices(
+    batch: Batch, tombstones: Batch, left: Batch, rank: Int32Array, tank: Tank
+) -> Generator[None, None, VertexIndex]:
+    index = batch.vertex_index
+    vertices = np.empty(len(index.vertices), np.int64)
+    starts = np.zeros(len(vertices) + 1, np.int32)
+    codes = np.empty(len(index.codes), code_dtype(len(left.graphs)))
+    state = _fresh_state()
+    state[1] = 0
+    while True:
+        tank.fuel = subtract_vertices(
+            batch.descriptor,
+            tombstones.descriptor,
+            left.descriptor,
+            rank,
+            vertices,
+            starts,
+            codes,
+            state,
+            tank.fuel,
+        )
+        if state[1] == len(index.vertices):
+            break
+        yield
+    n = int(state[4])
+    cut(vertices, n)
+    cut(starts, n + 1)
+    cut(codes, int(state[5]))
+    _, shifts, fence = yield from fences_in_steps(vertices, np.array([0, n], np.int64), tank)
+    return VertexIndex(vertices, starts, codes, int(shifts[0]), fence)

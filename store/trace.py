@@ -27,21 +27,29 @@ How much is enough: total work does not depend on f, since each row is merged ab
 whatever pace; only the number of merges under way does, in proportion to c / f. With f = c every level merges all the
 time; with f = 2 * c, FUEL_PER_ROW, a merge of m rows has ended before m / 2 more are sealed, in the worst case too, and
 a level idles half of the time, so that reads find fewer batches. bench/store/merge_fuel has the figures.
+
+Tombstones are rows: of seals, of merges and of the sizes that are compared. A row of a merge with tombstones is copied
+once (of what the other entry may cancel), then merged if it is left: at most 2 * c units, so such a merge is paid twice
+as much, and is under way for as many sealed rows as another. What cancels makes S smaller, and what has come out of a
+merge is compared with both neighbours again; so there are O(log n) entries, n the additions and tombstones ever sealed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from store.batch import VALUES_MAX, Batch
 from store.batch_set import BatchSet
-from store.merge import UNLIMITED_FUEL, Merge
-from store.tombstones import DifferenceMerge
+from store.fuel import UNLIMITED_FUEL
+from store.merge import Merge
+from store.tombstones import Difference, DifferenceMerge
 from wukongs.errors import CompactedError
 
 FUEL_PER_ROW = 12
+DIFFERENCE_COST = 2
+"""A row of a merge with tombstones costs so many times what a row of another does: copied once, then merged."""
 FUEL_MIN = 4096
 """What a seal of few rows pays at least, so that small merges are not cut into calls that cost more than their work."""
 
@@ -56,10 +64,14 @@ class Entry:
     upper: int
     merging: bool = False
     tombstones: Batch | None = None
+    size: int = field(init=False)
+    """Triples and tombstones: each seal compares that of all entries."""
+
+    def __post_init__(self) -> None:
+        self.size = len(self.batch) + (len(self.tombstones) if self.tombstones is not None else 0)
 
     def __len__(self) -> int:
-        """Triples and tombstones."""
-        return len(self.batch) + (len(self.tombstones) if self.tombstones is not None else 0)
+        return self.size
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +121,8 @@ class Handle:
 class Trace:
     """One writer seals and merges; readers open handles. The owner serialises all calls, also of handles (one lock).
 
-    fuel_per_row: values that each merge under way is moved on by for each row sealed; 0: only `work` merges.
+    fuel_per_row: values that each merge under way is moved on by for each row sealed, DIFFERENCE_COST times as many if
+    there are tombstones in it; 0: only `work` merges.
     """
 
     def __init__(self, name: str, fuel_per_row: int = FUEL_PER_ROW) -> None:
@@ -252,9 +265,9 @@ class Trace:
         return found
 
     def work(self, fuel: int) -> None:
-        """Move every merge under way on by `fuel` rows, and put the finished ones in place."""
+        """Move every merge under way on by `fuel`, and put the finished ones in place."""
         for under_way in list(self._merges):
-            under_way.merge.work(fuel)
+            under_way.merge.work(fuel * (DIFFERENCE_COST if isinstance(under_way.merge, DifferenceMerge) else 1))
             if under_way.merge.result is not None and not self._is_held_open(under_way.older, under_way.newer):
                 self._replace(under_way, under_way.merge.result)
 
@@ -285,22 +298,21 @@ class Trace:
 
     def _start_merges(self) -> None:
         for older, newer in self._pairs():
-            if 2 * len(older) <= 3 * len(newer) and self._may_merge(older, newer):
+            if 2 * older.size <= 3 * newer.size and self._may_merge(older, newer):
                 self._start(older, newer)
 
     def _start(self, older: Entry, newer: Entry) -> None:
         older.merging = newer.merging = True
-        has_tombstones = older.tombstones is not None or newer.tombstones is not None
         merge = (
-            DifferenceMerge(older.batch, older.tombstones, newer.batch, newer.tombstones)
-            if has_tombstones
-            else Merge(older.batch, newer.batch)
+            Merge(older.batch, newer.batch)
+            if older.tombstones is None and newer.tombstones is None
+            else DifferenceMerge(Difference(older.batch, older.tombstones), Difference(newer.batch, newer.tombstones))
         )
         self._merges.append(MergeUnderWay(older, newer, merge))
 
-    def _replace(self, under_way: MergeUnderWay, merged: Batch) -> None:
+    def _replace(self, under_way: MergeUnderWay, result: Batch | Difference) -> None:
         at = self._entries.index(under_way.older)
-        tombstones = under_way.merge.tombstones if isinstance(under_way.merge, DifferenceMerge) else None
+        merged, tombstones = result if isinstance(result, Difference) else (result, None)
         assert at > 0 or tombstones is None, f"{tombstones and len(tombstones)} tombstones in the oldest entry"
         merged_entry = Entry(merged, under_way.older.lower, under_way.newer.upper, tombstones=tombstones)
         self._entries[at : at + 2] = [merged_entry]

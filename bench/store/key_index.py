@@ -21,7 +21,7 @@ from bench.store.key_index_kernels import count_in_pairs, count_in_positions, fi
 from store.batch import Batch, Side, assemble, make_side, make_vertex_index
 from store.batch_kernels import fill_fences
 from store.dtypes import Int64Array
-from store.merge import UNLIMITED_FUEL
+from store.fuel import UNLIMITED_FUEL
 from store.slot_kernels import fill_slots
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 50_000_000)

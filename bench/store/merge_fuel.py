@@ -19,7 +19,7 @@ import numpy.typing as npt
 from bench.harness import Report
 from store.batch import build_batch
 from store.dtypes import Int64Array
-from store.merge import UNLIMITED_FUEL
+from store.fuel import UNLIMITED_FUEL
 from store.trace import FUEL_PER_ROW, Trace
 
 Floats = npt.NDArray[np.float64]

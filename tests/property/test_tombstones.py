@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -12,12 +16,17 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from csparql.algebra import DEFAULT, DatasetClause, TriplePattern
 from csparql.plan import PlanStep
 from csparql.terms import Term, Variable
+from store import merge as merge_module
+from store import tombstones as tombstones_module
 from store import trace as trace_module
 from store.arrangement import Arrangement
+from store.batch import Batch
+from store.batch_kernels import FENCE_ENTRIES_PER_FUEL
 from store.batch_set import BatchSet
 from store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
+from store.fuel import Fuelled, Tank
 from store.tombstone_kernels import mark_visible
-from store.tombstones import DifferenceMerge, Subtraction
+from store.tombstones import Difference, DifferenceMerge, subtract_in_steps
 from store.trace import Handle, Trace
 from tests.fuzz import fuzzed
 from tests.oracles.updates import UpdateModel
@@ -29,6 +38,7 @@ from wukongs.dataset import Dataset
 from wukongs.errors import CompactedError
 from wukongs.lowering import lower
 
+Result = TypeVar("Result")
 GRAPHS = [spread(100), spread(101), spread(102)]
 SUBJECTS = [spread(1), spread(2)]
 PREDICATES = [spread(11), spread(12)]
@@ -101,6 +111,8 @@ class UpdateMachine(RuleBasedStateMachine):
         if self.model.upper == 0:
             return None  # no SN has been sealed that a handle could stand at
         sn = max(0, self.model.upper - 1 - back)
+        if self.model.upper == 0:
+            return None
         try:
             handle = self.arrangement.open(sn, "test")
         except CompactedError:
@@ -181,15 +193,21 @@ def test_updates_on_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
 
 
-def worked(steps: Subtraction | DifferenceMerge, fuels: list[int], size: int) -> int:
-    """Work in steps of these fuels, over and over; return how many it took."""
+def worked(steps: Fuelled[Result], fuels: list[int], size: int) -> Result:
+    """Work in steps of these fuels, over and over."""
     count = 0
     while steps.result is None:
         fuel = fuels[count % len(fuels)]
-        assert steps.work(fuel) <= fuel
+        left = steps.work(fuel)
+        assert 0 <= left <= fuel
         count += 1
         assert count <= 60 + 20 * size, "it goes on for ever"
-    return count
+    return steps.result
+
+
+def subtraction(batch: Batch, tombstones: Batch) -> Fuelled[Batch]:
+    tank = Tank()
+    return Fuelled(subtract_in_steps(batch, tombstones, tank), tank)
 
 
 @given(SHAPES, st.floats(0, 1), FUELS)
@@ -207,10 +225,40 @@ def test_small_subtractions() -> None:
 def check_subtraction(quads: list[Quad], share: float, fuels: list[int]) -> None:
     held = sorted(set(quads))
     gone = held[:: max(1, round(1 / share))] if share > 0.01 else []
-    subtraction = Subtraction(batch_of(held), batch_of([*gone, (spread(900), spread(1), spread(2), spread(3))]))
-    worked(subtraction, fuels, len(held))
-    assert subtraction.result is not None
-    assert_same_batch(subtraction.result, batch_of(set(held) - set(gone)))
+    tombstones = batch_of([*gone, (spread(900), spread(1), spread(2), spread(3))])
+    left = worked(subtraction(batch_of(held), tombstones), fuels, len(held))
+    assert_same_batch(left, batch_of(set(held) - set(gone)))
+
+
+PAID = ((tombstones_module, "subtract_side"), (tombstones_module, "subtract_vertices"), (merge_module, "fill_fences"))
+
+
+@given(SHAPES, st.floats(0, 1))
+@fuzzed(20)
+def test_the_fuel_of_a_subtraction_pays_for_all_that_is_copied(quads: list[Quad], share: float) -> None:
+    """A value of each side and a code of a vertex take one unit; fences are counted where they are written."""
+    held = sorted(set(quads))
+    gone = [quad for at, quad in enumerate(held) if at % 7 < 7 * share]
+    batch, minus = batch_of(held), batch_of(gone)
+    paid = dict.fromkeys((name for _, name in PAID), 0)
+
+    def watched(name: str, kernel: Callable[..., int]) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            left = int(kernel(*arguments))
+            assert 0 <= left <= arguments[-1] <= 5
+            paid[name] += arguments[-1] - left
+            return left
+
+        return call
+
+    with ExitStack() as stack:
+        for module, name in PAID:
+            stack.enter_context(patch.object(module, name, watched(name, getattr(module, name))))
+        left = worked(subtraction(batch, minus), [5], len(held))
+    fences = sum(map(len, (left.out.fences, left.in_.fences, left.vertex_index.fence)))
+    assert paid["subtract_side"] == 2 * len(held)
+    assert paid["subtract_vertices"] == len(batch.vertex_index.codes)
+    assert fences <= FENCE_ENTRIES_PER_FUEL * paid["fill_fences"]
 
 
 @given(st.lists(st.sampled_from("+-+ "), min_size=2 * len(UNIVERSE), max_size=2 * len(UNIVERSE)), FUELS)
@@ -227,11 +275,12 @@ def test_a_merge_adds_up_differences(signs: list[str], fuels: list[int]) -> None
                 entry[sign].add(quad)
                 total[quad] += 1 if sign == "+" else -1
     (older, newer), batches = entries, [[batch_of(entry[sign]) for sign in "+-"] for entry in entries]
-    merge = DifferenceMerge(*batches[0], *batches[1])
-    worked(merge, fuels, len(UNIVERSE))
-    assert merge.result is not None
-    assert_same_batch(merge.result, batch_of(quad for quad, sum_ in total.items() if sum_ == 1))
-    left = sorted(quad for quad, sum_ in total.items() if sum_ == -1)
-    assert ([] if merge.tombstones is None else quads_of(merge.tombstones)) == left
+    merge = DifferenceMerge(Difference(*batches[0]), Difference(*batches[1]))
+    additions, tombstones = worked(merge, fuels, len(UNIVERSE))
+    assert_same_batch(additions, batch_of(quad for quad, sum_ in total.items() if sum_ == 1))
+    left = [quad for quad, sum_ in total.items() if sum_ == -1]
+    assert (tombstones is None) == (not left)
+    if tombstones is not None:
+        assert_same_batch(tombstones, batch_of(left))
     assert quads_of(batches[0][0]) == sorted(older["+"]), "the inputs of a merge stay as they are"
     assert quads_of(batches[1][1]) == sorted(newer["-"])

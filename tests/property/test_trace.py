@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from store import trace as trace_module
 from store import tuple_filter
 from store.arrangement import Arrangement
-from store.merge import UNLIMITED_FUEL
+from store.fuel import UNLIMITED_FUEL
 from store.trace import Handle, Trace
 from tests.fuzz import fuzzed
 from tests.oracles.trace import TraceModel

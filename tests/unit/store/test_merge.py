@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.merge import UNLIMITED_FUEL, Merge, merge_batches
+from store.fuel import UNLIMITED_FUEL
+from store.merge import Merge, merge_batches
 from tests.quads import batch_of, quads_of, spread
 
 G, P = spread(1), spread(2)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
+from dataclasses import replace
 from math import log2
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -11,8 +15,11 @@ from bench.store.named_graphs import PREDICATES, QUERIES, Graphs, rows_visited
 from csparql.algebra import TriplePattern
 from store import trace as trace_module
 from store.arrangement import Arrangement
-from store.trace import Trace
-from tests.quads import Quad, columns, quads_of, spread
+from store.column_file import ColumnFile
+from store.fuel import UNLIMITED_FUEL
+from store.tombstones import Difference, DifferenceMerge
+from store.trace import DIFFERENCE_COST, FUEL_PER_ROW, Trace
+from tests.quads import Quad, batch_of, columns, quads_of, spread
 from wukongs.errors import CompactedError
 
 ONE = (spread(9), spread(1), spread(2), spread(3))
@@ -85,6 +92,73 @@ def test_entries_are_logarithmic_in_the_changes(monkeypatch: pytest.MonkeyPatch)
         changes += deleted + inserted
         assert len(arrangement) == len(seen)
         assert arrangement.trace.batch_count <= 4 + 2 * log2(changes + 1)
+
+
+def test_entries_are_few_however_much_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long random runs in which most of what comes soon goes again, and comes again: merges cancel on both sides."""
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    rng = random.Random(7)
+    trace = Trace("g")
+    here: list[Quad] = []
+    away = [(spread(n % 3), spread(n), spread(1), spread(n + 1)) for n in range(2000)]
+    changes = 0
+    for sn in range(1500):
+        going, coming = (rng.choice([0, 1, 2, 30]) for _ in range(2))
+        gone = [here.pop(rng.randrange(max(0, len(here) - 50), len(here))) for _ in range(min(going, len(here)))]
+        new = [away.pop(rng.randrange(max(0, len(away) - 50), len(away))) for _ in range(min(coming, len(away)))]
+        here += new
+        away += gone
+        changes += len(gone) + len(new)
+        trace.seal(sn, batch_of(new), batch_of(gone))
+        assert len(trace) == len(here)
+        assert trace.batch_count <= 4 + 2 * log2(changes + 1)
+        assert trace.merging_count <= 2 * changes
+    assert trace.tombstone_count > 0, "nothing was merged with tombstones"
+    assert sorted(here) == sorted(
+        (graph, subject, predicate, object_)
+        for graph in trace.read(trace.upper).graphs.tolist()
+        for subjects, predicate, objects in trace.read(trace.upper).triples(graph)
+        for subject, object_ in zip(subjects.tolist(), objects.tolist(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_merge_with_tombstones_ends_before_half_its_rows_are_sealed(share: float) -> None:
+    """What the trace pays is enough where all four batches are copied, whatever the share that cancels."""
+    quads = [(0, spread(n), spread(1), spread(n + 10_000)) for n in range(1600)]
+    kept = int(400 * share)
+    # Of 400 each: what both add and delete in turn, and what only one of them has.
+    older = Difference(batch_of(quads[:400]), batch_of(quads[400:800]))
+    newer = Difference(
+        batch_of(quads[400 : 400 + kept] + quads[800 : 1200 - kept]),
+        batch_of(quads[:kept] + quads[1200 : 1600 - kept]),
+    )
+    merge = DifferenceMerge(older, newer)
+    used = UNLIMITED_FUEL - merge.work(UNLIMITED_FUEL)
+    assert used <= DIFFERENCE_COST * FUEL_PER_ROW * 1600 // 2
+
+
+def test_a_merge_with_tombstones_that_is_given_up_keeps_nothing() -> None:
+    gc.disable()
+    try:
+        quads = [(0, spread(n), spread(1), spread(n + 1)) for n in range(100)]
+        older, newer = Difference(batch_of(quads[:80]), None), Difference(batch_of(quads[80:]), batch_of(quads[:40]))
+        merge = DifferenceMerge(older, newer)
+        merge.work(100)
+        gone = [weakref.ref(batch.out.values) for batch in (*older, *newer) if batch is not None]
+        gone.append(weakref.ref(merge))
+        del older, newer, merge
+        assert [there() for there in gone] == [None] * 4
+    finally:
+        gc.enable()
+
+
+def test_the_files_of_a_merge_are_verified_first() -> None:
+    """All of it is read: what an entry has in a file is looked at before a merge, not after."""
+    source = create_autospec(ColumnFile, instance=True)
+    batches = [replace(batch_of([quad]), source=source) for quad in (ONE, OTHER, ONE)]
+    DifferenceMerge(Difference(batches[0], None), Difference(batches[1], batches[2]))
+    assert source.verify.call_count == 3
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -1,0 +1,49 @@
+"""Work in steps of bounded size: each part of it is paid for with fuel, and pauses when that is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+
+UNLIMITED_FUEL = 2**60
+"""More than any work takes; a few times as much still fits an int64."""
+
+
+@dataclass(slots=True)
+class Tank:
+    """What may still be done before a pause."""
+
+    fuel: int = 0
+
+
+class Fuelled(Generic[Result]):
+    """Work on its way. work(fuel) moves it on; result is there once it is done.
+
+    steps: does the work, takes from the tank what it does, and yields when that is empty. It must not know this object:
+    so what is dropped before its end goes at once, with all that it has written.
+    """
+
+    def __init__(self, steps: Generator[None, None, Result], tank: Tank) -> None:
+        self.result: Result | None = None
+        self._steps = steps
+        self._tank = tank
+
+    def work(self, fuel: int) -> int:
+        """Do about `fuel` units at most; return the fuel that is left (0: there is more to do, or just done)."""
+        if self.result is not None or fuel <= 0:
+            return fuel
+        self._tank.fuel = fuel
+        try:
+            next(self._steps)
+        except StopIteration as done:
+            self.result = done.value
+        return self._tank.fuel
+
+    def finish(self) -> Result:
+        """Do all the rest and return the result."""
+        self.work(UNLIMITED_FUEL)
+        assert self.result is not None
+        return self.result
