@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from csparql.algebra import DEFAULT, DatasetClause, TriplePattern
+from csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
 from csparql.plan import PlanStep
 from csparql.terms import Term, Variable
 from store import merge as merge_module
@@ -61,20 +61,36 @@ def seen(read: BatchSet) -> list[Quad]:
     )
 
 
+MERGED = DatasetClause(default_graphs=(str(GRAPHS[1]), str(GRAPHS[2])))
+
+
 def matched(read: BatchSet, wanted: Quad, bound: tuple[bool, bool, bool], direction: str) -> list[Quad]:
     """What a plan step finds in the default graph and in GRAPH ?g, with parts of a tuple bound."""
-    dataset = Dataset(DatasetClause(), read, {}, lambda term: NAMES.get(term.text, NO_MATCH))
+    return sorted(
+        found for graph in (DEFAULT, G) for found in matched_in(DatasetClause(), graph, read, wanted, bound, direction)
+    )
+
+
+def matched_in(
+    clause: DatasetClause,
+    graph: GraphRef,
+    read: BatchSet,
+    wanted: Quad,
+    bound: tuple[bool, bool, bool],
+    direction: str,
+) -> list[Quad]:
+    """What a plan step finds in a graph of a dataset; GRAPHS[0] stands for its default graph."""
+    dataset = Dataset(clause, read, {}, lambda term: NAMES.get(term.text, NO_MATCH))
     parts = [Term(f"<{wanted[at + 1]}>") if bound[at] else variable for at, variable in enumerate(ENDS)]
+    step = PlanStep(TriplePattern(*parts, graph), direction, 1.0)  # type: ignore[arg-type]
+    rows = plan_runner.run(lower([step], (), dataset), BindingTable.unit(), dataset, plan_runner.Limits())
+    values = {variable: column.tolist() for variable, column in zip(rows.variables, rows.columns, strict=True)}
     found: list[Quad] = []
-    for graph in (DEFAULT, G):
-        step = PlanStep(TriplePattern(*parts, graph), direction, 1.0)  # type: ignore[arg-type]
-        rows = plan_runner.run(lower([step], (), dataset), BindingTable.unit(), dataset, plan_runner.Limits())
-        values = {variable: column.tolist() for variable, column in zip(rows.variables, rows.columns, strict=True)}
-        for row in range(rows.length):
-            subject, predicate, object_ = (
-                values[part][row] if isinstance(part, Variable) else int(part.text[1:-1]) for part in parts
-            )
-            found.append((values[G][row] if graph is G else GRAPHS[0], subject, predicate, object_))
+    for row in range(rows.length):
+        subject, predicate, object_ = (
+            values[part][row] if isinstance(part, Variable) else int(part.text[1:-1]) for part in parts
+        )
+        found.append((values[G][row] if graph is G else GRAPHS[0], subject, predicate, object_))
     return sorted(found)
 
 
@@ -147,7 +163,10 @@ class UpdateMachine(RuleBasedStateMachine):
             for quad in sorted(self.model.read(self.model.upper))
             if all(quad[at + 1] == wanted[at + 1] for at in range(3) if bound[at])
         ]
-        assert matched(self.arrangement.trace.read(self.model.upper), wanted, bound, direction) == expected
+        read = self.arrangement.trace.read(self.model.upper)
+        assert matched(read, wanted, bound, direction) == expected
+        merged = sorted({(GRAPHS[0], *quad[1:]) for quad in expected if quad[0] != GRAPHS[0]})
+        assert matched_in(MERGED, DEFAULT, read, wanted, bound, direction) == merged
 
     @invariant()
     def open_handles_are_exact(self) -> None:

@@ -52,6 +52,15 @@ def test_windows_indexed_later_see_the_slices_kept() -> None:
     assert numbers_in(ring, 3, 7) == [4, 5, 6, 7]
 
 
+def test_blocks_over_slices_kept_and_later_ones_are_built_in_time() -> None:
+    """A block that is due before a child of it, of slices kept before they were indexed, waits for the child."""
+    ring = ring_of(*range(6), indexed=1)
+    ring.index_windows(32)
+    for number in range(6, 48):
+        add(ring, number, [((spread(number), P, spread(0)), number * 100)], [number])
+    assert [len(ring.window(after, to).batches) for after, to in ((3, 7), (-1, 15), (-1, 31))] == [1, 1, 2]
+
+
 def test_a_window_over_what_is_not_closed_is_not_remembered() -> None:
     ring = ring_of(0, 1)
     assert numbers_in(ring, -1, 3) == [0, 1]
