@@ -33,7 +33,10 @@ def measure(found: Report, quick: bool) -> None:
     run(found, "no handle", seals, range(0))
     run(found, "one handle", seals, range(seals // 100, seals, seals))
     some = seals // 4
-    close_one_by_one(found, *run(found, "readers", some, range(some // READERS - 1, some, some // READERS)))
+    close_one_by_one(
+        found,
+        *run(found, f"{READERS} handles", some, range(some // READERS - 1, some, some // READERS)),
+    )
 
 
 def run(found: Report, name: str, seals: int, opened_at: range) -> tuple[Trace, list[tuple[Handle, BatchSet]]]:
@@ -120,13 +123,13 @@ def plot(found: Report, path: Path) -> None:
     for name in dict.fromkeys(row["handles"] for row in rows):
         own = [row for row in rows if row["handles"] == name]
         left.plot([row["seals"] for row in own], [row["batches"] for row in own], label=name)
-    left.set(xlabel="seals", ylabel="live batches", ylim=(0, None))
+    left.set(title="Batches of the trace, by open handles", xlabel="seals", ylabel="live batches", ylim=(0, None))
     left.legend()
     memory = found.tables[MEMORY]
     for column in ("MB held", "MB of the trace"):
         right.plot([row["open readers"] for row in memory], [row[column] for row in memory], marker="o", label=column)
     right.invert_xaxis()
-    right.set(xlabel="readers still open", ylabel="MB", ylim=(0, None))
+    right.set(title="Memory as readers close", xlabel="readers still open", ylabel="MB", ylim=(0, None))
     right.legend()
     for axes in (left, right):
         axes.grid(alpha=0.3)

@@ -235,12 +235,14 @@ def plot(found: Report, path: Path) -> None:
         left.plot(sizes, [row["k = 100"]] * len(sizes), marker="o", label=f"{row['path']} ({row['blocks']} blocks)")
     for name in sorted({row["path"] for row in rows if row["stored"] != "any"}):
         left.plot(sizes, [row["k = 100"] for row in rows if row["path"] == name], "k--", marker="s", label=name)
-    left.set(xscale="log", yscale="log", xlabel="stored triples", ylabel="us for 100 keys")
+    left.set(xscale="log", yscale="log", xlabel="stored triples", ylabel="us for 100 keys", title="Reading a window")
     left.legend(fontsize="small")
     shares = found.tables[TITLE_CCDF]
     for name in ("at once", "fuelled"):
         right.plot([row[name] for row in shares], [row["share that takes longer"] for row in shares], label=name)
-    right.set(xscale="log", yscale="log", xlabel="ms of one closed slice", ylabel="share that takes longer")
+    right.set(
+        xscale="log", yscale="log", xlabel="ms of one closed slice", ylabel="share that takes longer", title="Closing"
+    )
     right.legend()
     figure.tight_layout()
     figure.savefig(path)

@@ -207,6 +207,22 @@ def test_updates_on_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     run_state_machine_as_test(UpdateMachine, settings=fuzzed(3, steps=8))
 
 
+@pytest.mark.nojit
+def test_a_merged_graph_without_any_of_its_triples() -> None:
+    """Whatever is deleted of the same values in two graphs that FROM merges, before anything is merged."""
+    subject, predicate, _ = wanted = UNIVERSE[0][1:]
+    quads = [(graph, subject, predicate, object_) for graph in GRAPHS[1:] for object_ in OBJECTS]
+    for numbers in itertools.product([False, True], repeat=len(quads)):
+        gone = [quad for quad, is_gone in zip(quads, numbers, strict=True) if is_gone]
+        trace = Trace("g", fuel_per_row=0)
+        trace.seal(0, batch_of(quads))
+        trace._entries[0].merging = True  # else a merge might take the tombstones away
+        trace.seal(1, batch_of([]), batch_of(gone))
+        left = sorted({(GRAPHS[0], *quad[1:]) for quad in quads if quad not in gone})
+        bound = (True, True, False)
+        assert matched_in(MERGED, DEFAULT, trace.read(1), (0, *wanted), bound, "out") == left
+
+
 # --- subtraction and the merge of differences, against sets -----------------------------------------------------------
 
 FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
