@@ -127,8 +127,6 @@ class UpdateMachine(RuleBasedStateMachine):
         if self.model.upper == 0:
             return None  # no SN has been sealed that a handle could stand at
         sn = max(0, self.model.upper - 1 - back)
-        if self.model.upper == 0:
-            return None
         try:
             handle = self.arrangement.open(sn, "test")
         except CompactedError:
