@@ -122,7 +122,10 @@ class CheckpointStore:
             tuple(self._restore_entry(record, manifest) for record in manifest.entries),
             manifest.upper,
             manifest.hash_bits,
-            Dictionary.of(self._read_terms(record, manifest) for record in manifest.terms),
+            Dictionary.of(
+                (self._read_terms(record, manifest) for record in manifest.terms),
+                sum(record.stop - record.start for record in manifest.terms),
+            ),
             manifest.exceptions,
             manifest.about,
         )

@@ -1,16 +1,14 @@
-"""Term id -> canonical form: the persistent dictionary of the stored graph, and the transient one of the slices.
+"""Term id -> canonical form: the persistent dictionary of the stored graph. See store/transient_dictionary.py as well.
 
 Chunks of entries and an open-addressing id index in arrays; no Python object per term.
 
-* One text per id, for ever in a Dictionary, while it is referred to in a TransientDictionary: a second text for an id
-  is refused, never stored and never ignored. TermRegistry gives it another id.
+* One text per id, for ever: a second text for an id is refused, never stored and never ignored. TermRegistry gives it
+  another id.
 * One writer, many readers. Readers work on a DictionaryView. A view never changes: entries are only appended behind its
-  count, and growing or rebuilding makes new arrays and leaves the old ones to the views that hold them.
+  count, and growing makes new arrays and leaves the old ones to the views that hold them.
 * Beside its text an entry costs 12 bytes (id and offset) and 5 to 6.25 bytes of index: that is kept half to four fifths
   full by growing by a quarter, and text is never copied but for the newest chunk's. The old and the new index together
-  stay below 24 bytes an entry as well.
-* A TransientDictionary is rebuilt when more of its bytes are dead than alive, so that it holds at most about twice what
-  is referred to.
+  below 24 bytes an entry as well.
 """
 
 from __future__ import annotations
@@ -24,20 +22,24 @@ import numpy as np
 import numpy.typing as npt
 
 from store import dictionary_kernels as kernels
+from store import dictionary_write_kernels as write_kernels
 from store.dictionary_kernels import CHUNK_BITS, CHUNK_ENTRIES
+from store.dictionary_write_kernels import ADDED, EQUAL, N_COUNT, NUMBERS, REFUSED
 from store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
 from store.encoded import TermTable
 from store.term_ids import DATATYPE_NAMES, DATATYPES, is_inlined
 from wukongs.errors import DataError
 
 UInt32Array = npt.NDArray[np.uint32]
+StatusArray = npt.NDArray[np.int8]
 _Arrays = tuple[npt.NDArray[Any], ...]
 
 _SLOTS_MIN = 1 << 10
 _TEXT_SIZE_MIN = 1 << 12
 _TEXT_SIZE_MAX = (1 << 32) - 1
-_REBUILD_BYTES_MIN = 1 << 16
-_ONE_REF: Int32Array = np.empty(0, np.int32)
+ONE_REF: Int32Array = np.empty(0, np.int32)
+"""Stands for one reference to each term."""
+_FIRST_ROW: Int64Array = np.zeros(1, np.int64)
 _NO_IDS: Int64Array = np.empty(0, np.int64)
 _NO_TEXT: UInt8Array = np.empty(0, np.uint8)
 
@@ -77,26 +79,34 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryView:
-    """What a reader holds: the arrays of a dictionary as they were, with the number of its entries."""
+    """What a reader holds: the arrays of a dictionary as they were, with the number of its entries.
+
+    older : where to look for what is not here, if there is such a place."""
 
     chunks: Int64Array
     slots: UInt32Array
     number_bits: int
     count: int
     owners: tuple[_Arrays, ...] = field(default=(), repr=False)
+    older: DictionaryView | None = None
 
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def arrays(self) -> tuple[Int64Array, UInt32Array, int, int]:
+        """What a kernel reads."""
+        return self.chunks, self.slots, self.number_bits, self.count
+
     def find(self, ids: Int64Array) -> Int64Array:
-        """Return the entries of ids, int64[n], -1 for those that are inlined or unknown."""
-        entries: Int64Array = kernels.find_entries(ids, self.chunks, self.slots, self.number_bits, self.count)
+        """Return the entries of ids, int64[n], -1 for those that are inlined or not here; `older` is not asked."""
+        entries: Int64Array = kernels.find_entries(ids, *self.arrays)
         return entries
 
     def contains(self, ids: Int64Array) -> BoolArray:
-        """Tell of each id whether it has a text here; an inlined literal always has."""
+        """Tell of each id whether it has a text; an inlined literal always has."""
         found: BoolArray = (self.find(ids) >= 0) | is_inlined(ids)
-        return found
+        return found if self.older is None else found | self.older.contains(ids)
 
     def texts(self, ids: Int64Array, then: DictionaryView | None = None) -> list[str]:
         """Return the canonical forms of ids, looking in `then` for those that are not here.
@@ -106,20 +116,12 @@ class DictionaryView:
 
     def gather(self, ids: Int64Array, then: DictionaryView | None = None) -> tuple[UInt8Array, Int64Array]:
         """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
-        more = then or EMPTY_VIEW
+        more = [view for view in (self.older, then, then and then.older) if view is not None]
+        assert len(more) <= 2, f"{1 + len(more)} views"
+        second, third = (*more, EMPTY_VIEW, EMPTY_VIEW)[:2]
         with np.errstate(over="ignore"):
             text, offsets, unknown = kernels.gather_texts(
-                np.ascontiguousarray(ids),
-                DATATYPE_NAMES,
-                DATATYPES,
-                self.chunks,
-                self.slots,
-                self.number_bits,
-                self.count,
-                more.chunks,
-                more.slots,
-                more.number_bits,
-                more.count,
+                np.ascontiguousarray(ids), DATATYPE_NAMES, DATATYPES, self.arrays, second.arrays, third.arrays
             )
         if unknown >= 0:
             raise KeyError(f"term id {ids[unknown]} is unknown to the dictionary")
@@ -129,63 +131,61 @@ class DictionaryView:
         """Tell whether an id has this text; None if the id is unknown."""
         data = text.encode()
         asked = np.array([term], np.int64), np.array([0, len(data)], np.int64), np.frombuffer(data, np.uint8)
-        if term <= 0 or term & 1:
-            return None
-        status = int(kernels.compare_terms(*asked, self.chunks, self.slots, self.number_bits, self.count)[0])
-        return None if status == kernels.ADDED else status == kernels.EQUAL
+        status = int(write_kernels.compare_terms(*asked, _FIRST_ROW, *self.arrays)[0])
+        if status == ADDED:
+            return None if self.older is None else self.older.text_equals(term, text)
+        return status == EQUAL
 
 
 EMPTY_VIEW = DictionaryView(np.zeros((1, kernels.CHUNK_WIDTH), np.int64), np.zeros(1, np.uint32), 1, 0)
 
 
-class _Tables:
-    """The arrays that a writer appends to, and their growth."""
+class Tables:
+    """The arrays that a writer appends to, and their growth.
 
-    def __init__(self, counted: bool) -> None:
+    counted : whether references are counted; room : for how many entries the index is made at first."""
+
+    def __init__(self, counted: bool, room: int = 0) -> None:
         self._counted = counted
-        self._reset(_SLOTS_MIN)
-        self._publish()
-
-    def _reset(self, slot_count: int) -> None:
-        self._numbers = np.zeros(kernels.NUMBERS, np.int64)
-        self._chunks: list[_Chunk] = []
+        self.numbers: Int64Array = np.zeros(NUMBERS, np.int64)
+        self.chunks: list[_Chunk] = []
         self._rows: Int64Array = np.empty((0, kernels.CHUNK_WIDTH), np.int64)
         self._owners: tuple[_Arrays, ...] = ()
         self._append_chunk()
-        self._make_slots(slot_count)
+        self._make_slots(max(_SLOTS_MIN, room * 5 // 4 + 1))
 
     def _make_slots(self, slot_count: int) -> None:
         assert slot_count < 1 << 31, f"{slot_count} slots: entry numbers have at most 31 bits"
         slots = np.zeros(slot_count, np.uint32)
-        self._count_max = slot_count * 4 // 5
-        self._number_bits = self._count_max.bit_length()
-        kernels.enter_slots(self._rows, int(self._numbers[kernels.N_COUNT]), slots, self._number_bits)
+        self.count_max = slot_count * 4 // 5
+        self._number_bits = self.count_max.bit_length()
+        write_kernels.enter_slots(self._rows, self.count, slots, self._number_bits)
         self._slots: UInt32Array = slots
 
     def _append_chunk(self) -> None:
         size = _TEXT_SIZE_MIN
-        if self._chunks:
-            last = self._chunks[-1]
+        if self.chunks:
+            last = self.chunks[-1]
             size = int(last.offsets[-1])
             last.text = last.text[:size].copy()
-            self._note_newest(len(self._chunks) - 1)
-        self._chunks.append(_Chunk(min(size + size // 8 + _TEXT_SIZE_MIN, _TEXT_SIZE_MAX), self._counted))
-        self._note_newest(len(self._chunks) - 1)
+            self._note_newest(len(self.chunks) - 1)
+        self.chunks.append(_Chunk(min(size + size // 8 + _TEXT_SIZE_MIN, _TEXT_SIZE_MAX), self._counted))
+        self._note_newest(len(self.chunks) - 1)
 
     def _note_newest(self, number: int) -> None:
         """Make tables with new arrays of the newest chunk; those of the other chunks stay what they were."""
-        newest = self._chunks[number]
+        newest = self.chunks[number]
         self._rows = np.concatenate((self._rows[:number], np.array([newest.row()], np.int64)))
         self._owners = (*self._owners[:number], newest.arrays())
 
     def _make_room(self, text_size: int) -> None:
         """Make room for one more entry with text_size bytes, in new arrays where the old ones are too small."""
-        count = int(self._numbers[kernels.N_COUNT])
-        if count == self._count_max:
+        count = self.count
+        if count == self.count_max:
             self._make_slots(len(self._slots) * 5 // 4)
-        if count == len(self._chunks) * CHUNK_ENTRIES:
+        if count == len(self.chunks) * CHUNK_ENTRIES:
             self._append_chunk()
-        newest = self._chunks[-1]
+        newest = self.chunks[-1]
         used = int(newest.offsets[count % CHUNK_ENTRIES])
         if used + text_size > len(newest.text):
             if used + text_size > _TEXT_SIZE_MAX:
@@ -195,51 +195,52 @@ class _Tables:
             text = np.empty(min(max(2 * len(newest.text), used + text_size), _TEXT_SIZE_MAX), np.uint8)
             text[:used] = newest.text[:used]
             newest.text = text
-            self._note_newest(len(self._chunks) - 1)
+            self._note_newest(len(self.chunks) - 1)
 
-    def _append(self, terms: TermTable, refs: Int32Array = _ONE_REF) -> npt.NDArray[np.int8]:
-        status = np.zeros(len(terms), np.int8)
+    def append(self, terms: TermTable, rows: Int64Array, refs: Int32Array = ONE_REF) -> StatusArray:
+        """Add these rows of terms, with these references; return what became of each, see write_kernels.add_terms."""
+        status = np.zeros(len(rows), np.int8)
         done = 0
         while True:
-            done = kernels.add_terms(
+            done = write_kernels.add_terms(
                 done,
                 terms.ids,
                 terms.offsets,
                 terms.text,
+                rows,
                 refs,
                 self._rows,
                 self._slots,
                 self._number_bits,
-                min(self._count_max, len(self._chunks) * CHUNK_ENTRIES),
-                self._numbers,
+                min(self.count_max, len(self.chunks) * CHUNK_ENTRIES),
+                self.numbers,
                 status,
             )
-            if done == len(terms):
-                break
-            self._make_room(int(terms.offsets[done + 1] - terms.offsets[done]))
-        return status
+            if done == len(rows):
+                return status
+            row = rows[done]
+            self._make_room(int(terms.offsets[row + 1] - terms.offsets[row]))
 
-    def _add(self, terms: TermTable) -> npt.NDArray[np.int8]:
-        status = self._append(terms)
-        self._publish()
-        return status
-
-    def _publish(self) -> None:
-        """Let readers see what was written: the count last."""
-        count = int(self._numbers[kernels.N_COUNT])
-        self._published = DictionaryView(self._rows, self._slots, self._number_bits, count, self._owners)
-
-    def compare(self, terms: TermTable) -> npt.NDArray[np.int8]:
-        """Say of each term what adding it would do: ADDED, EQUAL, REFUSED or REFUSED_BY_DEAD (only transient)."""
-        view = self._published
-        status: npt.NDArray[np.int8] = kernels.compare_terms(
-            terms.ids, terms.offsets, terms.text, view.chunks, view.slots, view.number_bits, view.count
+    def compare(self, terms: TermTable, rows: Int64Array) -> StatusArray:
+        """Say of each of these rows of terms what appending it would do."""
+        status: StatusArray = write_kernels.compare_terms(
+            terms.ids, terms.offsets, terms.text, rows, *self.arrays, self.count
         )
         return status
 
-    def view(self) -> DictionaryView:
-        """Return an immutable reader of what is here now."""
-        return self._published
+    def reader(self, older: DictionaryView | None = None) -> DictionaryView:
+        """Return a view of what is here now."""
+        return DictionaryView(*self.arrays, self.count, self._owners, older)
+
+    @property
+    def arrays(self) -> tuple[Int64Array, UInt32Array, int]:
+        """What a kernel reads, but for the count of entries."""
+        return self._rows, self._slots, self._number_bits
+
+    @property
+    def count(self) -> int:
+        """How many entries there are, dead ones included."""
+        return int(self.numbers[N_COUNT])
 
     @property
     def index_bytes(self) -> int:
@@ -252,29 +253,41 @@ class _Tables:
         return self.index_bytes + sum(array.nbytes for arrays in self._owners for array in arrays)
 
 
-class Dictionary(_Tables):
-    """The strings of the stored graph. Nothing is ever removed."""
+class Dictionary:
+    """The strings of the stored graph. Nothing is ever removed. room : for how many terms to make room at first."""
 
-    def __init__(self) -> None:
-        super().__init__(counted=False)
+    def __init__(self, room: int = 0) -> None:
+        self._tables = Tables(counted=False, room=room)
+        self._published = self._tables.reader()
 
     def __len__(self) -> int:
-        return len(self.view())
+        return len(self._published)
 
-    def add(self, terms: TermTable) -> Int64Array:
-        """Add terms, or confirm that they are there with the same text.
+    def add(self, terms: TermTable, rows: Int64Array | None = None) -> Int64Array:
+        """Add terms, or those in these rows, or confirm that they are there with the same text.
 
-        Returns the places in `terms` of those that were refused: another text has their id."""
-        return np.flatnonzero(self._add(terms) >= kernels.REFUSED)
+        Returns those of the rows that were refused: another text has their id."""
+        rows = np.arange(len(terms)) if rows is None else rows
+        return rows[self._add(terms, rows) >= REFUSED]
+
+    def _add(self, terms: TermTable, rows: Int64Array) -> StatusArray:
+        status = self._tables.append(terms, rows)
+        # Readers see what was written: the count last.
+        self._published = self._tables.reader()
+        return status
+
+    def compare(self, terms: TermTable, rows: Int64Array | None = None) -> StatusArray:
+        """Say of each of the terms, or of those in these rows, what adding it would do: ADDED, EQUAL or REFUSED."""
+        return self._tables.compare(terms, np.arange(len(terms)) if rows is None else rows)
 
     @classmethod
-    def of(cls, tables: Iterable[TermTable]) -> Dictionary:
+    def of(cls, tables: Iterable[TermTable], room: int = 0) -> Dictionary:
         """Return a dictionary with the entries of these tables, numbered in this order: what `entries` gave.
 
-        Raises ValueError, with the id, for one that occurs twice."""
-        dictionary = cls()
+        room : how many they are, if known. Raises ValueError, with the id, for one that occurs twice."""
+        dictionary = cls(room * 6 // 5)
         for terms in tables:
-            twice = np.flatnonzero(dictionary._add(terms) != kernels.ADDED)
+            twice = np.flatnonzero(dictionary._add(terms, np.arange(len(terms))) != ADDED)
             if len(twice):
                 raise ValueError(f"term id {terms.ids[twice[0]]} is in the dictionary twice")
         return dictionary
@@ -287,7 +300,7 @@ class Dictionary(_Tables):
             raise IndexError(f"entries [{start}, {stop}) of a dictionary of {len(self)}")
         ids, sizes, texts = [_NO_IDS], [_NO_IDS], [_NO_TEXT]
         while start < stop:
-            chunk, place = self._chunks[start >> CHUNK_BITS], start % CHUNK_ENTRIES
+            chunk, place = self._tables.chunks[start >> CHUNK_BITS], start % CHUNK_ENTRIES
             end = min(place + stop - start, CHUNK_ENTRIES)
             bounds = chunk.offsets[place : end + 1].astype(np.int64)
             ids.append(chunk.ids[place:end])
@@ -309,58 +322,16 @@ class Dictionary(_Tables):
         """Tell whether an id has this text; None if the id is unknown."""
         return self.view().text_equals(term, text)
 
+    def view(self) -> DictionaryView:
+        """Return an immutable reader of what is here now."""
+        return self._published
 
-class TransientDictionary(_Tables):
-    """The strings of terms that only live in slices, with a count of the references to each."""
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the id index."""
+        return self._tables.index_bytes
 
-    def __init__(self) -> None:
-        super().__init__(counted=True)
-
-    def __len__(self) -> int:
-        return int(self._numbers[kernels.N_COUNT] - self._numbers[kernels.N_DEAD])
-
-    def add(self, terms: TermTable) -> Int64Array:
-        """Add terms, or one more reference to those that are there with the same text.
-
-        Returns the places in `terms` of those that were refused: another text, still referred to, has their id."""
-        status = self._add(terms)
-        blocked = np.flatnonzero(status == kernels.REFUSED_BY_DEAD)
-        if len(blocked):
-            # Ids stay distinct in the arrays: what is dead has to leave before another text can have its id.
-            self._rebuild()
-            status[blocked] = self._add(terms.take(blocked))
-        return np.flatnonzero(status >= kernels.REFUSED)
-
-    def release(self, ids: Int64Array) -> None:
-        """Give back one reference for each id. A term without any is gone, except for views taken before."""
-        bad = kernels.release_terms(ids, self._rows, self._slots, self._number_bits, self._numbers)
-        assert bad < 0, f"term id {ids[bad]} released more often than added"
-        dead_bytes = int(self._numbers[kernels.N_DEAD_BYTES])
-        if dead_bytes > max(int(self._numbers[kernels.N_BYTES]) - dead_bytes, _REBUILD_BYTES_MIN):
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        chunks, count = self._chunks, int(self._numbers[kernels.N_COUNT])
-        self._reset(max(_SLOTS_MIN, 2 * len(self)))
-        for number, chunk in enumerate(chunks):
-            held = min(count - number * CHUNK_ENTRIES, CHUNK_ENTRIES)
-            *table, refs = kernels.take_live(chunk.ids, chunk.offsets, chunk.text, chunk.refs, held)
-            self._append(TermTable(*table), refs)
-        self._publish()
-
-    def texts(self, ids: Int64Array) -> list[str]:
-        """Return the canonical forms of ids, inlined ones too. Raises KeyError, naming the id, for an unknown one."""
-        gone = np.flatnonzero(~self.contains(ids))
-        if len(gone):
-            raise KeyError(f"term id {ids[gone[0]]} is unknown to the dictionary")
-        return self.view().texts(ids)
-
-    def contains(self, ids: Int64Array) -> BoolArray:
-        """Tell of each id whether it has a text here that is referred to; an inlined literal always has."""
-        view = self._published
-        found: BoolArray = kernels.flag_live(view.find(ids), view.chunks) | is_inlined(ids)
-        return found
-
-    def text_equals(self, term: int, text: str) -> bool | None:
-        """Tell whether an id has this text; None if no text with this id is referred to."""
-        return self.view().text_equals(term, text) if self.contains(np.array([term], np.int64))[0] else None
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all arrays, room for growth included."""
+        return self._tables.size_bytes

@@ -17,12 +17,13 @@ from itertools import islice
 
 import numpy as np
 
-from store.dictionary import Dictionary, DictionaryView, TransientDictionary
-from store.dictionary_kernels import ADDED, EQUAL, REFUSED
+from store.dictionary import Dictionary, DictionaryView
+from store.dictionary_write_kernels import ADDED, EQUAL, REFUSED
 from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
 from store.encoded import Encoded, TermTable, replace_ids
 from store.slot_kernels import fill_slots, flag_used
 from store.term_ids import HASH_BITS, hash_id, term_id
+from store.transient_dictionary import TransientDictionary
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")
 
@@ -99,24 +100,21 @@ class TermRegistry:
 
     def _add(self, terms: TermTable, rows: Int64Array, stays: BoolArray) -> tuple[Int64Array, Int64Array]:
         """Add these rows of the terms where they belong. Returns (the rows that were refused, transient ids taken)."""
-        refused = []
-        lasting = rows[stays[rows]]
+        status = self.persistent.compare(terms, rows)
+        refused = [rows[status == REFUSED]]
+        fresh = rows[status == ADDED]
+        lasting, passing = fresh[stays[fresh]], fresh[~stays[fresh]]
+        taken = np.empty(0, np.int64)
         if len(lasting):
             if len(self.transient):
-                clear = self.transient.compare(_part(terms, lasting)) != REFUSED
+                clear = self.transient.compare(terms, lasting) != REFUSED
                 refused.append(lasting[~clear])
                 lasting = lasting[clear]
-            refused.append(lasting[self.persistent.add(_part(terms, lasting))])
-        passing = rows[~stays[rows]]
-        taken = np.empty(0, np.int64)
+            refused.append(self.persistent.add(terms, lasting))
         if len(passing):
-            status = self.persistent.compare(_part(terms, passing))
-            refused.append(passing[status == REFUSED])
-            passing = passing[status == ADDED]
-            turned_away = self.transient.add(_part(terms, passing))
-            refused.append(passing[turned_away])
-            taken = terms.ids[np.delete(passing, turned_away)]
-        return np.concatenate(refused) if refused else np.empty(0, np.int64), taken
+            refused.append(self.transient.add(terms, passing))
+            taken = terms.ids[passing[~np.isin(passing, refused[-1])] if len(refused[-1]) else passing]
+        return np.concatenate(refused), taken
 
     def _confirm_odd(
         self, encoded: Encoded, odd: Int64Array, stays: BoolArray, clash_stays: BoolArray, taken: Int64Array
@@ -248,7 +246,3 @@ class TermRegistry:
     def size_bytes(self) -> int:
         """Bytes of the arrays of both dictionaries."""
         return self.persistent.size_bytes + self.transient.size_bytes
-
-
-def _part(terms: TermTable, rows: Int64Array) -> TermTable:
-    return terms if len(rows) == len(terms) else terms.take(rows)

@@ -7,10 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from store import dictionary_kernels
-from store.dictionary import Dictionary, TransientDictionary
+from store import dictionary_kernels, dictionary_write_kernels
+from store.dictionary import Dictionary
 from store.encoded import TermTable
 from store.terms import term_id
+from store.transient_dictionary import TransientDictionary
 from tests.oracles.ntriples import XSD
 
 
@@ -25,7 +26,7 @@ def table(texts: list[str], ids: list[int] | None = None) -> TermTable:
 @pytest.mark.parametrize("kind", [Dictionary, TransientDictionary])
 def test_texts_of_what_was_added(kind: type[Dictionary | TransientDictionary]) -> None:
     dictionary = kind()
-    texts = ["<http://a>", '"é€😀"@de', '""', "_:sx"]
+    texts = ["<http://a>", '"é€😀"@de', '""@en', "_:sx"]
     assert dictionary.add(table(texts)).tolist() == []
     assert dictionary.add(table(texts[::-1])).tolist() == []
     five = f'"5"^^<{XSD}integer>'
@@ -166,6 +167,46 @@ def test_a_long_run_is_bounded_in_memory() -> None:
     assert dictionary.texts(held[0][:2]) == ["<http://example.org/reading/295/0>", "<http://example.org/reading/295/1>"]
 
 
+def test_no_call_moves_more_than_two_entries_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while the dictionary grows, nor while all of it is replaced, nor while it shrinks."""
+    seen: list[int] = []
+    entered: list[int] = []
+    take_live, enter_slots = dictionary_write_kernels.take_live, dictionary_write_kernels.enter_slots
+
+    def count_taken(start: int, stop: int, *more: object) -> object:
+        seen.append(stop - start)
+        return take_live(start, stop, *more)
+
+    def count_entered(chunks: object, count: int, *more: object) -> object:
+        entered.append(count)
+        return enter_slots(chunks, count, *more)
+
+    monkeypatch.setattr(dictionary_write_kernels, "take_live", count_taken)
+    monkeypatch.setattr(dictionary_write_kernels, "enter_slots", count_entered)
+    dictionary = TransientDictionary()
+    held: list[np.ndarray] = []
+    moved = 0
+    for number in range(260):
+        count = 600 if number % 7 else 40
+        terms = table([f"<http://example.org/{number}/{i}>" for i in range(count)])
+        dictionary.add(terms)
+        assert sum(seen) <= 2 * count
+        moved += sum(seen)
+        seen.clear()
+        held.append(terms.ids)
+        while len(held) > (80 if number < 200 else 2):
+            gone = held.pop(0)
+            dictionary.release(gone)
+            assert sum(seen) <= 2 * len(gone)
+            moved += sum(seen)
+            seen.clear()
+    assert moved > 50_000
+    assert set(entered) == {0}
+    ids = np.concatenate(held)
+    assert len(dictionary) == len(ids)
+    assert dictionary.contains(ids).all()
+
+
 def test_random_adds_and_releases_equal_a_dict_of_counts() -> None:
     chance = random.Random(5)
     dictionary = TransientDictionary()
@@ -208,7 +249,10 @@ def test_kernels_equal_their_py_funcs(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     compiled = run()
-    for name in ("add_terms", "compare_terms", "find_entries", "gather_texts", "release_terms", "enter_slots"):
-        kernel = getattr(dictionary_kernels, name)
-        monkeypatch.setattr(dictionary_kernels, name, getattr(kernel, "py_func", kernel))
+    reading = ("find_entries", "gather_texts", "flag_live")
+    writing = ("add_terms", "compare_terms", "release_terms", "enter_slots", "take_over", "take_live")
+    for module, names in ((dictionary_kernels, reading), (dictionary_write_kernels, writing)):
+        for name in names:
+            kernel = getattr(module, name)
+            monkeypatch.setattr(module, name, getattr(kernel, "py_func", kernel))
     assert run() == compiled
