@@ -187,21 +187,21 @@ def gather_texts(terms, names, types, first, second, third):
     end = np.int64(0)
     for block in range(0, len(terms), BLOCK):
         rows = min(BLOCK, len(terms) - block)
-        wanted = terms[block : block + rows]
-        _guess_entries(wanted, rows, chunks, slots, number_bits, count, entries, held_ids, starts, sizes)
+        _guess_entries(
+            terms[block : block + rows], rows, chunks, slots, number_bits, count, entries, held_ids, starts, sizes
+        )
         needed = np.int64(0)
         for j in range(rows):
-            term = wanted[j]
+            term = terms[block + j]
             where[j] = 0
             if term <= 0:
                 return out[:end], out_offsets, block + j
             if term & 1 == 1:
                 sizes[j] = LITERAL_SIZE_MAX
             elif entries[j] < 0 or held_ids[j] != term:
-                entries[j], where[j] = _search_all(term, first, second, third)
+                entries[j], where[j], starts[j], sizes[j] = _search_all(term, first, second, third)
                 if entries[j] < 0:
                     return out[:end], out_offsets, block + j
-                starts[j], sizes[j] = span_of(_chunks_of(where[j], first, second, third), entries[j])
             needed += sizes[j]
         if end + needed > len(out):
             grown = np.empty(2 * len(out) + needed, np.uint8)
@@ -209,30 +209,27 @@ def gather_texts(terms, names, types, first, second, third):
             out = grown
         for j in range(rows):
             if entries[j] < 0:
-                end = np.int64(write_literal(wanted[j], out, end, names, types))
+                end = np.int64(write_literal(terms[block + j], out, end, names, types))
             else:
-                text = text_of(_chunks_of(where[j], first, second, third), entries[j])
-                copy_bytes(text, starts[j], sizes[j], out, end)
+                if where[j] == 0:
+                    copy_bytes(text_of(chunks, entries[j]), starts[j], sizes[j], out, end)
+                elif where[j] == 1:
+                    copy_bytes(text_of(second[0], entries[j]), starts[j], sizes[j], out, end)
+                else:
+                    copy_bytes(text_of(third[0], entries[j]), starts[j], sizes[j], out, end)
                 end += sizes[j]
             out_offsets[block + j + 1] = end
     return out[:end], out_offsets, -1
 
 
-@njit_inline
-def _chunks_of(where, first, second, third):
-    if where == 0:
-        return first[0]
-    return second[0] if where == 1 else third[0]
-
-
-@njit_inline
+@njit
 def _search_all(term, first, second, third):
-    """Return (entry of an id or -1, number of the dictionary that has it)."""
-    entry, _ = search(term, first[0], first[1], first[2], first[3])
-    if entry >= 0:
-        return entry, 0
-    entry, _ = search(term, second[0], second[1], second[2], second[3])
-    if entry >= 0:
-        return entry, 1
-    entry, _ = search(term, third[0], third[1], third[2], third[3])
-    return entry, 2
+    """Return (entry of an id or -1, number of the dictionary that has it, start and size of its text)."""
+    number = 0
+    for chunks, slots, number_bits, count in (first, second, third):
+        entry, _ = search(term, chunks, slots, number_bits, count)
+        if entry >= 0:
+            start, size = span_of(chunks, entry)
+            return entry, number, start, size
+        number += 1
+    return np.int64(-1), number, np.int64(0), np.int64(0)
