@@ -226,6 +226,11 @@ class TermRegistry:
                 ids.append(term if term & INLINE_MARK else self._place(term, text, False, taken))
         return np.array(ids, np.int64), np.array(taken, np.int64)
 
+    def keep(self, text: str) -> int:
+        """Make a term that stored tuples may hold, such as the name of their graph, known for ever; return its id."""
+        with self._lock:
+            return self._place(term_id(text, self.hash_bits), text, True, [])
+
     def resolve(self, canonical: str) -> int:
         """Return the id under which the data know a term, or would know it; NO_MATCH if another text has its hash and
         no tuple with this one was ever confirmed."""

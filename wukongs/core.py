@@ -42,7 +42,7 @@ class Core:
         """While a log is replayed over a checkpoint: the snapshot number that the replay has come to. The trace holds
         more already then; what is sealed below its own `upper` is there."""
         self.journal = Journal()
-        self.default_graph = self.name(iri(DEFAULT_GRAPH_IRI))
+        self.default_graph = int(self.registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
         self.streams: dict[str, StreamState] = {}
         self.sealed_ms: int | None = None
         self._held: Handle | None = None
@@ -67,10 +67,9 @@ class Core:
         """The snapshot number of the next load."""
         return max(self.upper, 1)
 
-    def name(self, term: Term) -> int:
-        """Return the id of a graph's, stream's or predicate's name, which stays its own as long as the engine lives."""
-        ids, _ = self.registry.reserve([term.text])
-        return int(ids[0])
+    def graph_id(self, name: Term | None) -> int:
+        """Return the id of a graph that tuples are to join (None: the default graph); its name stays known for ever."""
+        return self.default_graph if name is None else self.registry.keep(name.text)
 
     def check_is_open(self) -> None:
         """Raise WukongsError once the engine is closed, or has failed."""

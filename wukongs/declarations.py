@@ -54,7 +54,7 @@ def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: in
         stream_iri,
         options["batch_ms"],
         timing if isinstance(timing, bool) else tuple(text[1:-1] for text in timing),
-        core.default_graph if into is None else core.name(graph_term(into)),
+        core.graph_id(None if into is None else graph_term(into)),
         None if into is None else into[1:-1],
         options["history_ms"],
         core.settings,

@@ -98,7 +98,7 @@ class Engine:
             core.check_is_open()
             core.load_count += 1
             number = core.load_count
-            into = core.default_graph if graph is None else core.name(graph_term(graph))
+            into = core.graph_id(None if graph is None else graph_term(graph))
         report = self._report_malformed(on_malformed)
         with RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits) as reader:
             return load(core, self._injector, reader, into, report, strict, number, graph)

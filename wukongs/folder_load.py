@@ -26,7 +26,6 @@ from store.bulk import BulkPlan, Run, RunStack, read_runs
 from store.checkpoint import CheckpointStore
 from store.disk import Disk
 from store.dtypes import DEFAULT_GRAPH_IRI
-from store.encoder import encode_columns
 from store.rdf_files import RdfReader
 from store.term_ids import xxh64
 from store.term_registry import TermRegistry
@@ -164,12 +163,10 @@ class FolderLoad:
         return state
 
     def _graph_id(self, graph: str | None) -> int:
-        """Return the id of a graph's name; it goes into the dictionary with the tuples."""
+        """Return the id of a graph."""
         if graph is None:
             return int(self._registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
-        name = [graph_term(graph).text]
-        named = encode_columns(name, name, name, scope=b"", hash_bits=self._registry.hash_bits)
-        return int(self._registry.confirm(named)[0].subjects[0])
+        return self._registry.keep(graph_term(graph).text)
 
     def _seal(self, state: FileState, batch: Batch, read: int, malformed: int) -> None:
         sn = max(self._arrangement.trace.upper, 1)

@@ -238,7 +238,7 @@ class _Replay:
         chunks = self._chunks.pop(change["number"], [])
         if sn >= core.arrangement.trace.upper:
             core.pass_to(sn)
-            into = core.default_graph if change["graph"] is None else core.name(graph_term(change["graph"]))
+            into = core.graph_id(None if change["graph"] is None else graph_term(change["graph"]))
             core.absorb([core.registry.confirm(chunk)[0] for chunk in chunks], into)
         elif chunks:
             core.pass_to(sn + 1)

@@ -264,3 +264,21 @@ def test_the_log_is_cut_behind_what_is_stored_and_no_window_needs(tmp_path: Path
         read = engine.stats()["durability"]
         assert read["log_start_lsn"] > 150
         assert read["checkpoint_sn"] > unread["checkpoint_sn"]
+
+
+def test_names_of_graphs_come_back_from_a_checkpoint_and_a_backup(tmp_path: Path) -> None:
+    one, two = "http://g/one", "http://g/two"
+    with wukongs.Engine(tmp_path / "data") as engine:
+        engine.load(io.BytesIO(LINE % b"loaded"), graph=one, format="nt")
+        stream = engine.stream(A, batch_ms=100, into=two)
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        engine.settle(timeout_s=60)
+        engine.backup(tmp_path / "backup")
+    for opened in (wukongs.Engine(tmp_path / "data"), wukongs.restore(tmp_path / "backup", tmp_path / "restored")):
+        with opened as engine:
+            assert engine.stats()["durability"]["checkpoint_sn"] == engine.stats()["sn"]
+            assert engine.graph_names() == [one, two]
+            rows = engine.query("SELECT ?g ?s { GRAPH ?g { ?s ?p ?o } }")
+            assert sorted((str(g), str(s)) for g, s in rows) == [(one, EX + "loaded"), (two, EX + "a")]
+            assert [engine.dump(tmp_path / "dump.nt", graph) for graph in (one, two)] == [1, 1]
