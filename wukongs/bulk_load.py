@@ -10,14 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from os import PathLike
+from typing import IO, Any
 
 from store.arrangement import without_held
 from store.batch import Batch
-from store.bulk import BulkPlan, RunStack, read_runs
-from store.encoded import MalformedLine
+from store.bulk import BulkPlan, Run, RunStack, read_runs
 from store.rdf_files import RdfReader
 from wukongs.core import Core
 from wukongs.injector import Injector
+from wukongs.journal import Change
+from wukongs.names import graph_term
 
 STEP_ROWS = 1 << 16
 """Rows that the newness filter learns, and fuel for merges, in one step under the engine's lock: some milliseconds."""
@@ -28,18 +31,42 @@ PAUSE_S = 0.0002
 def load(
     core: Core,
     injector: Injector,
+    source: str | PathLike[str] | IO[bytes],
+    graph: str | None,
+    base: str | None,
+    format: str | None,
+    *,
+    strict: bool,
+    on_run: Callable[[RdfReader, Run], None],
+    file: dict[str, Any] | None = None,
+) -> int:
+    """Add the tuples of a file to the stored graph; return their SN. graph: IRI of that of tuples without one of their
+    own (None: the default graph). on_run: called with each run. file: what the data folder remembers of the file
+    once it is in.
+
+    Raises DataError, StorageError, what on_run raises; then nothing was added."""
+    with core.lock:
+        core.check_is_open()
+        core.load_count += 1
+        number = core.load_count
+        into = core.graph_id(None if graph is None else graph_term(graph))
+    with RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits) as reader:
+        change = {"op": "load", "number": number, "graph": graph, "file": file}
+        return _join(core, injector, reader, into, strict, on_run, change)
+
+
+def _join(
+    core: Core,
+    injector: Injector,
     reader: RdfReader,
     graph: int,
-    on_malformed: Callable[[str, MalformedLine], None],
     strict: bool,
-    number: int,
-    graph_iri: str | None,
+    on_run: Callable[[RdfReader, Run], None],
+    change: Change,
 ) -> int:
-    """Add the tuples of a file to the stored graph; return their SN. graph, graph_iri: that of tuples without one of
-    their own, its id and its name (None: the default graph); number: of the load, by which the journal knows it.
-
-    Raises DataError, StorageError; then nothing was added."""
+    """Read all of a file, then join it. change: what the journal is told of it, its SN left out."""
     plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
+    number = change["number"]
     with core.lock:
         core.check_is_open()
         known = core.arrangement.open(core.sn, f"the load of {reader.name}")
@@ -51,8 +78,7 @@ def load(
         ):
             runs.add(run.batch)
             read_count += run.read_count
-            for line in run.malformed:
-                on_malformed(reader.name, line)
+            on_run(reader, run)
         if not read_count:
             return core.sn
         whole = runs.to_batch()
@@ -66,7 +92,7 @@ def load(
             core.check_is_open()
             injector.catch_up()
             sn = core.next_sn
-            core.journal.commit({"op": "load", "number": number, "graph": graph_iri, "sn": sn})
+            core.journal.commit({**change, "sn": sn})
             core.revoke_old_handles()
             batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
     except BaseException:

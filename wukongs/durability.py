@@ -45,6 +45,7 @@ from wukongs.journal import (
     load_piece,
     pack_frames,
 )
+from wukongs.loaded_files import FileState, LoadedFiles
 from wukongs.messages import to_frames
 
 LOG_FORMAT = 1
@@ -86,7 +87,7 @@ class DurableJournal(Journal):
         self.wal = wal
         self.catalogue = Catalogue(store.folder)
         self.about: dict[str, Any] = {}
-        """Of the manifest: all of it, also what others keep there."""
+        """Of the manifest, as it was opened, and the files that were loaded since."""
         self.definitions: dict[int, Definition] = {}
         """Streams and queries by LSN, also those that have ended since the log's start."""
         self.delivery = Delivery(core)
@@ -165,6 +166,10 @@ class DurableJournal(Journal):
             self.definitions[lsn] = Definition(lsn, change["query"], None, change["text"], change["base"])
         elif change["op"] == "load":
             self._loads.setdefault(change["number"], Load(lsn)).sn = change["sn"]
+            if change["file"] is not None:
+                files = LoadedFiles(self.about)
+                files.add(FileState(**change["file"]))
+                self.about = files.into(self.about)
 
     def note_load_record(self, number: int, lsn: int) -> None:
         """Note a chunk of a load that is in the log already."""
@@ -273,7 +278,6 @@ class DurableJournal(Journal):
         self.catalogue.write(plan.definitions)
         self.store.commit(plan.entries, plan.sn + 1, self._core.registry, plan.about)
         with self._core.lock:
-            self.about = plan.about
             self.checkpoint_sn = plan.sn
             self._checkpoint_count += 1
             self._forget(plan)

@@ -41,6 +41,8 @@ from wukongs.stream import Stream
 if TYPE_CHECKING:
     import rdflib
 
+    from store.bulk import Run
+    from store.rdf_files import RdfReader
     from wukongs.transport import IngestSocket
 
 log = logging.getLogger("wukongs")
@@ -90,18 +92,10 @@ class Engine:
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
         strict raises. Raises DataError (file, line); then nothing of the file was added.
         """
-        from store.rdf_files import RdfReader
         from wukongs.bulk_load import load
 
-        core = self._core
-        with core.lock:
-            core.check_is_open()
-            core.load_count += 1
-            number = core.load_count
-            into = core.graph_id(None if graph is None else graph_term(graph))
         report = self._report_malformed(on_malformed)
-        with RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits) as reader:
-            return load(core, self._injector, reader, into, report, strict, number, graph)
+        return load(self._core, self._injector, source, graph, base, format, strict=strict, on_run=report)
 
     def graph_names(self) -> list[str]:
         """Return the IRIs of the stored named graphs."""
@@ -357,14 +351,14 @@ class Engine:
 
     def _report_malformed(
         self, on_malformed: Callable[[str, MalformedLine], object] | None
-    ) -> Callable[[str, MalformedLine], None]:
-        def report(file: str, line: MalformedLine) -> None:
-            self._core.malformed_count += 1
-            if on_malformed is not None:
-                on_malformed(file, line)
-            elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
-                log.warning(
-                    "%s, line %d, column %d: %s; set aside: %s", file, line.line, line.column, line.reason, line.text
-                )
+    ) -> Callable[[RdfReader, Run], None]:
+        def report(reader: RdfReader, run: Run) -> None:
+            for line in run.malformed:
+                self._core.malformed_count += 1
+                if on_malformed is not None:
+                    on_malformed(reader.name, line)
+                elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
+                    place = f"{reader.name}, line {line.line}, column {line.column}"
+                    log.warning("%s: %s; set aside: %s", place, line.reason, line.text)
 
         return report

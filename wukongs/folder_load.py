@@ -11,11 +11,9 @@ A file that is not in N-Triples or N-Quads has no place to go on from: it is sea
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,40 +25,13 @@ from store.checkpoint import CheckpointStore
 from store.disk import Disk
 from store.dtypes import DEFAULT_GRAPH_IRI
 from store.rdf_files import RdfReader
-from store.term_ids import xxh64
 from store.term_registry import TermRegistry
 from wukongs.errors import StorageError
+from wukongs.loaded_files import FileState, LoadedFiles
 from wukongs.names import graph_term
 
 COMMIT_SECONDS = 15.0
-HEAD_BYTES = 1 << 16
-ABOUT_KEY = "loads"
 _LOG = "log"
-
-
-@dataclass(slots=True)
-class FileState:
-    """How far a file has come. path to graph say which one it is; scope: number of its blank nodes' scope; offset,
-    line: where to go on; read, new: tuples; malformed: lines."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    head: int
-    graph: str | None
-    scope: int
-    offset: int = 0
-    line: int = 1
-    read: int = 0
-    new: int = 0
-    malformed: int = 0
-    is_done: bool = False
-
-    def is_same_file(self, other: FileState) -> bool:
-        """Tell whether both name the same content for the same graph."""
-        return all(
-            getattr(self, name) == getattr(other, name) for name in ("path", "size", "mtime_ns", "head", "graph")
-        )
 
 
 class FolderLoad:
@@ -82,13 +53,12 @@ class FolderLoad:
             if restored is not None:
                 restored.into(self._arrangement.trace, self._registry)
                 self._about = dict(restored.about)
-            check_log(folder)
+            if has_log(folder):
+                raise StorageError(f"{folder}: an engine has used it, and its log may hold more: load through one")
         except BaseException:
             self._store.close()
             raise
-        loads = self._about.get(ABOUT_KEY, {"scopes": 0, "files": []})
-        self._scopes: int = loads["scopes"]
-        self._files = [FileState(**state) for state in loads["files"]]
+        self._files = LoadedFiles(self._about)
 
     def __enter__(self) -> FolderLoad:
         return self
@@ -102,10 +72,7 @@ class FolderLoad:
 
     def known(self, path: Path, graph: str | None) -> FileState | None:
         """Return how far a file had come when it was loaded into this graph, None if it never was, or has changed."""
-        if not path.is_file():
-            return None
-        now = _identify(path, graph, 0)
-        return next((state for state in self._files if state.is_same_file(now)), None)
+        return self._files.known(path, graph)
 
     def load(
         self,
@@ -154,12 +121,10 @@ class FolderLoad:
         known = self.known(source, graph) if isinstance(source, Path) else None
         if known is not None and not again:
             return known
-        self._scopes += 1
-        if not isinstance(source, Path) or not source.is_file():
-            return FileState("-", 0, 0, 0, graph, self._scopes)
-        state = _identify(source, graph, self._scopes)
-        self._files = [old for old in self._files if (old.path, old.graph) != (state.path, state.graph)]
-        self._files.append(state)
+        self._files.scopes += 1
+        state = FileState.of(source, graph, self._files.scopes)
+        if state.is_named:
+            self._files.add(state)
         return state
 
     def _graph_id(self, graph: str | None) -> int:
@@ -182,8 +147,7 @@ class FolderLoad:
         """Begin to write what there is now, once the commit before is done; loading goes on meanwhile."""
         self._wait_for_commit()
         trace = self._arrangement.trace
-        loads = {"scopes": self._scopes, "files": [asdict(state) for state in self._files]}
-        about = {**self._about, ABOUT_KEY: loads}
+        about = self._files.into(self._about)
         self._committing = self._committer.submit(
             self._store.commit, trace.entries(), trace.upper, self._registry, about
         )
@@ -194,17 +158,6 @@ class FolderLoad:
         return 0 if committing is None else committing.result().size_bytes
 
 
-def _identify(path: Path, graph: str | None, scope: int) -> FileState:
-    """Return the state of a file that nothing was read of yet. Raises OSError."""
-    with path.open("rb") as file:
-        found, head = os.fstat(file.fileno()), file.read(HEAD_BYTES)
-    return FileState(str(path.resolve()), found.st_size, found.st_mtime_ns, xxh64(head), graph, scope)
-
-
-def check_log(folder: Path) -> None:
-    """Raise StorageError if a log holds what may not be in the graph yet: it has to be joined first."""
-    if any(path.stat().st_size for path in folder.glob(f"{_LOG}/*.log")):
-        raise StorageError(
-            f"{folder}: its log may hold what is not in the graph yet. Load through the engine that it belongs to: "
-            "Engine(data_dir=...).load(file)"
-        )
+def has_log(folder: Path) -> bool:
+    """Tell whether an engine has used a data folder: its log may hold what is not in the graph yet."""
+    return any(path.stat().st_size for path in folder.glob(f"{_LOG}/*.log"))

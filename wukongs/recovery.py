@@ -29,7 +29,7 @@ from wukongs.durability import LOG_FORMAT, DurableJournal
 from wukongs.errors import SettingsError, StorageError
 from wukongs.ingest import take_piece
 from wukongs.injector import Injector
-from wukongs.journal import ACKNOWLEDGED, LOAD_STREAM, MARK, MESSAGE, unpack_frames
+from wukongs.journal import ACKNOWLEDGED, LOAD_STREAM, MARK, MESSAGE, Journal, unpack_frames
 from wukongs.messages import Close, Finish, Open, Piece, from_frames
 from wukongs.names import graph_term
 from wukongs.stream_state import PUSH_PARTITION, StreamState, batch_number
@@ -43,22 +43,33 @@ def open_folder(folder: Path, core: Core, injector: Injector) -> None:
         raise SettingsError(f"data_dir = {str(folder)!r}: expected a folder, or a name that is free")
     store = CheckpointStore(folder)
     try:
-        restored = store.open()
-        wal = WriteAheadLog(folder / LOG_FOLDER, core.settings.sync_interval_ms)
-        journal = DurableJournal(core, injector, store, wal)
-        if restored is not None:
-            restored.into(core.arrangement.trace, core.registry)
-            journal.about = dict(restored.about)
-            journal.checkpoint_sn = restored.upper - 1
-        with core.lock:
-            core.journal = journal
-            _Replay(core, injector, journal).run()
-        journal.start()
+        _recover(store, core, injector).start()
     except BaseException:
         store.close()
         raise
     if core.streams:
         injector.start_with_news()
+
+
+def read_folder(folder: Path, core: Core, injector: Injector) -> None:
+    """Make an engine that is still empty what the folder holds, but in memory from now on. Raises as open_folder."""
+    with CheckpointStore(folder) as store:
+        _recover(store, core, injector)
+    core.journal = Journal()
+
+
+def _recover(store: CheckpointStore, core: Core, injector: Injector) -> DurableJournal:
+    restored = store.open()
+    wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms)
+    journal = DurableJournal(core, injector, store, wal)
+    if restored is not None:
+        restored.into(core.arrangement.trace, core.registry)
+        journal.about = dict(restored.about)
+        journal.checkpoint_sn = restored.upper - 1
+    with core.lock:
+        core.journal = journal
+        _Replay(core, injector, journal).run()
+    return journal
 
 
 def _by_lsn(found: dict[str, int]) -> dict[int, int]:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ from wukongs.settings import Settings
 if TYPE_CHECKING:
     from store.bulk import Run
     from store.encoded import MalformedLine
-    from wukongs.folder_load import FileState, FolderLoad
+    from wukongs.engine_load import EngineLoad
+    from wukongs.folder_load import FolderLoad
+    from wukongs.loaded_files import FileState
 
 MALFORMED_SHOWN_MAX = 5
 _STDIN = "-"
@@ -89,13 +91,17 @@ def main(argv: Sequence[str]) -> int:
     files = find_files(options.files)
     settings = Settings.from_environment()
     say_if_compiling()
-    from store.bulk import BulkPlan
-    from wukongs.folder_load import FolderLoad
+    from wukongs.engine_load import open_load
 
-    plan = BulkPlan.of(options.memory or settings.load_bytes_max, options.workers or settings.load_workers)
+    settings = replace(
+        settings,
+        load_bytes_max=options.memory or settings.load_bytes_max,
+        load_workers=options.workers or settings.load_workers,
+    )
     with contextlib.ExitStack() as owned:
         rejects = owned.enter_context(options.rejects.open("w", encoding="utf-8")) if options.rejects else None
-        folder = owned.enter_context(FolderLoad(options.data_dir, plan, settings.hash_bits))
+        folder = open_load(options.data_dir, settings)
+        owned.enter_context(folder)
         is_stopping = owned.enter_context(_interruptible())
         session = _Session(folder, options, rejects, is_stopping)
         for file in files:
@@ -150,7 +156,7 @@ def _interruptible() -> Iterator[threading.Event]:
 class _Session:
     """One run of the command, and what its summary says."""
 
-    folder: FolderLoad
+    folder: FolderLoad | EngineLoad
     options: argparse.Namespace
     rejects: IO[str] | None
     is_stopping: threading.Event
