@@ -164,7 +164,7 @@ class Injector:
             self._is_busy = False
             self._core.changed.notify_all()
             while not self._has_news and not self._core.is_closed:
-                self._core.changed.wait(IDLE_PAUSE_S if self._core.merge(IDLE_FUEL) else None)
+                self._core.changed.wait(IDLE_PAUSE_S if self._merge() else None)
             self._has_news = False
             self._is_busy = not self._core.is_closed
             return self._is_busy
@@ -220,6 +220,12 @@ class Injector:
             if state.ring.size_bytes > state.slice_bytes_max:
                 needs = [query.needs_after() for query in self._queries.values()]
                 collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
+
+    def _merge(self) -> bool:
+        """Use idle time for merges; return whether there is more to do. Called with the lock held."""
+        is_more = self._core.merge(IDLE_FUEL)
+        self._keep_budgets()  # blocks take room, too
+        return is_more
 
     def _next_due(self) -> ContinuousQuery | None:
         """Return a query that is due at the earliest time, _ready_ms, at which one is.

@@ -147,3 +147,17 @@ def test_names_are_those_of_the_last_slice(engine: wukongs.Engine) -> None:
     engine.settle(timeout_s=60)
     (window,) = list(query.results(timeout_s=0.05))
     assert names(window) == ["t2000n0", "t2000n1"]
+
+
+def test_blocks_that_are_built_in_idle_time_stay_within_the_budget_too(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, slice_bytes_max=200_000, history_ms=3_600_000, timing=True)
+    push(stream, 0, 10_000, 20)
+    engine.settle(timeout_s=60)
+    before = engine.stats()["streams"][A]
+    engine.register(register_text("RANGE 100s STEP 100s"))
+    with engine._core.lock:
+        while engine._injector._merge():
+            pass
+        after = engine.stats()["streams"][A]
+    assert after["slices"] < before["slices"]
+    assert 100_000 < after["slice_bytes"] <= after["slice_bytes_max"]
