@@ -282,3 +282,22 @@ def test_names_of_graphs_come_back_from_a_checkpoint_and_a_backup(tmp_path: Path
             rows = engine.query("SELECT ?g ?s { GRAPH ?g { ?s ?p ?o } }")
             assert sorted((str(g), str(s)) for g, s in rows) == [(one, EX + "loaded"), (two, EX + "a")]
             assert [engine.dump(tmp_path / "dump.nt", graph) for graph in (one, two)] == [1, 1]
+
+
+@pytest.mark.parametrize("index", ["all", "matching"])
+def test_the_log_keeps_the_slices_of_windows_that_nobody_has_read(tmp_path: Path, index: Any) -> None:
+    folder = tmp_path / "data"
+    with wukongs.Engine(folder) as engine:
+        stream = engine.stream(A, batch_ms=100, timing=True, history_ms=0, index=index)
+        query = engine.register(register_text("RANGE 300ms STEP 100ms", where="{ ?s <http://ex/p> ?o }"))
+        for k in range(10):
+            stream.push([at(f"s{k}", 100 * k + 50), at(f"s{k}", 100 * k + 50, "q")])
+            engine.checkpoint()
+        stream.advance(1000)
+        engine.settle(timeout_s=60)
+        first = [window.end_ms for _, window in zip(range(6), query.results(timeout_s=0), strict=False)]
+        assert first == [100, 200, 300, 400, 500, 600]  # the sixth is not acknowledged
+    with wukongs.Engine(folder) as engine:
+        query = engine.register(register_text("RANGE 300ms STEP 100ms", where="{ ?s <http://ex/p> ?o }"))
+        found = {window.end_ms: (window.partial, names(window)) for window in query.results(timeout_s=0.05)}
+        assert found == {100 * k: (False, [f"s{k - 3}", f"s{k - 2}", f"s{k - 1}"]) for k in range(6, 11)}
