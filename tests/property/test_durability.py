@@ -27,6 +27,7 @@ LAST_MS = 20_000
 QUERIES = {
     "all": (STREAMS[0], 300, 100, f"FROM STREAM <{STREAMS[0]}> [RANGE 300ms STEP 100ms] WHERE {{ ?s ?p ?o }}"),
     "wide": (STREAMS[1], 2000, 1000, f"FROM STREAM <{STREAMS[1]}> [RANGE 2s STEP 1s] WHERE {{ ?s ?p ?o }}"),
+    "narrow": (None, 1000, 500, f"FROM STREAM <{STREAMS[1]}> [RANGE 1s STEP 500ms] WHERE {{ ?s <{EX}q> ?o }}"),
     "joined": (
         None,
         500,
@@ -58,7 +59,7 @@ operations = st.one_of(
 
 
 def text(name: str) -> str:
-    return f"REGISTER QUERY {name} AS SELECT ?s ?p ?o {QUERIES[name][3]}"
+    return f"REGISTER QUERY {name} AS SELECT * {QUERIES[name][3]}"
 
 
 def rows_of(window: Any) -> Rows:
@@ -92,7 +93,10 @@ class Life:
             stream.advance(0)
 
     def _declare(self, engine: wukongs.Engine) -> dict[str, Any]:
-        return {iri: engine.stream(iri, timing=[TIMING], batch_ms=100, history_ms=400) for iri in STREAMS}
+        return {
+            iri: engine.stream(iri, timing=[TIMING], batch_ms=100, history_ms=400, index=index)
+            for iri, index in zip(STREAMS, ("all", "matching"), strict=True)
+        }
 
     def do(self, operation: tuple[Any, ...]) -> None:
         getattr(self, operation[0])(*operation[1:])

@@ -301,3 +301,50 @@ def test_the_log_keeps_the_slices_of_windows_that_nobody_has_read(tmp_path: Path
         query = engine.register(register_text("RANGE 300ms STEP 100ms", where="{ ?s <http://ex/p> ?o }"))
         found = {window.end_ms: (window.partial, names(window)) for window in query.results(timeout_s=0.05)}
         assert found == {100 * k: (False, [f"s{k - 3}", f"s{k - 2}", f"s{k - 1}"]) for k in range(6, 11)}
+
+
+@pytest.mark.parametrize("history_ms", [0, 300, 2000])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_windows_that_lack_discarded_tuples_come_again_as_partial_as_they_were(
+    tmp_path: Path, history_ms: int, is_read: bool
+) -> None:
+    def q(name: str, predicate: str, window: str = "RANGE 400ms STEP 100ms") -> str:
+        return register_text(window, name, where=f"{{ ?s <http://ex/{predicate}> ?o }}")
+
+    def push(stream: wukongs.Stream, batches: range) -> None:
+        for k in batches:
+            stream.push(
+                [at(f"{predicate}{k}", 100 * k + 50, predicate) for predicate in ("pq" if 4 <= k < 10 else "pqr")]
+            )
+        stream.advance(100 * batches.stop)
+
+    def declared(engine: wukongs.Engine) -> wukongs.Stream:
+        return engine.stream(A, batch_ms=100, timing=True, history_ms=history_ms, index="matching")
+
+    def outcome(query: Any) -> list[tuple[int, bool, list[str]]]:
+        return [(window.end_ms, window.partial, names(window)) for window in query.results(timeout_s=0.05)]
+
+    def lived(engine: wukongs.Engine, folder: Path | None) -> list[list[tuple[int, bool, list[str]]]]:
+        stream = declared(engine)
+        engine.register(q("first", "p", "RANGE 400ms STEP 2s"))
+        push(stream, range(5))
+        engine.settle(timeout_s=60)
+        engine.checkpoint()
+        second = engine.register(q("second", "q"))
+        push(stream, range(5, 10))
+        engine.settle(timeout_s=60)
+        taken = outcome(second) if is_read else []
+        engine.checkpoint()
+        if folder is not None:
+            copy = crashed(engine, folder)
+            engine = wukongs.Engine(copy)
+            stream, second = declared(engine), engine.register(q("second", "q"))
+        with engine:
+            third = engine.register(q("third", "r", "RANGE 1s STEP 100ms"))
+            push(stream, range(10, 15))
+            engine.settle(timeout_s=60)
+            return [taken + outcome(second), outcome(third)]
+
+    expected = lived(wukongs.Engine(), None)
+    assert {partial for _, partial, _ in expected[0]} == {True, False} == {partial for _, partial, _ in expected[1]}
+    assert lived(wukongs.Engine(tmp_path / "data"), tmp_path / "data") == expected
