@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from adapters.replay import PipelineReport, replay
 from adapters.run import run
+from tests.processes import child
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.link import IngestLink
 
@@ -112,7 +112,7 @@ adapters.spark.session.check_java = lambda: None
 sys.exit(wukongs.cli.main(sys.argv[1:]))
 """
     command = [sys.executable, "-c", program, "run", str(folder / "run.toml")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with child(command) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import wukongs
+from tests.processes import child
 from tests.unit.wukongs.conftest import Ran
 from wukongs.cli import bench, query
 
@@ -110,12 +111,12 @@ def wait(argv):
 wukongs.cli.query.main = wait
 sys.exit(wukongs.cli.main(["query", "ASK {}"]))
 """
-    with start(program) as process:
+    with child([sys.executable, "-c", program]) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+        assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    assert (process.returncode, out, err) == (130, "", "")
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
