@@ -42,8 +42,7 @@ class Arrangement:
             return 0
         quads = graphs, subjects, predicates, objects
         batch = build_batch(*_taken(quads, self._mark_new(quads)))
-        self.trace.seal(sn, batch)
-        self._filtered_to = self.trace.upper
+        self._seal(sn, batch)
         return len(batch)
 
     def apply(self, sn: int, deletes: Quads, inserts: Quads) -> tuple[int, int]:
@@ -54,8 +53,7 @@ class Arrangement:
         kept = _held(BatchSet.of((build_batch(*inserts),), disjoint=True), deletes)
         gone = build_batch(*_taken(deletes, _held(self.trace.read(self.trace.upper), deletes) & ~kept))
         new = build_batch(*_taken(inserts, self._mark_new(inserts)))
-        self.trace.seal(sn, new, gone)
-        self._filtered_to = self.trace.upper
+        self._seal(sn, new, gone)
         return len(gone), len(new)
 
     def _mark_new(self, quads: Quads) -> BoolArray:
@@ -110,9 +108,13 @@ class Arrangement:
             batch = _only(batch, self._mark_new(batch.triples()))
         else:
             batch = without_held(batch, BatchSet.of(tuple(self.trace.batches_from(known.sn + 1)), disjoint=True))
-        self.trace.seal(sn, batch, fuel=fuel)
-        self._filtered_to = self.trace.upper
+        self._seal(sn, batch, fuel=fuel)
         return batch
+
+    def _seal(self, sn: int, batch: Batch, tombstones: Batch | None = None, fuel: int | None = None) -> None:
+        """Seal triples that the filter knows already."""
+        self.trace.seal(sn, batch, tombstones, fuel)
+        self._filtered_to = self.trace.upper
 
     @property
     def filter_bytes(self) -> int:

@@ -43,10 +43,18 @@ def _fresh_state() -> Int64Array:
     return state
 
 
-def cut(array: npt.NDArray[Any], size: int) -> None:
+def _cut(array: npt.NDArray[Any], size: int) -> None:
     """Give back what lies behind `size`: realloc shrinks where it stands. Nothing may view the array yet."""
     if len(array) > size:
         array.resize(size, refcheck=False)
+
+
+def cut_lists(keys: Int64Array, offsets: Int32Array, values: npt.NDArray[Any], counts: Int64Array) -> None:
+    """Cut keys and their lists to what was written. counts : int64[2], keys and values; nothing may view them yet."""
+    n_keys, n_values = counts.tolist()
+    _cut(keys, n_keys)
+    _cut(offsets, n_keys + 1)
+    _cut(values, n_values)
 
 
 class Merge(Fuelled[Batch]):
@@ -71,7 +79,7 @@ def merge_in_steps(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, Batc
     directory = yield from _merge_directories(a, b, tank)
     times = np.empty(len(a) + len(b) if len(a.times) or len(b.times) else 0, np.int64)
     out = yield from _merge_side(a, b, 0, directory, times, tank)
-    cut(times, len(out.values) if len(times) else 0)
+    _cut(times, len(out.values) if len(times) else 0)
     in_ = yield from _merge_side(a, b, 1, directory, _NO_TIMES, tank)
     index = yield from _merge_vertices(a, b, directory, tank)
     return assemble(directory.graphs, directory.predicates, out, in_, index, times)
@@ -100,7 +108,7 @@ def _merge_directories(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, 
             break
         yield
     for array in (graphs, predicates, rows_a, rows_b):
-        cut(array, int(state[0]))
+        _cut(array, int(state[0]))
     return _Directory(graphs, predicates, rows_a, rows_b, rank_a, rank_b)
 
 
@@ -131,12 +139,9 @@ def _merge_side(
         if state[0] == len(directory.graphs):
             break
         yield
-    n_keys = int(state[5])
-    cut(keys, n_keys)
-    cut(offsets, n_keys + 1)
-    cut(values, int(state[6]))
-    starts, shifts, fences = yield from fences_in_steps(keys, key_starts, tank)
-    return Side(key_starts, keys, offsets, values, starts, shifts, fences)
+    cut_lists(keys, offsets, values, state[5:7])
+    fences = yield from fences_in_steps(keys, key_starts, tank)
+    return Side(key_starts, keys, offsets, values, *fences)
 
 
 def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: Tank) -> Generator[None, None, VertexIndex]:
@@ -162,11 +167,15 @@ def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: Tank) -> Ge
         if state[1] == n_a and state[2] == n_b:
             break
         yield
-    n = int(state[5])
-    cut(vertices, n)
-    cut(starts, n + 1)
-    cut(codes, int(state[6]))
-    _, shifts, fence = yield from fences_in_steps(vertices, np.array([0, n], np.int64), tank)
+    cut_lists(vertices, starts, codes, state[5:7])
+    return (yield from index_in_steps(vertices, starts, codes, tank))
+
+
+def index_in_steps(
+    vertices: Int64Array, starts: Int32Array, codes: npt.NDArray[Any], tank: Tank
+) -> Generator[None, None, VertexIndex]:
+    """Add the fence to the columns of a vertex index."""
+    _, shifts, fence = yield from fences_in_steps(vertices, np.array([0, len(vertices)], np.int64), tank)
     return VertexIndex(vertices, starts, codes, int(shifts[0]), fence)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from store.batch import Batch, Side, VertexIndex, assemble, build_batch, code_dtype
 from store.dtypes import Int32Array, Int64Array
 from store.fuel import Fuelled, Tank
-from store.merge import cut, fences_in_steps, merge_in_steps
+from store.merge import cut_lists, fences_in_steps, index_in_steps, merge_in_steps
 from store.tombstone_kernels import NOT_STARTED, SUBTRACT_STATE_WIDTH, subtract_side, subtract_vertices
 
 _NOTHING = np.empty(0, np.int64)
@@ -124,10 +124,7 @@ def _subtract_side(
         if state[0] == n_rows:
             break
         yield
-    n_keys = int(state[4])
-    cut(keys, n_keys)
-    cut(offsets, n_keys + 1)
-    cut(values, int(state[5]))
+    cut_lists(keys, offsets, values, state[4:6])
     kept = np.flatnonzero(np.diff(starts))
     key_starts = np.append(starts[:1], starts[kept + 1])
     fences = yield from fences_in_steps(keys, key_starts, tank)
@@ -158,9 +155,5 @@ def _subtract_vertices(
         if state[1] == len(index.vertices):
             break
         yield
-    n = int(state[4])
-    cut(vertices, n)
-    cut(starts, n + 1)
-    cut(codes, int(state[5]))
-    _, shifts, fence = yield from fences_in_steps(vertices, np.array([0, n], np.int64), tank)
-    return VertexIndex(vertices, starts, codes, int(shifts[0]), fence)
+    cut_lists(vertices, starts, codes, state[4:6])
+    return (yield from index_in_steps(vertices, starts, codes, tank))

@@ -122,9 +122,12 @@ class DurableJournal(Journal):
 
     def note(self, message: Logged, then: Callable[[], None]) -> int:
         self._log_acknowledgements()
-        lsn = self.wal.append(MESSAGE, pack_frames(to_frames(message, 0)), self._core.upper)
+        lsn = self._append_message(message)
         self._pending.append((lsn, then))
         return lsn
+
+    def _append_message(self, message: Logged) -> int:
+        return self.wal.append(MESSAGE, pack_frames(to_frames(message, 0)), self._core.upper)
 
     def note_load(self, number: int, encoded: Encoded) -> None:
         if len(encoded):
@@ -147,7 +150,7 @@ class DurableJournal(Journal):
         if isinstance(change, dict):
             lsn = self.wal.append(CHANGE, [json.dumps(change).encode()], self._core.upper)
         else:
-            lsn = self.wal.append(MESSAGE, pack_frames(to_frames(change, 0)), self._core.upper)
+            lsn = self._append_message(change)
         self.wal.wait(lsn)
         self._apply()
         if isinstance(change, dict):
