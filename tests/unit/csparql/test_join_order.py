@@ -75,7 +75,7 @@ def test_hardly_any_order_is_cheaper(shape: str) -> None:
         costs = [cost for order in itertools.permutations(range(count)) if (cost := cost_of(order, sizes)) is not None]
         assert cost_of(found.order, sizes) == pytest.approx(found.cost)
         excess.append(found.cost / min(costs))
-    assert sum(ratio > 1.001 for ratio in excess) <= 2
+    assert sum(ratio > 1.001 for ratio in excess) <= len(excess) // 8
     assert max(excess) < 2
 
 
