@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal as Choice
 
+from csparql.paths import Path
 from csparql.terms import Term, Variable
 
 
@@ -50,7 +51,15 @@ class Aggregate:
     separator: str = " "
 
 
-Expression = Term | Variable | Call | Aggregate
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """EXISTS or NOT EXISTS: whether pattern has a solution (or none), given what the row at hand binds."""
+
+    pattern: Node
+    negated: bool = False
+
+
+Expression = Term | Variable | Call | Aggregate | Exists
 """An Aggregate stands only in a Group's aggregates: everywhere else the parser has put a variable in its place."""
 
 
@@ -78,6 +87,29 @@ class Bgp:
 
 
 @dataclass(frozen=True, slots=True)
+class PathPattern:
+    """A property path between two ends. Lengths above one are walked in one graph: graph says in which, or in each."""
+
+    subject: TermOrVariable
+    path: Path
+    object: TermOrVariable
+    graph: GraphRef = DEFAULT
+
+    def variables(self) -> tuple[Variable, ...]:
+        """The distinct variables, in the order subject, object, graph."""
+        parts = (self.subject, self.object, self.graph)
+        return tuple(dict.fromkeys(part for part in parts if isinstance(part, Variable)))
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """VALUES: these solutions. A row has one cell for each variable; None (UNDEF) leaves it unbound."""
+
+    variables: tuple[Variable, ...]
+    rows: tuple[tuple[Term | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GraphNames:
     """`GRAPH g {}`: one solution for each named graph of the dataset (g a variable), or one if g is named in it."""
 
@@ -100,9 +132,29 @@ class LeftJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class Minus:
+    """The solutions of left without those that are compatible with one of right and share a bound variable with it."""
+
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Union:
     left: Node
     right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class PerGraph:
+    """`GRAPH ?graph { pattern }` evaluated once for each named graph, as section 18.6 says.
+
+    It stands where that shows: a pattern that cuts or counts the rows of a graph (LIMIT, aggregates without GROUP BY)
+    cannot let its triple patterns range over all graphs at once. Everywhere else triple patterns carry the variable.
+    """
+
+    graph: Variable
+    pattern: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +210,26 @@ class Slice:
     limit: int | None
 
 
-Node = Bgp | GraphNames | Join | LeftJoin | Union | Filter | Extend | Group | Project | Distinct | OrderBy | Slice
+Node = (
+    Bgp
+    | PathPattern
+    | Values
+    | GraphNames
+    | Join
+    | LeftJoin
+    | Minus
+    | Union
+    | PerGraph
+    | Filter
+    | Extend
+    | Group
+    | Project
+    | Distinct
+    | OrderBy
+    | Slice
+)
+"""A subquery is a Project, with what stands above it, inside of a pattern. Its own variables have names of their own
+there (`csparql/parser_subqueries.py`), so a name means one thing all through a query."""
 
 
 # --- queries ----------------------------------------------------------------------------------------------------------

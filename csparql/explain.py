@@ -11,6 +11,7 @@ from csparql.algebra import (
     DatasetClause,
     DefaultGraph,
     Distinct,
+    Exists,
     Expression,
     Extend,
     Filter,
@@ -19,8 +20,11 @@ from csparql.algebra import (
     Group,
     Join,
     LeftJoin,
+    Minus,
     Node,
     OrderBy,
+    PathPattern,
+    PerGraph,
     Project,
     Query,
     Slice,
@@ -28,9 +32,10 @@ from csparql.algebra import (
     TermOrVariable,
     TriplePattern,
     Union,
+    Values,
 )
 from csparql.plan import PlanStep
-from csparql.scope import NO_VARIABLES
+from csparql.scope import NO_VARIABLES, exists_patterns, node_expressions
 from csparql.terms import RDF, Term, Variable
 
 Planner = Callable[[Bgp], tuple[PlanStep, ...]]
@@ -66,6 +71,8 @@ def format_expression(expression: Expression) -> str:
             inside = "*" if expression.argument is None else format_expression(expression.argument)
             separator = f"; SEPARATOR={expression.separator!r}" if expression.name == "GROUP_CONCAT" else ""
             return f"{expression.name}({'DISTINCT ' if expression.distinct else ''}{inside}{separator})"
+        case Exists():
+            return f"{'NOT ' if expression.negated else ''}EXISTS {{...}}"
         case _:
             return str(expression)
 
@@ -112,20 +119,29 @@ def _node_lines(node: Node, depth: int, dataset: DatasetClause, plans: Planner) 
     yield pad + _operator(node)
     for child in _children(node):
         yield from _node_lines(child, depth + 1, dataset, plans)
+    for exists in (found for expression in node_expressions(node) for found in exists_patterns(expression)):
+        yield pad + _INDENT + format_expression(exists).replace(" {...}", " of")
+        yield from _node_lines(exists.pattern, depth + 2, dataset, plans)
 
 
 def _children(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, Join | LeftJoin | Union):
+    if isinstance(node, Join | LeftJoin | Minus | Union):
         return node.left, node.right
-    if isinstance(node, Bgp | GraphNames):
+    if isinstance(node, Bgp | PathPattern | Values | GraphNames):
         return ()
     return (node.pattern,)
 
 
 def _operator(node: Node) -> str:
     match node:
+        case PathPattern():
+            return f"Path {_format_term(node.subject)} {node.path} {_format_term(node.object)}"
+        case Values():
+            return " ".join(("Values", *map(str, node.variables))) + f": {len(node.rows)} rows"
         case GraphNames():
             return f"GraphNames {node.graph}"
+        case PerGraph():
+            return f"PerGraph {node.graph}"
         case LeftJoin():
             return "LeftJoin" if node.condition is None else f"LeftJoin {format_expression(node.condition)}"
         case Filter():
@@ -143,7 +159,7 @@ def _operator(node: Node) -> str:
             return f"OrderBy {', '.join(conditions)}"
         case Slice():
             return f"Slice offset {node.offset}" + ("" if node.limit is None else f" limit {node.limit}")
-        case Distinct() | Join() | Union() | Bgp():
+        case Distinct() | Join() | Minus() | Union() | Bgp():
             return type(node).__name__
 
 

@@ -9,6 +9,7 @@ from csparql.algebra import (
     Bgp,
     Call,
     Distinct,
+    Exists,
     Expression,
     Extend,
     Filter,
@@ -17,11 +18,15 @@ from csparql.algebra import (
     Group,
     Join,
     LeftJoin,
+    Minus,
     Node,
     OrderBy,
+    PathPattern,
+    PerGraph,
     Project,
     Slice,
     Union,
+    Values,
 )
 from csparql.terms import Variable
 
@@ -33,8 +38,13 @@ def certain_variables(node: Node) -> frozenset[Variable]:
     match node:
         case Join():
             return certain_variables(node.left) | certain_variables(node.right)
-        case LeftJoin():
+        case LeftJoin() | Minus():
             return certain_variables(node.left)
+        case Values():
+            columns = zip(node.variables, zip(*node.rows, strict=True), strict=True) if node.rows else ()
+            return frozenset(variable for variable, cells in columns if None not in cells)
+        case PerGraph():
+            return certain_variables(node.pattern) | {node.graph}
         case Union():
             return certain_variables(node.left) & certain_variables(node.right)
         case Group():
@@ -52,8 +62,14 @@ def possible_variables(node: Node) -> frozenset[Variable]:
     match node:
         case Bgp():
             return frozenset(variable for pattern in node.patterns for variable in pattern.variables())
+        case PathPattern() | Values():
+            return frozenset(node.variables() if isinstance(node, PathPattern) else node.variables)
         case GraphNames():
             return frozenset((node.graph,)) if isinstance(node.graph, Variable) else NO_VARIABLES
+        case Minus():
+            return possible_variables(node.left)
+        case PerGraph():
+            return possible_variables(node.pattern) | {node.graph}
         case Join() | LeftJoin() | Union():
             return possible_variables(node.left) | possible_variables(node.right)
         case Extend():
@@ -66,21 +82,72 @@ def possible_variables(node: Node) -> frozenset[Variable]:
             return possible_variables(node.pattern)
 
 
-def expression_variables(expression: Expression) -> frozenset[Variable]:
-    """Return the variables that an expression mentions."""
+def mentioned_variables(node: Node) -> frozenset[Variable]:
+    """Return all variables that stand anywhere in a pattern: those of its expressions and of its subqueries too."""
+    match node:
+        case Join() | Minus() | Union():
+            return mentioned_variables(node.left) | mentioned_variables(node.right)
+        case LeftJoin():
+            sides = mentioned_variables(node.left) | mentioned_variables(node.right)
+            return sides.union(*map(expression_variables, node_expressions(node)))
+        case Bgp() | PathPattern() | Values() | GraphNames():
+            return possible_variables(node)
+        case _:
+            inner = mentioned_variables(node.pattern) | possible_variables(node)
+            return inner.union(*map(expression_variables, node_expressions(node)))
+
+
+def node_expressions(node: Node) -> tuple[Expression, ...]:
+    """Return the expressions that stand in a node itself."""
+    match node:
+        case Filter():
+            return (node.condition,)
+        case LeftJoin() if node.condition is not None:
+            return (node.condition,)
+        case Extend():
+            return (node.expression,)
+        case Group():
+            return tuple(aggregate for _, aggregate in node.aggregates)
+        case OrderBy():
+            return tuple(expression for expression, _ in node.conditions)
+        case _:
+            return ()
+
+
+def expression_variables(expression: Expression, within_exists: bool = True) -> frozenset[Variable]:
+    """Return the variables that an expression mentions.
+
+    within_exists : count all variables in the pattern of an EXISTS, also those that only the pattern itself binds.
+    """
     match expression:
         case Variable():
             return frozenset((expression,))
         case Call():
-            return NO_VARIABLES.union(*map(expression_variables, expression.arguments))
+            parts = (expression_variables(argument, within_exists) for argument in expression.arguments)
+            return NO_VARIABLES.union(*parts)
         case Aggregate(argument=argument) if argument is not None:
-            return expression_variables(argument)
+            return expression_variables(argument, within_exists)
+        case Exists() if within_exists:
+            return mentioned_variables(expression.pattern)
         case _:
             return NO_VARIABLES
 
 
+def exists_patterns(expression: Expression) -> tuple[Exists, ...]:
+    """Return the EXISTS and NOT EXISTS of an expression, from left to right; those inside of them are not counted."""
+    match expression:
+        case Exists():
+            return (expression,)
+        case Call():
+            return tuple(found for argument in expression.arguments for found in exists_patterns(argument))
+        case Aggregate(argument=argument) if argument is not None:
+            return exists_patterns(argument)
+        case _:
+            return ()
+
+
 def substitute(expression: Expression, replacements: Mapping[Variable, Variable]) -> Expression:
-    """Put other variables in the place of some of an expression's."""
+    """Put other variables in the place of some of an expression's; the patterns of EXISTS stay as they are."""
     match expression:
         case Variable():
             return replacements.get(expression, expression)
@@ -101,9 +168,14 @@ def always_matches_in(node: Node, graph: GraphRef) -> bool:
             return always_matches_in(node.left, graph) or always_matches_in(node.right, graph)
         case Union():
             return always_matches_in(node.left, graph) and always_matches_in(node.right, graph)
-        case LeftJoin():
+        case LeftJoin() | Minus():
             return always_matches_in(node.left, graph)
-        case Filter() | Extend():
+        case Filter() | Extend() | Distinct() | OrderBy() | Slice():
             return always_matches_in(node.pattern, graph)
+        case Project():
+            is_seen = not isinstance(graph, Variable) or graph in node.variables
+            return is_seen and always_matches_in(node.pattern, graph)
+        case PerGraph():
+            return node.graph == graph
         case _:
-            return False
+            return False  # a path of length zero and a group without keys find something in no graph at all

@@ -20,12 +20,16 @@ from csparql.algebra import (
     Group,
     Join,
     LeftJoin,
+    Minus,
     Node,
     OrderBy,
+    PathPattern,
+    PerGraph,
     Project,
     Slice,
     TermOrVariable,
     Union,
+    Values,
 )
 from csparql.terms import Variable
 from store.dtypes import UNBOUND
@@ -92,6 +96,8 @@ class Executor:
                 return order_by(canonical(table) if self._in_order else table, conditions, self._terms)
             case Slice():
                 return self._slice(node)
+            case Minus() | Values() | PathPattern() | PerGraph():
+                raise AssertionError(f"the parser makes no {type(node).__name__} yet")
 
     def _explore(self, bgp: Bgp, seeds: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         if not bgp.patterns or seeds.length == 0:

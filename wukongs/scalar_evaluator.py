@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from csparql.algebra import Aggregate, Call, Expression
+from csparql.algebra import Aggregate, Call, Exists, Expression
 from csparql.terms import Term, Variable
 from wukongs.value_operators import (
     arithmetic,
@@ -32,6 +32,7 @@ def value_in(expression: Expression, row: Row) -> Value | None:
     if isinstance(expression, Variable):
         return row.get(expression)
     assert not isinstance(expression, Aggregate), f"{expression} outside of a Group"
+    assert not isinstance(expression, Exists), "the executor puts a column in the place of EXISTS"
     op = expression.op
     if op in _LAZY:
         return _LAZY[op](expression.arguments, row)

@@ -4,12 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import DEFAULT, Aggregate, Call, Distinct, Group, Node, OrderBy, Project, Slice
+from csparql.algebra import (
+    DEFAULT,
+    Aggregate,
+    Bgp,
+    Call,
+    Distinct,
+    Exists,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
+    PathPattern,
+    PerGraph,
+    Project,
+    Slice,
+    TriplePattern,
+    Values,
+)
 from csparql.parser import parse_query
+from csparql.paths import OneOrMore
+from csparql.rules.walk import map_children
 from csparql.scope import (
     always_matches_in,
     certain_variables,
+    exists_patterns,
     expression_variables,
+    mentioned_variables,
     possible_variables,
     substitute,
 )
@@ -81,4 +106,61 @@ def test_expressions() -> None:
 )
 def test_graphs_that_solutions_rest_on(group: str, expected: bool) -> None:
     assert always_matches_in(pattern_of(group), iri("g")) is expected
-    assert not always_matches_in(Distinct(pattern_of("{ ?a <p> ?b }")), DEFAULT)
+    assert always_matches_in(Distinct(pattern_of("{ ?a <p> ?b }")), DEFAULT)
+
+
+P, X = iri("p"), iri("x")
+AB = Bgp((TriplePattern(A, P, B),))
+BC = Bgp((TriplePattern(B, P, C),))
+
+
+@pytest.mark.parametrize(
+    ("node", "certain", "possible", "mentioned"),
+    [
+        (Minus(AB, BC), "ab", "ab", "abc"),
+        (Values((A, B), ((P, None), (P, X))), "a", "ab", "ab"),
+        (Values((A,), ()), "", "a", "a"),
+        (PathPattern(A, OneOrMore(P), X, C), "ac", "ac", "ac"),
+        (PerGraph(C, AB), "abc", "abc", "abc"),
+        (Filter(Exists(BC), AB), "ab", "ab", "abc"),
+        (Project(Join(AB, BC), (A,)), "a", "a", "abc"),
+        (Group(AB, (A,), ((C, Aggregate("MAX", B)),)), "a", "ac", "abc"),
+    ],
+)
+def test_variables_of_nodes(node: Node, certain: str, possible: str, mentioned: str) -> None:
+    assert names(certain_variables(node)) == certain
+    assert names(possible_variables(node)) == possible
+    assert names(mentioned_variables(node)) == mentioned
+
+
+def test_expressions_with_exists() -> None:
+    both = Call("&&", (A, Call("!", (Exists(BC, negated=True),))))
+    assert names(expression_variables(both)) == "abc"
+    assert names(expression_variables(both, within_exists=False)) == "a"
+    assert exists_patterns(both) == (Exists(BC, negated=True),)
+    assert substitute(both, {A: C, B: A}) == Call("&&", (C, Call("!", (Exists(BC, negated=True),))))
+
+
+def test_rules_reach_the_patterns_of_exists() -> None:
+    counted = Aggregate("COUNT", Exists(AB))
+    for node in (
+        Filter(Exists(AB), BC),
+        Extend(BC, A, Call("IF", (Exists(AB), A, B))),
+        LeftJoin(BC, BC, Exists(AB)),
+        OrderBy(BC, ((Exists(AB), True),)),
+        Group(BC, (), ((A, counted),)),
+    ):
+        seen: list[Node] = []
+        changed = map_children(node, lambda child, seen=seen: seen.append(child) or AB)  # type: ignore[misc]
+        assert seen == ([AB, BC, BC] if isinstance(node, LeftJoin) else [AB, BC])
+        assert mentioned_variables(changed) == {A, B} | possible_variables(changed)
+
+
+def test_what_rests_on_a_graph() -> None:
+    here = Bgp((TriplePattern(A, P, B, C),))
+    assert always_matches_in(Minus(here, AB), C)
+    assert not always_matches_in(Minus(AB, here), C)
+    assert always_matches_in(Project(here, (A, C)), C)
+    assert not always_matches_in(Project(here, (A,)), C)
+    assert not always_matches_in(PathPattern(A, OneOrMore(P), B, C), C)
+    assert not always_matches_in(Group(here, (), ()), C)
