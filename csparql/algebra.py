@@ -237,7 +237,11 @@ there (`csparql/parser_subqueries.py`), so a name means one thing all through a 
 
 @dataclass(frozen=True, slots=True)
 class StreamWindow:
-    """`FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms]`; TUMBLING has step_ms = range_ms."""
+    """`FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms]`; TUMBLING has step_ms = range_ms.
+
+    `[RANGE TRIPLES range_triples STEP step_triples]` counts arrivals instead: both are above 0 then, and range_ms and
+    step_ms are 0.
+    """
 
     stream: str
     range_ms: int
@@ -245,6 +249,13 @@ class StreamWindow:
     named: bool
     line: int = 0
     column: int = 0
+    range_triples: int = 0
+    step_triples: int = 0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the window is so many arrivals, and not so much time."""
+        return self.range_triples > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,9 @@ def _dataset_lines(dataset: DatasetClause) -> Iterator[str]:
 
 
 def _format_window(window: StreamWindow) -> str:
+    if window.is_counted:
+        step = "tumbling" if window.range_triples == window.step_triples else f"step {window.step_triples}"
+        return f"[{window.range_triples} triples {step}]"
     if window.range_ms == window.step_ms:
         return f"[{format_duration(window.range_ms)} tumbling]"
     return f"[{format_duration(window.range_ms)} step {format_duration(window.step_ms)}]"

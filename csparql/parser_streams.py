@@ -6,6 +6,7 @@ import re
 
 from csparql.algebra import DatasetClause, Registration, StreamWindow
 from csparql.parser_groups import GroupParser
+from csparql.tokens import Token
 
 _UNIT_WORDS_MS = {
     1: ("MS", "MILLISECOND", "MILLISECONDS"),
@@ -15,6 +16,8 @@ _UNIT_WORDS_MS = {
     86_400_000: ("D", "DAY", "DAYS"),
 }
 UNITS_MS = {word: length for length, words in _UNIT_WORDS_MS.items() for word in words}
+_STEP_TRIPLES = 1
+"""STEP of a window that counts triples, if it has none: C-SPARQL's [RANGE TRIPLES n] is always the last n."""
 _A_WINDOW = "a window such as [RANGE 10s STEP 1s] after the stream IRI"
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_-])?")
 
@@ -69,10 +72,8 @@ class StreamClauseParser(GroupParser):
         stream = self.iri_value("the IRI of a stream after STREAM")
         opening = self.expect("[", _A_WINDOW)
         self.expect("RANGE", "RANGE, as in [RANGE 10s STEP 1s]")
-        if self.token.kind == "TRIPLES":
-            raise self.unsupported(
-                "a window that counts triples", advice="give its length in time, as in [RANGE 10s STEP 1s]"
-            )
+        if self.accept("TRIPLES"):
+            return self._count_window(stream, named, opening)
         range_ms = self._duration_ms("RANGE")
         if self.accept("TUMBLING"):
             step_ms = range_ms
@@ -82,6 +83,20 @@ class StreamClauseParser(GroupParser):
         self.expect("]", "']' at the end of the window")
         line, column = self.place_of(opening)
         return StreamWindow(stream, range_ms, step_ms, named, line, column)
+
+    def _count_window(self, stream: str, named: bool, opening: Token) -> StreamWindow:
+        """Read `n [STEP m | TUMBLING] ]`, the rest of a window that counts arrivals."""
+        count = self.whole_number("a whole number of triples above 0 after TRIPLES", minimum=1)
+        step = _STEP_TRIPLES
+        if self.accept("TUMBLING"):
+            step = count
+        elif self.accept("STEP"):
+            step = self.whole_number("a whole number of triples above 0 after STEP", minimum=1)
+            if self.token.kind in UNITS_MS:
+                raise self.error("a STEP without a unit: a window that counts triples moves on by triples")
+        self.expect("]", "']', or STEP and a whole number of triples" if step == _STEP_TRIPLES else "']' after STEP")
+        line, column = self.place_of(opening)
+        return StreamWindow(stream, 0, 0, named, line, column, count, step)
 
     def _duration_ms(self, clause: str) -> int:
         """Read a whole number above 0 and its unit; return milliseconds."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from csparql.algebra import DefaultGraph, Query, StreamWindow, TriplePattern
 from csparql.terms import Variable, iri
-from wukongs.errors import StreamError
+from wukongs.errors import StreamError, UnsupportedFeatureError
 from wukongs.stream_state import StreamState
 
 
@@ -106,6 +106,9 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
 
 def check_clause(query: Query) -> None:
     """Raise StreamError for windows that GRAPH could not tell apart."""
+    for window in query.dataset.windows:
+        if window.is_counted:
+            raise UnsupportedFeatureError("a window that counts triples", window.line, window.column)
     named = [window for window in query.dataset.windows if window.named]
     for at, window in enumerate(named):
         if any(other.stream == window.stream for other in named[:at]):

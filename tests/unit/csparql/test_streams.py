@@ -87,6 +87,21 @@ def test_registrations(head: str, expected: Registration | None) -> None:
         assert parse_query(f"{head} ASK {{}}").registration == expected
 
 
+@pytest.mark.parametrize(
+    ("window", "count", "step"),
+    [
+        ("RANGE TRIPLES 10", 10, 1),
+        ("range triples 10 step 3", 10, 3),
+        ("RANGE TRIPLES 1 STEP 7", 1, 7),
+        ("RANGE TRIPLES 10 TUMBLING", 10, 10),
+    ],
+)
+def test_windows_that_count_triples(window: str, count: int, step: int) -> None:
+    (found,) = parse_query(f"ASK FROM NAMED STREAM <s> [{window}] {{}}").dataset.windows
+    assert found == StreamWindow("s", 0, 0, True, 1, 27, count, step)
+    assert found.is_counted
+
+
 def test_a_missing_window_is_shown_how_to_write() -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query("SELECT ?x\n\nFROM STREAM <http://a/bc> WHERE { }", source="traffic.rq")
@@ -126,6 +141,27 @@ def test_a_missing_window_is_shown_how_to_write() -> None:
             "column 30: expected STEP and its length, or TUMBLING, after the length of",
         ),
         ("ASK FROM STREAM <s> [RANGE 5s STEP 1s {}", "column 39: expected ']' at the end of the window, found '{'"),
+        (
+            "ASK FROM STREAM <s> [RANGE TRIPLES 0] {}",
+            "column 36: expected a whole number of triples above 0 after TRIPLES, found '0'",
+        ),
+        (
+            "ASK FROM STREAM <s> [RANGE TRIPLES STEP 2] {}",
+            "column 36: expected a whole number of triples above 0 after TRIPLES, found 'STEP'",
+        ),
+        (
+            "ASK FROM STREAM <s> [RANGE TRIPLES 5 STEP 0] {}",
+            "column 43: expected a whole number of triples above 0 after STEP, found '0'",
+        ),
+        (
+            "ASK FROM STREAM <s> [RANGE TRIPLES 5 STEP 1s] {}",
+            "column 44: expected a STEP without a unit: a window that counts triples moves on by triples, found 's'",
+        ),
+        (
+            "ASK FROM STREAM <s> [RANGE TRIPLES 5 1] {}",
+            "column 38: expected ']', or STEP and a whole number of triples, found '1'",
+        ),
+        ("ASK FROM STREAM <s> [RANGE TRIPLES 5 STEP 2 {}", "column 45: expected ']' after STEP, found '{'"),
         ("ASK FROM {}", "column 10: expected an IRI, NAMED or STREAM after FROM, found '{'"),
         ("ASK FROM NAMED {}", "column 16: expected an IRI, found '{'"),
         ("REGISTER q AS ASK {}", "column 10: expected QUERY after REGISTER, found 'q'"),
@@ -156,10 +192,6 @@ def test_refused(text: str, message: str) -> None:
             "query, line 1, column 10: REGISTER STREAM is not supported yet; REGISTER",
         ),
         ("REGISTER RSTREAM <s> AS ASK {}", "column 10: REGISTER RSTREAM is not supported yet"),
-        (
-            "ASK FROM STREAM <s> [RANGE TRIPLES 10] {}",
-            "column 28: a window that counts triples is not supported yet; give",
-        ),
         (
             "ASK FROM NAMED WINDOW <w> ON <s> [RANGE 1s] {}",
             "column 16: FROM NAMED WINDOW ... ON is not supported yet; write",
