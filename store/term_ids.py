@@ -23,6 +23,7 @@ from store.value_kernels import numeric_values as _numeric_values
 XSD_NAMESPACE = "http://www.w3.org/2001/XMLSchema#"
 HASH_BITS = 62
 """Bits of the hash that an id has room for; tests use fewer, to meet collisions."""
+REMEMBERED_CHARACTERS_MAX = 256
 
 _ANY = (0, -1)
 # Row number = type code. Derived integer types (from row 8 on) with their least and greatest value; those of xsd:long
@@ -107,6 +108,18 @@ def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
         if packed >= 0:
             return int(packed)
     return hash_id(data, hash_bits)
+
+
+def constant_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
+    """As term_id, for the constants of queries: those that come again and again are hashed once."""
+    if len(canonical) > REMEMBERED_CHARACTERS_MAX:
+        return term_id(canonical, hash_bits)
+    return _remembered_id(canonical, hash_bits)
+
+
+@lru_cache(maxsize=1 << 14)
+def _remembered_id(canonical: str, hash_bits: int) -> int:
+    return term_id(canonical, hash_bits)
 
 
 def is_inlined(ids: Int64Array) -> BoolArray:

@@ -22,7 +22,7 @@ from store.dictionary_write_kernels import ADDED, EQUAL, REFUSED
 from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
 from store.encoded import Encoded, TermTable, replace_ids
 from store.slot_kernels import fill_slots, flag_used
-from store.term_ids import HASH_BITS, hash_id, term_id
+from store.term_ids import HASH_BITS, constant_id, hash_id, term_id
 from store.transient_dictionary import TransientDictionary
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")
@@ -234,7 +234,7 @@ class TermRegistry:
     def resolve(self, canonical: str) -> int:
         """Return the id under which the data know a term, or would know it; NO_MATCH if another text has its hash and
         no tuple with this one was ever confirmed."""
-        term = term_id(canonical, self.hash_bits)
+        term = constant_id(canonical, self.hash_bits)
         return term if term & INLINE_MARK else self._known_id(term, canonical)
 
     def texts(self, ids: Int64Array) -> list[str]:

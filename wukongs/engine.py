@@ -9,9 +9,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from csparql.algebra import Query
-from csparql.parser import parse_query
-from csparql.rules import rewrite
 from csparql.terms import Term
 from store.encoded import MalformedLine
 from wukongs import export
@@ -33,6 +30,7 @@ from wukongs.injector import Injector
 from wukongs.names import canonical, graph_term
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
+from wukongs.prepared import Prepared, PreparedQueries
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.results import Result, WindowResult
 from wukongs.settings import Settings
@@ -61,6 +59,7 @@ class Engine:
         """
         self._core = Core(settings or Settings.from_environment())
         self._injector = Injector(self._core)
+        self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
         self._sockets: list[IngestSocket] = []
         if data_dir is not None:
             from wukongs.recovery import open_folder
@@ -125,9 +124,11 @@ class Engine:
         UnsupportedFeatureError, QueryTimeout, BudgetExceeded, CompactedError (at), StreamError (a query with windows).
         """
         started_s = time.monotonic()
-        query = self._one_shot(text, base)
+        prepared = self._one_shot(text, base)
+        query, memo = prepared.query, prepared.memo
         if bindings:
             query = bind(query, {name: Term(canonical(value)) for name, value in bindings.items()})
+            memo = PlanMemo()  # its keys are the patterns, and these are new ones
         core = self._core
         limits = Limits(core.settings.rows_max, None if timeout_s is None else started_s + timeout_s, timeout_s)
         with core.lock:
@@ -144,7 +145,7 @@ class Engine:
             scope = f"query {core.query_count}"
         try:
             dataset = Dataset(query.dataset, stored, {}, ConstantIds(core.registry))
-            found = answer(query, dataset, terms, limits, PlanMemo(), scope)
+            found = answer(query, dataset, terms, limits, memo, scope)
         finally:
             with core.lock:
                 handle.close()
@@ -161,7 +162,7 @@ class Engine:
 
     def explain(self, text: str, base: str | None = None) -> str:
         """Return the plan of a one-shot query as text, with estimated rows."""
-        query = self._one_shot(text, base)
+        query = self._one_shot(text, base).query
         with self._core.lock:
             self._core.check_is_open()
             stored = self._core.arrangement.trace.read(self._core.sn)
@@ -310,6 +311,7 @@ class Engine:
                     for state in core.streams.values()
                 },
                 "queries": {name: query.stats() for name, query in self._injector.queries.items()},
+                "prepared_queries": {"kept": len(self._prepared), "hits": self._prepared.hit_count},
                 "durability": core.journal.stats(),
             }
 
@@ -340,14 +342,15 @@ class Engine:
         for query in registered:
             query.end()
 
-    def _one_shot(self, text: str, base: str | None) -> Query:
-        query = rewrite(parse_query(text, base))
+    def _one_shot(self, text: str, base: str | None) -> Prepared:
+        prepared = self._prepared.prepare(text, base)
+        query = prepared.query
         if query.registration is not None or query.dataset.windows:
             raise StreamError(
                 "a query with REGISTER or FROM STREAM is continuous: give it to Engine.register; Engine.query answers "
                 "once, over the stored graph"
             )
-        return query
+        return prepared
 
     def _report_malformed(
         self, on_malformed: Callable[[str, MalformedLine], object] | None

@@ -29,7 +29,9 @@ class _Remembered:
 
 
 class PlanMemo:
-    """Plans by basic graph pattern and the variables that are bound before it. Not shared between threads."""
+    """Plans by basic graph pattern and the variables that are bound before it.
+
+    Threads may share one: what it remembers is immutable, and at worst two of them make the same plan."""
 
     def __init__(self) -> None:
         self._plans: dict[tuple[int, tuple[Variable, ...]], _Remembered] = {}

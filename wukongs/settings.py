@@ -40,6 +40,9 @@ class Settings:
         1 << 30, 1 << 10, 1 << 50, "bytes", "what one stream may hold in stream batches that cannot be sealed yet"
     )
     rows_max: int = _option(50_000_000, 1, 1 << 40, "rows", "the longest binding table that one query may make")
+    prepared_queries_max: int = _option(
+        1024, 0, 1 << 20, "queries", "texts of one-shot queries that are kept parsed and planned; 0: none"
+    )
     handle_age_max_s: int = _option(
         3600, 0, 31_536_000, "seconds", "how long a reader may hold back merging; then its handle is revoked (0: ever)"
     )
