@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from csparql.algebra import Query, StreamWindow
-from csparql.terms import Term
-from store.batch_set import EMPTY, BatchSet
+from csparql.algebra import Query
 from store.snapshot import tick_sn
 from wukongs.answer import Answer, answer
 from wukongs.constants import constants_of
 from wukongs.core import FOREVER_MS, Core
-from wukongs.dataset import Dataset, explain_over
-from wukongs.errors import CompactedError, WukongsError
+from wukongs.dataset import explain_over
+from wukongs.errors import WukongsError
 from wukongs.firing import Firing
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
+from wukongs.query_counts import QueryCounts
 from wukongs.query_terms import ConstantIds, QueryTerms
+from wukongs.query_windows import QueryWindows, widest_spans
 from wukongs.results import WindowResult
-from wukongs.slice_budget import evicted
-from wukongs.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.subscription import Subscription
-from wukongs.windows import Interval, covered_ms, firing_step, first_firing, first_multiple, interval, matched_in
+from wukongs.windows import covered_ms, firing_step, first_firing, first_multiple
 
 if TYPE_CHECKING:
     from wukongs.injector import Injector
 
-TIMES_REMEMBERED = 10_000
-NOTHING_KNOWN = -(1 << 62)
 log = logging.getLogger("wukongs")
 
 
@@ -67,37 +60,20 @@ class ContinuousQuery:
         self._subscription = Subscription(core.settings.results_max, self._acknowledge)
         constants = constants_of(query)
         ids, self._references = core.registry.reserve([term.text for term in constants])
-        self._constants = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
+        known = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
+        self.windows = QueryWindows(core, query, self.name, known)
         self._memo = PlanMemo()
         self._answer_to_nothing: Answer | None = None
         """What the query answers when all its windows are empty and it reads nothing else, if that has no row."""
-        self._states = {window.stream: core.stream(window.stream) for window in query.dataset.windows}
+        self._states = self.windows.states
         self._closed_at_start = {s: at for s, state in self._states.items() if (at := state.closed_ms) is not None}
-        self._reach_ms: dict[str, int] = {}
-        for window in query.dataset.windows:
-            reach_ms = window.range_ms + window.step_ms
-            self._reach_ms[window.stream] = max(reach_ms, self._reach_ms.get(window.stream, reach_ms))
-        self.matched: dict[str, set[Predicate]] = {
-            stream: {
-                self._constants(pattern.predicate) if isinstance(pattern.predicate, Term) else ANY_PREDICATE
-                for pattern in matched_in(query, stream)
-            }
-            for stream in self._states
-        }
-        """Stream -> the ids of the predicates that can be matched in its windows, or ANY_PREDICATE."""
         self._next_ms: int | None = None
         self.is_paused = False
         self.is_closed = False
-        self._window_count = 0
-        self._row_count = 0
-        self._error_count = 0
-        self._over_budget_count = 0
-        self._last_rows = 0
-        self._execution_us: deque[float] = deque(maxlen=TIMES_REMEMBERED)
-        self._latency_us: deque[float] = deque(maxlen=TIMES_REMEMBERED)
+        self._counts = QueryCounts()
 
     def __repr__(self) -> str:
-        return f"<ContinuousQuery {self.name}: {self._window_count} windows reported>"
+        return f"<ContinuousQuery {self.name}: {self._counts.windows} windows reported>"
 
     # --- results ------------------------------------------------------------------------------------------------------
 
@@ -180,37 +156,24 @@ class ContinuousQuery:
         self._next_ms, self._closed_at_start = progress["next_ms"], progress["closed_at_start"]
         self.is_paused = progress["is_paused"]
 
-    def reach_ms(self, stream: str) -> int:
-        """How far before its end a window of this query may begin on a stream, in ms; 0 for a stream it does not
-        read."""
-        return self._reach_ms.get(stream, 0)
-
     def _acknowledge(self, end_ms: int) -> None:
         self._core.journal.acknowledge(self.lsn, end_ms)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, and medians and 99th percentiles of the last firings in microseconds."""
         return {
-            "windows": self._window_count,
-            "rows": self._row_count,
-            "last_rows": self._last_rows,
-            "errors": self._error_count,
-            "over_budget": self._over_budget_count,
+            **self._counts.stats(),
             "results_waiting": len(self._subscription),
             "results_dropped": self._subscription.dropped_count,
             "results_dropped_to_ms": self._subscription.dropped_to_ms,
             "plans_made": self._memo.planned_count,
-            "execution_us_p50": _percentile(self._execution_us, 50),
-            "execution_us_p99": _percentile(self._execution_us, 99),
-            "latency_us_p50": _percentile(self._latency_us, 50),
-            "latency_us_p99": _percentile(self._latency_us, 99),
         }
 
     def explain(self) -> str:
         """Return the plan as text, with the rows that are estimated for the windows as they stand now."""
         with self._core.lock:
             at_ms = self._next_ms if self._next_ms is not None else (self._core.sealed_ms or 0)
-            dataset, _ = self._dataset(at_ms)
+            dataset, _ = self.windows.dataset(at_ms)
         return explain_over(self.query, dataset)
 
     def why(self) -> str:
@@ -252,17 +215,11 @@ class ContinuousQuery:
             self._next_ms = first_firing(self.step_ms, self._states, self._closed_at_start)
         if self._next_ms is None:
             return {}
-        return {stream: self._next_ms - reach_ms for stream, reach_ms in self._reach_ms.items()}
+        return self.windows.keep_after_ms(self._next_ms)
 
     def needs_after(self) -> dict[str, int]:
         """Return, per stream, the stream batch after which the next firing reads; all while it cannot tell."""
-        found: dict[str, int] = {}
-        for window in self.query.dataset.windows:
-            after = NOTHING_KNOWN
-            if self._next_ms is not None:
-                after = interval(window, self._states[window.stream].batch_ms, self._next_ms).after
-            found[window.stream] = min(after, found.get(window.stream, after))
-        return found
+        return self.windows.needs_after(self._next_ms)
 
     def skip_to(self, time_ms: int) -> None:
         """Go on with the first firing after a time."""
@@ -274,31 +231,19 @@ class ContinuousQuery:
 
     def prepare(self, at_ms: int) -> Firing:
         """Pick what the firing at a time reads. Called with the lock held, when everything up to then is sealed."""
-        for window in self.query.dataset.windows:
-            state = self._states[window.stream]
-            state.ring.close(interval(window, state.batch_ms, at_ms).to)
-        dataset, intervals = self._dataset(at_ms)
-        partial = False
-        error = None
-        for window, span in intervals.items():
-            state = self._states[window.stream]
-            missing = [state.ring.lost_to]
-            if state.slice_filter is not None:
-                missing.append(state.slice_filter.lacks_to(self.matched[window.stream]))
-            partial |= any(to is not None and span.after < to for to in missing)
-            error = error or evicted(self.name, at_ms, window, span, state)
+        reading = self.windows.read(at_ms)
         self.skip_to(at_ms)
         self._core.journal.fired(self.lsn, at_ms)
-        return Firing(self, at_ms, dataset, intervals, partial, self._core.registry.snapshot_reader(), error)
+        return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
 
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window. Called without the lock. due_at_s: perf_counter when it was due."""
         self.report_backlog()
         started_s = time.perf_counter()
         try:
-            if firing.error is not None:
-                self._over_budget_count += 1
-                raise firing.error
+            if firing.reading.error is not None:
+                self._counts.over_budget += 1
+                raise firing.reading.error
             window = self._execute(firing, due_at_s)
         except WukongsError as error:
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
@@ -314,11 +259,7 @@ class ContinuousQuery:
             told.__cause__ = error.with_traceback(None)  # its frames hold tables
             self._put_error(firing.at_ms, told)
             return
-        self._execution_us.append((time.perf_counter() - started_s) * 1e6)
-        self._latency_us.append(window.latency_us)
-        self._window_count += 1
-        self._last_rows = len(window)
-        self._row_count += len(window)
+        self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
         if self._on_result is None:
             self._subscription.put(firing.at_ms, window)
         else:
@@ -329,23 +270,23 @@ class ContinuousQuery:
         try:
             self._on_result(window)
         except Exception:
-            self._error_count += 1
+            self._counts.errors += 1
             log.exception("query %s: on_result failed for the window ending at %d ms", self.name, window.end_ms)
         self._acknowledge(window.end_ms)
 
     def _put_error(self, at_ms: int, error: WukongsError) -> None:
-        self._error_count += 1
+        self._counts.errors += 1
         self._subscription.put(at_ms, error)
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult:
         terms = QueryTerms(self._core.registry, firing.reader)
         clause = self.query.dataset
-        is_empty = not (len(firing.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
+        is_empty = not (len(firing.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
         found = self._answer_to_nothing if is_empty else None
         if found is None:
             found = answer(
                 self.query,
-                firing.dataset,
+                firing.reading.dataset,
                 terms,
                 Limits(self._core.settings.rows_max),
                 self._memo,
@@ -354,11 +295,7 @@ class ContinuousQuery:
             )
             if is_empty and not found.length and not found.triples:
                 self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
-        widest: dict[str, tuple[int, int]] = {}
-        for window, span in firing.intervals.items():
-            known = widest.get(window.stream)
-            if known is None or span.start_ms < known[0]:
-                widest[window.stream] = (span.start_ms, span.end_ms)
+        spans = widest_spans(firing.reading.intervals)
         return WindowResult(
             self.query.form,
             self.query.variables,
@@ -369,32 +306,9 @@ class ContinuousQuery:
             found.triples,
             found.length,
             query=self.name,
-            start_ms=min(start_ms for start_ms, _ in widest.values()),
+            start_ms=min(start_ms for start_ms, _ in spans.values()),
             end_ms=firing.at_ms,
-            windows=widest,
-            partial=firing.partial,
+            windows=spans,
+            partial=firing.reading.partial,
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
         )
-
-    def _dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
-        windows: dict[StreamWindow, BatchSet] = {}
-        intervals: dict[StreamWindow, Interval] = {}
-        for window in self.query.dataset.windows:
-            state = self._states[window.stream]
-            span = interval(window, state.batch_ms, at_ms)
-            windows[window] = state.ring.window(span.after, span.to)
-            intervals[window] = span
-        clause = self.query.dataset
-        trace = self._core.arrangement.trace
-        stored = EMPTY
-        if clause.default_graphs or clause.named_graphs:
-            try:
-                stored = trace.read(tick_sn(at_ms))
-            except CompactedError:
-                # Only for a stream that began after the others had passed this time: the oldest that can be read.
-                stored = trace.read(trace.since)
-        return Dataset(clause, stored, windows, self._constants), intervals
-
-
-def _percentile(times_us: deque[float], percent: float) -> float:
-    return float(np.percentile(list(times_us), percent)) if times_us else 0.0

@@ -322,8 +322,8 @@ class DurableJournal(Journal):
                 bounds.append(waiting_ms)
             for query in self._injector.queries.values():
                 fired = self.delivery.oldest_of(query.lsn)
-                if fired is not None and query.reach_ms(state.iri):
-                    bounds.append(fired.end_ms - query.reach_ms(state.iri))
+                if fired is not None and query.windows.reach_ms(state.iri):
+                    bounds.append(fired.end_ms - query.windows.reach_ms(state.iri))
             found[state.lsn] = min(bounds)
         return found
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from csparql.algebra import StreamWindow
 from store.term_registry import TermReader
-from wukongs.dataset import Dataset
-from wukongs.errors import BudgetExceeded
-from wukongs.windows import Interval
+from wukongs.query_windows import Reading
 
 if TYPE_CHECKING:
     from wukongs.continuous import ContinuousQuery
@@ -17,12 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firing:
-    """What one firing reads, picked at one moment; error: why it cannot be reported."""
+    """What one firing reads, picked at one moment."""
 
     query: ContinuousQuery
     at_ms: int
-    dataset: Dataset
-    intervals: dict[StreamWindow, Interval]
-    partial: bool
+    reading: Reading
     reader: TermReader
-    error: BudgetExceeded | None = None

@@ -83,7 +83,7 @@ class Injector:
                 widest_ms = max((window.range_ms for window in windows if window.stream == name), default=0)
                 state.ring.index_windows(widest_ms // state.batch_ms)
                 if state.slice_filter is not None:
-                    matched = [other.matched.get(name, set()) for other in self._queries.values()]
+                    matched = [other.windows.matched.get(name, set()) for other in self._queries.values()]
                     state.slice_filter.match(set[Predicate]().union(*matched))
 
     def wake(self) -> None:
