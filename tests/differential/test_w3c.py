@@ -1,0 +1,149 @@
+"""The W3C's SPARQL tests, each run through the Engine as its manifest says.
+
+Terms compare by text, numbers by datatype and value (the suite writes `6` and `6.0E0` for one xsd:float).
+What may fail is listed in w3c_known.md with its reason; a listed test that passes is a failure here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import wukongs
+from tests.oracles.compare import Cell, cell, same_graph, same_rows
+from tests.oracles.rdf import Triple, from_rdflib
+from tests.oracles.w3c import SUITE, Rows, W3cTest, all_tests, csv_rows, expected_answer
+
+KNOWN_FILE = Path(__file__).with_name("w3c_known.md")
+REFUSALS = ("not supported yet", "this is not RDF 1.1")
+"""What is refused by name is not there yet; nothing else may be wrong."""
+_ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
+
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.nojit,
+    pytest.mark.skipif(not all_tests(), reason=f"the W3C tests are not beside the project ({SUITE})"),
+]
+
+
+def known_failures() -> dict[str, str]:
+    """The tests that may fail, with the reason."""
+    return dict(_ROW.findall(KNOWN_FILE.read_text(encoding="utf-8")))
+
+
+def cases_of(*kinds: str) -> list[object]:
+    """The tests of some kinds (names, or their beginnings) as parameters."""
+    found = [test for test in all_tests() if test.kind.startswith(kinds)]
+    return [pytest.param(test, id=test.short_id) for test in found]
+
+
+def held(test: W3cTest, fault: str | None) -> None:
+    """Fail on a fault, unless the test is listed: then fail if there is none."""
+    reason = known_failures().get(test.short_id)
+    if reason is not None:
+        assert fault is not None, f"{test.short_id} passes: take it out of {KNOWN_FILE.name} ({reason})"
+    elif fault is not None:
+        if any(words in fault for words in REFUSALS):
+            pytest.xfail(fault)
+        pytest.fail(f"{test.short_id} ({test.text}): {fault}", pytrace=False)
+
+
+@pytest.mark.parametrize("test", cases_of("PositiveSyntaxTest"))
+def test_right_syntax(test: W3cTest) -> None:
+    fault = None
+    try:
+        wukongs.parse_query(test.source(), test.base)
+    except wukongs.WukongsError as error:
+        fault = str(error)
+    held(test, fault)
+
+
+@pytest.mark.parametrize("test", cases_of("NegativeSyntaxTest"))
+def test_wrong_syntax(test: W3cTest) -> None:
+    """A wrong query is a syntax error: to be refused as unsupported is not enough."""
+    fault: str | None = "a wrong query was taken"
+    try:
+        wukongs.parse_query(test.source(), test.base)
+    except wukongs.QuerySyntaxError:
+        fault = None
+    except wukongs.WukongsError as error:
+        fault = str(error)
+    held(test, fault)
+
+
+@pytest.mark.parametrize("test", cases_of("QueryEvaluationTest"))
+def test_evaluation(test: W3cTest) -> None:
+    try:
+        with engine_of(test) as engine:
+            fault = answer_fault(test, engine.query(test.source(), base=test.base))
+    except wukongs.WukongsError as error:
+        fault = str(error)
+    held(test, fault)
+
+
+@pytest.mark.parametrize("test", cases_of("CSVResultFormatTest"))
+def test_csv(test: W3cTest) -> None:
+    assert isinstance(test.result, str)
+    with engine_of(test) as engine:
+        ours = engine.query(test.source(), base=test.base).serialize("csv")
+    content = ours if isinstance(ours, bytes) else ours.encode("utf-8")
+    (header, rows), (wanted_header, wanted) = csv_rows(content), csv_rows((SUITE / test.result).read_bytes())
+    fault = None if header == wanted_header and same_rows(rows, wanted) else f"{rows} instead of {wanted}"
+    held(test, fault)
+
+
+def test_known_failures_are_tests() -> None:
+    """Every line of the list names a test that exists."""
+    assert known_failures().keys() <= {test.short_id for test in all_tests()}
+
+
+def engine_of(test: W3cTest) -> wukongs.Engine:
+    """An engine with the data of a test: the default graph merged of its files, named graphs under their names."""
+    engine = wukongs.Engine()
+    for path in test.data:
+        engine.load(str(SUITE / path), base=f"http://w3c.example/{path}")
+    for name, path in test.graphs.items():
+        engine.load(str(SUITE / path), graph=name, base=f"http://w3c.example/{path}")
+    return engine
+
+
+def answer_fault(test: W3cTest, result: wukongs.Result) -> str | None:
+    """Say what is wrong with an answer, None if nothing is."""
+    assert isinstance(test.result, str)
+    expected = expected_answer(test.result)
+    if isinstance(expected, bool):
+        return None if result.boolean is expected else f"{result.boolean} instead of {expected}"
+    if isinstance(expected, Rows):
+        return rows_fault(test, result, expected)
+    made: set[Triple] = {(from_rdflib(s), from_rdflib(p), from_rdflib(o)) for s, p, o in result.graph()}
+    return None if same_graph(made, expected) else f"{made} instead of {expected}"
+
+
+def rows_fault(test: W3cTest, result: wukongs.Result, expected: Rows) -> str | None:
+    if set(result.vars) != set(expected.variables) and (expected.variables or expected.rows):
+        return f"variables {result.vars} instead of {expected.variables}"
+    places = [result.vars.index(name) for name in expected.variables]
+    ours = [tuple(cell(row[at] if row[at] is None else from_rdflib(row[at]), True) for at in places) for row in result]
+    theirs = [tuple(cell(term, True) for term in row) for row in expected.rows]
+    if "reduced" in test.category:
+        ours, theirs = sorted(set(ours)), sorted(set(theirs))  # REDUCED may keep any number of equal rows
+    if not same_rows(ours, theirs):
+        return f"{ours} instead of {theirs}"
+    if re.search(r"ORDER\s+BY", test.source(), re.IGNORECASE) and not same_order(ours, theirs):
+        return f"in another order: {ours} instead of {theirs}"
+    return None
+
+
+def same_order(ours: list[tuple[Cell, ...]], theirs: list[tuple[Cell, ...]]) -> bool:
+    """Whether rows are equal one by one, blank nodes up to a renaming."""
+    renaming: dict[str, str] = {}
+    for mine, other in zip(ours, theirs, strict=True):
+        for found, wanted in zip(mine, other, strict=True):
+            if found[0] == "bnode" == wanted[0]:
+                if renaming.setdefault(found[1], wanted[1]) != wanted[1]:
+                    return False
+            elif found != wanted:
+                return False
+    return True
