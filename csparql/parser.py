@@ -44,7 +44,7 @@ class _QueryParser(SelectParser):
         elif kind == "DESCRIBE":
             raise self.unsupported("DESCRIBE")
         elif kind in _UPDATES:
-            raise self.unsupported(f"the update {kind}")
+            raise self.error("a query (SELECT, ASK ...); an update is given to Engine.update or parse_update")
         else:
             either = "SELECT, ASK or CONSTRUCT"
             raise self.error(either if registration else f"{either} (or PREFIX, BASE or REGISTER QUERY before it)")
