@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from store.batch import Batch, build_batch
 from store.batch_set import BatchSet
 from store.dtypes import BoolArray, Int64Array
-from store.lookup_kernels import mark_new
-from store.tombstone_kernels import mark_visible
+from store.graph_change import GraphChange
+from store.quads import Quads, is_held, only, taken, without_held
+from store.tombstones import Difference
 from store.trace import Handle, Trace
 from store.tuple_filter import TupleFilter
-
-Quads = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
-"""Graphs, subjects, predicates, objects: int64[n] ids each."""
 
 
 class Arrangement:
@@ -41,20 +41,31 @@ class Arrangement:
             self.trace.advance(sn + 1)
             return 0
         quads = graphs, subjects, predicates, objects
-        batch = build_batch(*_taken(quads, self._mark_new(quads)))
+        batch = build_batch(*taken(quads, self._mark_new(quads)))
         self._seal(sn, batch)
         return len(batch)
 
-    def apply(self, sn: int, deletes: Quads, inserts: Quads) -> tuple[int, int]:
-        """Seal SN sn with an update: first deletes, then inserts. Returns how many triples went, and how many came.
+    def apply(self, sn: int, deletes: Quads, inserts: Quads, cleared: Iterable[int] = ()) -> tuple[int, int]:
+        """Seal SN sn with an update: first all triples of the cleared graphs go, then deletes, then inserts come.
+        Returns how many triples went, and how many came.
 
         Repeats are allowed. A triple in both stays if it is there, and else comes.
         """
-        kept = _held(BatchSet.of((build_batch(*inserts),), disjoint=True), deletes)
-        gone = build_batch(*_taken(deletes, _held(self.trace.read(self.trace.upper), deletes) & ~kept))
-        new = build_batch(*_taken(inserts, self._mark_new(inserts)))
-        self._seal(sn, new, gone)
-        return len(gone), len(new)
+        change = GraphChange(self.trace.read(self.trace.upper))
+        change.clear(cleared)
+        change.delete(deletes)
+        change.insert(inserts)
+        return self.apply_difference(sn, change.difference())
+
+    def apply_difference(self, sn: int, difference: Difference, fuel: int | None = None) -> tuple[int, int]:
+        """Seal SN sn with tombstones of triples that are there, and additions that are not. Returns how many each.
+
+        fuel: as in Trace.seal."""
+        come, gone = difference
+        self.expect(come, len(come))
+        self.give_up(come)
+        self._seal(sn, come, gone, fuel)
+        return len(gone) if gone is not None else 0, len(come)
 
     def _mark_new(self, quads: Quads) -> BoolArray:
         """Mark the tuples that the graph does not hold yet, bool[n]; the filter knows them all from then on."""
@@ -63,7 +74,7 @@ class Arrangement:
         met = self._filter.meet(self._filtered(held), graphs, predicates, subjects, objects)
         new = ~met
         if met.any():
-            new[met] = ~_held(held, _taken(quads, met))
+            new[met] = ~is_held(held, taken(quads, met))
         return new
 
     def _fill_filter(self) -> BatchSet:
@@ -105,7 +116,7 @@ class Arrangement:
             self.give_up(batch)
         if known is None or (whole is not None and (not known.is_open or self.trace.has_deleted_from(known.sn + 1))):
             batch = batch if whole is None else whole
-            batch = _only(batch, self._mark_new(batch.triples()))
+            batch = only(batch, self._mark_new(batch.triples()))
         else:
             batch = without_held(batch, BatchSet.of(tuple(self.trace.batches_from(known.sn + 1)), disjoint=True))
         self._seal(sn, batch, fuel=fuel)
@@ -124,39 +135,3 @@ class Arrangement:
     def open(self, sn: int, owner: str, expires: bool = True) -> Handle:
         """Open a handle on the graph as of an SN; see Trace.open. Raises CompactedError if merging has forgotten it."""
         return self.trace.open(sn, owner, expires)
-
-
-def _taken(quads: Quads, mask: BoolArray) -> Quads:
-    rows = np.flatnonzero(mask)
-    if len(rows) == len(mask):
-        return quads
-    graphs, subjects, predicates, objects = quads
-    return graphs[rows], subjects[rows], predicates[rows], objects[rows]
-
-
-def _held(read: BatchSet, quads: Quads) -> BoolArray:
-    """Mark the tuples that a read sees. bool[n]"""
-    graphs, subjects, predicates, objects = quads
-    held: BoolArray = ~mark_new(read.descriptors, graphs, predicates, subjects, objects)
-    if read.tombstones:
-        some = np.flatnonzero(held)
-        held[some] = mark_visible(read.descriptors, graphs[some], predicates[some], subjects[some], objects[some])
-    return held
-
-
-def without_held(batch: Batch, read: BatchSet) -> Batch:
-    """Return the batch without the tuples that a read sees; itself if there are none.
-
-    Cost: a look-up for each tuple of the smaller; one for each of the batch if they have any in common."""
-    if not len(batch) or not read.batches:
-        return batch
-    if len(read) < len(batch):
-        alone = BatchSet.of((batch,), disjoint=True)
-        if not any(_held(alone, other.triples()).any() for other in read.batches):
-            return batch
-    return _only(batch, ~_held(read, batch.triples()))
-
-
-def _only(batch: Batch, wanted: BoolArray) -> Batch:
-    """Return a batch of these of the tuples of a batch; itself if that is all."""
-    return batch if wanted.all() else build_batch(*_taken(batch.triples(), wanted))

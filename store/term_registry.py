@@ -21,6 +21,7 @@ from store.dictionary import Dictionary, DictionaryView
 from store.dictionary_write_kernels import ADDED, EQUAL, REFUSED
 from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
 from store.encoded import Encoded, TermTable, replace_ids
+from store.quad_terms import encode_texts
 from store.slot_kernels import fill_slots, flag_used
 from store.term_ids import HASH_BITS, constant_id, hash_id, term_id
 from store.transient_dictionary import TransientDictionary
@@ -230,6 +231,16 @@ class TermRegistry:
         """Make a term that stored tuples may hold, such as the name of their graph, known for ever; return its id."""
         with self._lock:
             return self._place(term_id(text, self.hash_bits), text, True, [])
+
+    def keep_all(self, texts: Sequence[str]) -> Int64Array:
+        """As keep, for many terms at once."""
+        return self.confirm(encode_texts(texts, self.hash_bits))[0].subjects
+
+    def known(self, text: str) -> int:
+        """Return the id of a term that stored tuples may hold; NO_MATCH for one that none of them can."""
+        term = self.resolve(text)
+        is_known = term == NO_MATCH or term & INLINE_MARK or self.persistent.text_equals(term, text)
+        return term if is_known else NO_MATCH
 
     def resolve(self, canonical: str) -> int:
         """Return the id under which the data know a term, or would know it; NO_MATCH if another text has its hash and

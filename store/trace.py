@@ -105,6 +105,11 @@ class Handle:
             )
         return self._trace.read(self.sn)
 
+    def read_with(self, change: Difference) -> BatchSet:
+        """As read, and then a change of which nothing is sealed: see Trace.read_with."""
+        self.read()
+        return self._trace.read_with(self.sn, change)
+
     def close(self) -> None:
         """Give the lease back; closing twice is allowed."""
         if self.is_open:
@@ -202,9 +207,9 @@ class Trace:
             self._owed = 0
         return self._owed > 0
 
-    def owed(self, batch: Batch) -> int:
-        """Return the fuel by which a batch of this size pays for its merges."""
-        return self._fuel_per_row * len(batch)
+    def owed(self, row_count: int) -> int:
+        """Return the fuel by which a seal of so many triples and tombstones pays for its merges."""
+        return self._fuel_per_row * row_count
 
     def is_merging(self) -> bool:
         """Tell whether merges are under way."""
@@ -249,7 +254,16 @@ class Trace:
         """Return the batches that hold the graph as of an SN. Raises CompactedError if merging has forgotten it."""
         if sn + 1 >= self.upper and self._newest is not None:
             return self._newest
-        batches, tombstones = [], []
+        batches, tombstones = self._parts(sn)
+        found = BatchSet.of(tuple(batches), disjoint=True, tombstones=tombstones)
+        if sn + 1 >= self.upper:
+            self._newest = found
+        return found
+
+    def _parts(self, sn: int) -> tuple[list[Batch], list[Batch | None]]:
+        """Return the batches of an SN, and what was deleted together with each. Raises as read."""
+        batches: list[Batch] = []
+        tombstones: list[Batch | None] = []
         for entry in self._entries:
             if entry.upper <= sn + 1:
                 batches.append(entry.batch)
@@ -259,10 +273,12 @@ class Trace:
                     f"cannot read '{self.name}' at SN {sn}: compacted up to SN {entry.upper - 1}. "
                     f"Read at SN >= {self.since}, or open the handle earlier to hold it."
                 )
-        found = BatchSet.of(tuple(batches), disjoint=True, tombstones=tombstones)
-        if sn + 1 >= self.upper:
-            self._newest = found
-        return found
+        return batches, tombstones
+
+    def read_with(self, sn: int, change: Difference) -> BatchSet:
+        """Return what `read` would if a change, of which nothing is sealed, had followed on an SN. Raises as read."""
+        batches, tombstones = self._parts(sn)
+        return BatchSet.of((*batches, change.additions), disjoint=True, tombstones=[*tombstones, change.tombstones])
 
     def work(self, fuel: int) -> None:
         """Move every merge under way on by `fuel`, and put the finished ones in place."""

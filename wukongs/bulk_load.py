@@ -7,25 +7,19 @@ were deleted meanwhile. What is long under the lock, such as merging, goes in st
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from os import PathLike
 from typing import IO, Any
 
-from store.arrangement import without_held
-from store.batch import Batch
 from store.bulk import BulkPlan, Run, RunStack, read_runs
+from store.quads import without_held
 from store.rdf_files import RdfReader
 from wukongs.core import Core
 from wukongs.injector import Injector
 from wukongs.journal import Change
+from wukongs.lock_steps import expect, pay_for_merges
 from wukongs.names import graph_term
-
-STEP_ROWS = 1 << 16
-"""Rows that the newness filter learns, and fuel for merges, in one step under the engine's lock: some milliseconds."""
-PAUSE_S = 0.0002
-"""Between two such steps; enough for a thread that waits for the lock to get it."""
 
 
 def load(
@@ -83,11 +77,7 @@ def _join(
             return core.sn
         whole = runs.to_batch()
         batch = without_held(whole, held)
-        is_expected = False
-        while not is_expected:
-            with core.lock:
-                is_expected = core.arrangement.expect(batch, STEP_ROWS)
-            time.sleep(PAUSE_S)
+        expect(core, batch)
         with core.lock:
             core.check_is_open()
             injector.catch_up()
@@ -103,14 +93,5 @@ def _join(
             known.close()
             if batch is not None:
                 core.arrangement.give_up(batch)
-    _pay_for_merges(core, batch)
+    pay_for_merges(core, len(batch))
     return sn
-
-
-def _pay_for_merges(core: Core, batch: Batch) -> None:
-    trace, fuel = core.arrangement.trace, core.arrangement.trace.owed(batch)
-    while fuel > 0 and trace.is_merging():
-        with core.lock:
-            trace.work(STEP_ROWS)
-        fuel -= STEP_ROWS
-        time.sleep(PAUSE_S)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from csparql.terms import Term, iri
-from store.arrangement import Arrangement, Quads
+from store.arrangement import Arrangement
 from store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND
 from store.encoded import Encoded
+from store.quads import Quads
 from store.snapshot import tick_sn
 from store.term_registry import TermRegistry
 from store.trace import Handle
@@ -27,6 +29,16 @@ from wukongs.stream_state import StreamState
 
 FOREVER_MS = 1 << 62
 """What a stream that has ended covers."""
+
+
+@dataclass(slots=True)
+class UpdateCounts:
+    """Of the updates that were applied by this process: requests, their operations, triples that went and came."""
+
+    requests: int = 0
+    operations: int = 0
+    deleted: int = 0
+    inserted: int = 0
 
 
 class Core:
@@ -48,7 +60,11 @@ class Core:
         self._held: Handle | None = None
         self.is_closed = False
         self.failure: BaseException | None = None
+        self.update_turn = threading.Lock()
+        """Held by the update that is under way: they are serial. Taken before `lock`."""
         self.load_count = 0
+        """Loads and updates that have begun: their numbers."""
+        self.updated = UpdateCounts()
         self.query_count = 0
         self.malformed_count = 0
 
@@ -182,13 +198,15 @@ class Core:
         self.pass_to(sn + 1)
         return sn, new
 
-    def apply(self, deletes: Iterable[Encoded], inserts: Iterable[Encoded], graph: int) -> tuple[int, int, int]:
-        """Delete and insert triples, their terms confirmed, at one new snapshot number: first deletes, then inserts.
+    def apply(
+        self, deletes: Iterable[Encoded], inserts: Iterable[Encoded], graph: int, cleared: Iterable[int] = ()
+    ) -> tuple[int, int, int]:
+        """Empty graphs, delete and insert triples, their terms confirmed, at one new snapshot number, in this order.
 
         Streams and windows are not touched. Returns (SN, how many went, how many came)."""
         sn = self.next_sn
         self.revoke_old_handles()
-        gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph))
+        gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph), cleared)
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
         return sn, gone, come

@@ -1,0 +1,151 @@
+"""GraphChange: what an update has made of a snapshot so far, while its operations go on.
+
+Three parts say it all, whatever came before: graphs of which everything goes; quads that go; quads that come. They are
+applied in this order, and the last action on a quad is the one that counts, so the last two have no quad in common.
+
+What has gone and come by then is a Difference over the snapshot: tombstones of triples that it holds, and additions of
+others. The parts are kept beside it, since they also say what becomes of triples that were sealed after the snapshot:
+`rebased` applies them to these, too. Only additions may have been sealed after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from store.batch import Batch, build_batch
+from store.batch_set import BatchSet
+from store.dtypes import BoolArray, Int64Array
+from store.quads import Quads, graph_quads, is_held, joined, taken, without_held
+from store.tombstones import Difference
+
+_NOTHING = joined(())
+
+
+class GraphChange:
+    """stored: the snapshot that is changed."""
+
+    def __init__(self, stored: BatchSet) -> None:
+        self._stored = stored
+        self._cleared = np.empty(0, np.int64)
+        self._gone = _NOTHING
+        self._come = _NOTHING
+        self._steps: list[tuple[bool, Quads]] = []
+        """Not in _gone and _come yet: (whether they come, quads)."""
+        self._difference: Difference | None = None
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    def delete(self, quads: Quads) -> None:
+        """Let quads go. Repeats, and quads that are not there, are allowed."""
+        self._add(False, quads)
+
+    def insert(self, quads: Quads) -> None:
+        """Let quads come. Repeats, and quads that are there, are allowed."""
+        self._add(True, quads)
+
+    def clear(self, graphs: Iterable[int]) -> None:
+        """Let everything in some graphs go."""
+        ids = np.fromiter(graphs, np.int64)
+        if len(ids):
+            self._fold()
+            self._gone, self._come = (taken(part, ~np.isin(part[0], ids)) for part in (self._gone, self._come))
+            self._cleared = np.union1d(self._cleared, ids)
+            self._difference = None
+
+    def _add(self, comes: bool, quads: Quads) -> None:
+        if len(quads[0]):
+            self._steps.append((comes, quads))
+            self._difference = None
+
+    def _fold(self) -> None:
+        """Bring what was added since into _gone and _come."""
+        if not self._steps:
+            return
+        steps = [(False, self._gone), (True, self._come), *self._steps]
+        self._steps = []
+        self._gone = joined([quads for comes, quads in steps if not comes])
+        self._come = joined([quads for comes, quads in steps if comes])
+        both = is_held(_read_of(self._come), self._gone) if len(self._come[0]) else _none(self._gone)
+        if both.any():
+            disputed = _read_of(taken(self._gone, both))
+            self._gone = taken(self._gone, ~both)
+            self._come = taken(self._come, ~is_held(disputed, self._come))
+            for comes, quads in _last_actions([(c, taken(q, is_held(disputed, q))) for c, q in steps]):
+                if comes:
+                    self._come = joined((self._come, quads))
+                else:
+                    self._gone = joined((self._gone, quads))
+
+    # --- what has become of it ----------------------------------------------------------------------------------------
+
+    @property
+    def cleared(self) -> Int64Array:
+        """The graphs of which everything goes, sorted."""
+        return self._cleared
+
+    @property
+    def gone(self) -> Quads:
+        """The quads that go, wherever they have come from."""
+        self._fold()
+        return self._gone
+
+    @property
+    def come(self) -> Quads:
+        """The quads that come."""
+        self._fold()
+        return self._come
+
+    def difference(self) -> Difference:
+        """Return what has changed over the snapshot. tombstones: None if nothing has gone."""
+        if self._difference is None:
+            self._fold()
+            stays = _read_of(self._come)
+            parts = [taken(self._gone, is_held(self._stored, self._gone) & ~np.isin(self._gone[0], self._cleared))]
+            for graph in self._cleared.tolist():
+                held = graph_quads(self._stored, graph)
+                parts.append(taken(held, ~is_held(stays, held)))
+            gone = joined(parts)
+            come = build_batch(*taken(self._come, ~is_held(self._stored, self._come)))
+            self._difference = Difference(come, build_batch(*gone) if len(gone[0]) else None)
+        return self._difference
+
+    def rebased(self, since: Sequence[Batch]) -> Difference:
+        """Return what changes over the snapshot and these batches, in which only additions were sealed after it.
+
+        Cost: look-ups for the triples of `since`; of the change itself only where it meets them."""
+        come, gone = self.difference()
+        if not since:
+            return Difference(come, gone)
+        come = without_held(come, BatchSet.of(tuple(since), disjoint=True))
+        if len(self._cleared) or len(self._gone[0]):
+            added = joined([batch.triples() for batch in since])
+            goes = np.isin(added[0], self._cleared) | is_held(_read_of(self._gone), added)
+            late = taken(added, goes & ~is_held(_read_of(self._come), added))
+            if len(late[0]):
+                gone = build_batch(*(late if gone is None else joined((gone.triples(), late))))
+        return Difference(come, gone)
+
+
+def _none(quads: Quads) -> BoolArray:
+    return np.zeros(len(quads[0]), np.bool_)
+
+
+def _read_of(quads: Quads) -> BatchSet:
+    return BatchSet.of((build_batch(*quads),), disjoint=True)
+
+
+def _last_actions(steps: Sequence[tuple[bool, Quads]]) -> list[tuple[bool, Quads]]:
+    """Return the distinct quads of some steps under the last of their actions."""
+    quads = joined([step for _, step in steps])
+    comes = np.repeat([c for c, _ in steps], [len(step[0]) for _, step in steps])
+    order = np.lexsort((np.arange(len(comes)), *quads))
+    ordered = np.stack(quads)[:, order]
+    is_last = np.append((ordered[:, 1:] != ordered[:, :-1]).any(axis=0), True)
+    last = order[is_last]
+    return [
+        (c, (quads[0][rows], quads[1][rows], quads[2][rows], quads[3][rows]))
+        for c in (False, True)
+        if len(rows := last[comes[last] == c])
+    ]

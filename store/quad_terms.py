@@ -1,0 +1,64 @@
+"""Terms and quads without a syntax around them, as tables of terms that a registry can confirm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, Int64Array
+from store.encoded import Encoded, TermTable, replace_ids
+from store.quads import Quads
+from store.term_ids import hash_id, term_id
+
+if TYPE_CHECKING:
+    from store.term_registry import TermRegistry
+
+CHUNK_ROWS = 1 << 17
+_NO_TIMES = np.empty(0, np.int64)
+
+
+def encode_texts(texts: Sequence[str], hash_bits: int) -> Encoded:
+    """Return canonical forms, repeats allowed, as tuples: in tuple i every term but the graph is text i."""
+    texts_of: dict[int, str] = {}
+    clashes: dict[str, int] = {}
+    codes = np.empty(len(texts), np.int64)
+    for i, text in enumerate(texts):
+        term = term_id(text, hash_bits)
+        if term & INLINE_MARK or texts_of.setdefault(term, text) == text:
+            codes[i] = term
+        else:
+            codes[i] = CLASH_FIRST - clashes.setdefault(text, len(clashes))
+    terms = _table(np.array(list(texts_of), np.int64), list(texts_of.values()))
+    others = _table(np.array([term_id(text, hash_bits) for text in clashes], np.int64), list(clashes))
+    return Encoded(codes, codes, codes, np.full(len(codes), UNBOUND), _NO_TIMES, terms, others)
+
+
+def _table(ids: Int64Array, texts: Sequence[str]) -> TermTable:
+    parts = [text.encode() for text in texts]
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
+    return TermTable(ids, offsets, np.frombuffer(b"".join(parts), np.uint8))
+
+
+def encode_quads(registry: TermRegistry, quads: Quads, default_graph: int) -> Iterator[Encoded]:
+    """Yield stored quads in chunks that another registry could confirm: with the texts of their terms, under the hashes
+    that these have before any exception. Those of the default graph have no graph term."""
+    exceptions = np.array([term for term, _ in registry.exception_records(0)], np.int64)
+    reader = registry.snapshot_reader()
+    for first in range(0, len(quads[0]), CHUNK_ROWS):
+        columns = [column[first : first + CHUNK_ROWS] for column in quads]
+        columns[0] = np.where(columns[0] == default_graph, UNBOUND, columns[0])
+        distinct = np.unique(np.concatenate(columns))
+        distinct = distinct[(distinct != UNBOUND) & (distinct & INLINE_MARK == 0)]
+        text, offsets = reader.gather(distinct)
+        table = TermTable(distinct, offsets, text)
+        is_special = np.isin(distinct, exceptions)
+        special = table.take(np.flatnonzero(is_special))
+        hashes = [hash_id(text.encode(), registry.hash_bits) for text in special.texts()]
+        clashes = TermTable(np.array(hashes, np.int64), special.offsets, special.text)
+        codes = CLASH_FIRST - np.arange(len(special))
+        graphs, subjects, predicates, objects = (replace_ids(column, special.ids, codes) for column in columns)
+        terms = table.take(np.flatnonzero(~is_special)) if len(special) else table
+        yield Encoded(subjects, predicates, objects, graphs, _NO_TIMES, terms, clashes)
