@@ -20,11 +20,13 @@ from wukongs.errors import (
     StorageError,
     StreamError,
     UnsupportedFeatureError,
+    UpdateError,
     WukongsError,
 )
 
 if TYPE_CHECKING:
     from csparql.algebra import Query
+    from csparql.updates import Update
     from wukongs.backup import restore
     from wukongs.engine import Engine
     from wukongs.results import Result, WindowResult
@@ -47,10 +49,12 @@ __all__ = [
     "StorageError",
     "StreamError",
     "UnsupportedFeatureError",
+    "UpdateError",
     "WindowResult",
     "WukongsError",
     "__version__",
     "parse_query",
+    "parse_update",
     "restore",
 ]
 
@@ -65,7 +69,6 @@ _HOME = {
 # Names of the design that are still to come: calling one says so, and what serves until then.
 _TO_COME = {
     "connect": "use wukongs.Engine(), which runs inside of this process",
-    "parse_update": "use Engine.load or a stream to add triples",
 }
 
 
@@ -75,6 +78,16 @@ def parse_query(text: str, base: str | None = None) -> Query:
     Raises: QuerySyntaxError (with line and column), UnsupportedFeatureError (known, but not supported here).
     """
     from csparql.parser import parse_query as parse
+
+    return parse(text, base)
+
+
+def parse_update(text: str, base: str | None = None) -> Update:
+    """Parse a SPARQL Update request without running it; relative IRIs are resolved against base.
+
+    Raises: QuerySyntaxError (with line and column; also for a query), UnsupportedFeatureError.
+    """
+    from csparql.parser_update import parse_update as parse
 
     return parse(text, base)
 

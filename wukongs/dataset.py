@@ -61,13 +61,15 @@ def _source(parts: list[Part]) -> Source:
 class Dataset:
     """The sources of one execution, with all batches in one table of descriptors.
 
-    stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause.
+    stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause; with_graph:
+    the stored graph that, without any clause, stands for the default graph (WITH of an update).
     """
 
     clause: DatasetClause
     stored: BatchSet
     windows: Mapping[StreamWindow, BatchSet]
     resolve: Resolve
+    with_graph: Term | None = None
     default_graph: int = field(init=False)
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
@@ -146,7 +148,8 @@ class Dataset:
 
     def _default(self) -> Source:
         if self.clause.is_empty:
-            return _source([Part(self.stored, self.default_graph, self.default_graph)])
+            graph = self.default_graph if self.with_graph is None else self.resolve(self.with_graph)
+            return _source([Part(self.stored, graph, graph)])
         stored = [self._stored(name) for name in dict.fromkeys(self.clause.default_graphs)]
         return _source([*stored, *(self._window(window) for window in self.clause.windows if not window.named)])
 

@@ -25,6 +25,8 @@ from typing import Any
 
 from store.checkpoint import CheckpointStore
 from store.encoded import Encoded
+from store.graph_change import GraphChange
+from store.quad_terms import encode_quads
 from store.snapshot import tick_of
 from store.trace import Entry
 from store.wal import WriteAheadLog
@@ -49,6 +51,8 @@ from wukongs.loaded_files import FileState, LoadedFiles
 from wukongs.messages import to_frames
 
 LOG_FORMAT = 1
+WRITTEN_AT_ONCE_BYTES = 1 << 20
+"""A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
 log = logging.getLogger("wukongs")
 
 
@@ -62,7 +66,7 @@ class Mark:
 
 @dataclass(slots=True)
 class Load:
-    """A load whose first record is lsn; stored at sn (None: not committed yet)."""
+    """A load or update whose first record is lsn; stored at sn (None: not committed yet)."""
 
     lsn: int
     sn: int | None = None
@@ -129,14 +133,21 @@ class DurableJournal(Journal):
     def _append_message(self, message: Logged) -> int:
         return self.wal.append(MESSAGE, pack_frames(to_frames(message, 0)), self._core.upper)
 
-    def note_load(self, number: int, encoded: Encoded) -> None:
+    def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
         if len(encoded):
-            payload = pack_frames(to_frames(load_piece(number, encoded), 0))
+            payload = pack_frames(to_frames(load_piece(number, encoded, goes), 0))
             with self._core.lock:
                 self.prepare()
                 lsn = self.wal.append(MESSAGE, payload, self._core.upper)
                 self._loads.setdefault(number, Load(lsn))
-            self.wait(lsn)
+            if sum(map(len, payload)) >= WRITTEN_AT_ONCE_BYTES:
+                self.wait(lsn)
+
+    def note_change(self, number: int, change: GraphChange) -> None:
+        core = self._core
+        for quads, goes in ((change.gone, True), (change.come, False)):
+            for encoded in encode_quads(core.registry, quads, core.default_graph):
+                self.note_load(number, encoded, goes)
 
     def abandon_load(self, number: int) -> None:
         with self._core.lock:
@@ -167,9 +178,9 @@ class DurableJournal(Journal):
             self._dropped_upper[dropped] = self._core.upper
         elif change["op"] == "register":
             self.definitions[lsn] = Definition(lsn, change["query"], None, change["text"], change["base"])
-        elif change["op"] == "load":
+        elif change["op"] in ("load", "update"):
             self._loads.setdefault(change["number"], Load(lsn)).sn = change["sn"]
-            if change["file"] is not None:
+            if change.get("file") is not None:
                 files = LoadedFiles(self.about)
                 files.add(FileState(**change["file"]))
                 self.about = files.into(self.about)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -107,6 +108,17 @@ class Engine:
     def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
         """Write a stored graph (default: the default graph) to a file as N-Triples; return how many triples."""
         return export.dump(self._core, path, graph)
+
+    def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
+        """Apply a SPARQL Update request, as one more snapshot; return its SN, once that is stable. All of it is applied
+        or, with an error, nothing; its operations see what those before them in the request have changed. Updates are
+        serial. base: what relative IRIs are resolved against, also those of files that LOAD names.
+
+        Raises QuerySyntaxError, UnsupportedFeatureError, UpdateError (a graph that is not there, or is there already),
+        DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
+        from wukongs.update import update
+
+        return update(self._core, self._injector, text, base, timeout_s)
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 
@@ -310,6 +322,7 @@ class Engine:
                     }
                     for state in core.streams.values()
                 },
+                "updates": asdict(core.updated),
                 "queries": {name: query.stats() for name, query in self._injector.queries.items()},
                 "prepared_queries": {"kept": len(self._prepared), "hits": self._prepared.hit_count},
                 "durability": core.journal.stats(),

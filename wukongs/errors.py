@@ -84,6 +84,11 @@ class BudgetExceeded(WukongsError):
     """A query that would hold more rows or bytes than its budget."""
 
 
+class UpdateError(WukongsError):
+    """An operation of an update that cannot be done, such as DROP of a graph that is not there; nothing of the update
+    was applied."""
+
+
 class CompactedError(WukongsError):
     """A read at a snapshot number that merging has already forgotten."""
 

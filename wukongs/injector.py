@@ -9,6 +9,8 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from store.snapshot import tick_sn
 from wukongs.continuous import ContinuousQuery
@@ -43,6 +45,7 @@ class Injector:
         self._has_news = False
         self._is_busy = False
         self._news_at_s = 0.0
+        self._waits_for_update = False
 
     @property
     def queries(self) -> dict[str, ContinuousQuery]:
@@ -113,18 +116,32 @@ class Injector:
     def catch_up(self) -> None:
         """Wait until what is stable now is sealed, and the firings due by then have picked what they read.
 
-        So a load that comes after an advance is seen by no earlier firing. Called with the lock held; from on_result it
-        returns at once, since there it would wait for itself.
+        So a load that comes after an advance is seen by no earlier firing. Called with the lock held. From on_result it
+        returns at once, since it would wait for itself, and also if on_result waits for the update of the caller.
         """
         core = self._core
         target_ms = core.stable_ms()
         if target_ms is None or threading.current_thread() is self._thread:
             return
         while not core.is_closed and core.failure is None and self._is_behind(target_ms):
+            if self._waits_for_update:
+                return
             core.changed.wait(CATCH_UP_POLL_S)
         core.check_is_open()
         if target_ms != FOREVER_MS:
             core.move_to(target_ms)
+
+    @contextmanager
+    def update_turn(self) -> Iterator[None]:
+        """Be the one update that is under way. Called without the engine's lock.
+
+        An update in on_result may have to wait here for another one, which must not wait for the thread meanwhile."""
+        is_own = threading.current_thread() is self._thread
+        self._waits_for_update |= is_own
+        with self._core.update_turn:
+            if is_own:
+                self._waits_for_update = False
+            yield
 
     def _is_behind(self, target_ms: int) -> bool:
         end_ms = self._core.next_batch_end()

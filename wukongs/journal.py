@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from store.encoded import Encoded
+from store.graph_change import GraphChange
 from wukongs.errors import StorageError
 from wukongs.messages import Close, Finish, Frame, Open, Piece
 
@@ -30,7 +31,10 @@ MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
 """The kinds of records: the state of streams and queries at the head of a segment (JSON); a message of
 wukongs.messages; another change (JSON); up to which window the results of queries were taken (JSON)."""
 LOAD_STREAM = ""
-"""The stream of a Piece that holds loaded triples; its partition is the number of the load. No stream is named so."""
+"""The stream of a Piece that holds triples of a load or update; its partition is the number of that. No stream is named
+so."""
+COMES, GOES = 0, 1
+"""What such a Piece has as its number: whether its triples are stored, or an update deletes them."""
 
 Change: TypeAlias = dict[str, Any]
 Logged: TypeAlias = Open | Piece | Close | Finish
@@ -49,8 +53,13 @@ class Journal:
         then()
         return 0
 
-    def note_load(self, number: int, encoded: Encoded) -> None:
-        """Log a chunk of loaded triples, before its terms are confirmed. It counts once the load is committed."""
+    def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
+        """Log a chunk of loaded triples, before its terms are confirmed. It counts once the load is committed.
+
+        goes: it is what an update deletes."""
+
+    def note_change(self, number: int, change: GraphChange) -> None:
+        """Log what an update deletes and inserts, but for graphs that it clears. It counts once it is committed."""
 
     def abandon_load(self, number: int) -> None:
         """Forget the chunks of a load that has failed."""
@@ -116,8 +125,9 @@ def unpack_frames(payload: memoryview) -> list[Frame]:
     return frames
 
 
-def load_piece(number: int, encoded: Encoded) -> Piece:
-    """Return a chunk of loaded triples as a message; they have no times."""
+def load_piece(number: int, encoded: Encoded, goes: bool = False) -> Piece:
+    """Return a chunk of loaded triples as a message; they have no times. goes: an update deletes them."""
     count = len(encoded)
     timed = replace(encoded, timestamps=np.zeros(count, np.int64))
-    return Piece(LOAD_STREAM, str(number), 0, 0, max(count, 1), 0, 0, timed, np.zeros(count, np.bool_))
+    share = GOES if goes else COMES
+    return Piece(LOAD_STREAM, str(number), 0, 0, max(count, 1), share, 0, timed, np.zeros(count, np.bool_))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from csparql.terms import Term
-from store.dtypes import NO_MATCH, Int64Array
+from store.dtypes import INLINE_MARK, NO_MATCH, Int64Array, UInt8Array
 from store.term_registry import TermReader, TermRegistry
 
 
@@ -41,6 +41,24 @@ class QueryTerms:
         others = np.array([text is None for text in computed], np.bool_)
         read = iter(self._reader.texts(ids[others]))
         return [next(read) if text is None else text for text in computed]
+
+    def first_bytes(self, ids: Int64Array) -> UInt8Array:
+        """Return the first byte of each canonical form, uint8[n]: `<` of an IRI, `_` of a blank node, a quote of a
+        literal."""
+        found = np.full(len(ids), ord('"'), np.uint8)
+        hashed = np.flatnonzero(ids & INLINE_MARK == 0)
+        computed = np.isin(ids[hashed], list(self._computed)) if self._computed else np.zeros(len(hashed), np.bool_)
+        for row in hashed[computed].tolist():
+            found[row] = ord(self._computed[int(ids[row])][0])
+        stored = hashed[~computed]
+        if len(stored):
+            text, offsets = self._reader.gather(ids[stored])
+            found[stored] = text[offsets[:-1]]
+        return found
+
+    def computed(self, ids: Int64Array) -> dict[int, str]:
+        """Return those of some ids that this execution has given out itself, with their canonical forms."""
+        return {term: self._computed[term] for term in np.unique(ids).tolist() if term in self._computed}
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
         return np.fromiter((self._id(text) for text in texts), np.int64, len(texts))

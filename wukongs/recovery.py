@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from csparql.algebra import Query
+from csparql.terms import Term
 from store.checkpoint import CheckpointStore
 from store.encoded import Encoded
 from store.snapshot import tick_of
@@ -29,7 +30,7 @@ from wukongs.durability import LOG_FORMAT, DurableJournal
 from wukongs.errors import SettingsError, StorageError
 from wukongs.ingest import take_piece
 from wukongs.injector import Injector
-from wukongs.journal import ACKNOWLEDGED, LOAD_STREAM, MARK, MESSAGE, Journal, unpack_frames
+from wukongs.journal import ACKNOWLEDGED, COMES, GOES, LOAD_STREAM, MARK, MESSAGE, Journal, unpack_frames
 from wukongs.messages import Close, Finish, Open, Piece, from_frames
 from wukongs.names import graph_term
 from wukongs.stream_state import PUSH_PARTITION, StreamState, batch_number
@@ -86,7 +87,8 @@ class _Replay:
         about = journal.about.get("journal", {})
         self._after_ms = _by_lsn(about.get("after_ms", {}))
         """Per stream: tuples up to there are stored, and needed in no slice."""
-        self._chunks: dict[int, list[Encoded]] = {}
+        self._chunks: dict[tuple[int, int], list[Encoded]] = {}
+        """Of loads and updates that are not committed yet, by number and by whether they come or go."""
         self._start = about.get("start", 1)
         journal.delivery.restore(_by_lsn(about.get("acknowledged", {})))
         core.load_count, core.query_count = about.get("load_count", 0), about.get("query_count", 0)
@@ -175,7 +177,8 @@ class _Replay:
             number = int(message.partition)
             self._core.load_count = max(self._core.load_count, number)
             self._journal.note_load_record(number, lsn)
-            self._chunks.setdefault(number, []).append(replace(message.encoded, timestamps=np.empty(0, np.int64)))
+            chunk = replace(message.encoded, timestamps=np.empty(0, np.int64))
+            self._chunks.setdefault((number, message.piece), []).append(chunk)
             return
         state = self._core.streams[message.stream]
         ledger = state.open_partition(message.partition)
@@ -246,12 +249,24 @@ class _Replay:
     def _change_load(self, change: dict[str, Any], _: int) -> None:
         core, sn = self._core, change["sn"]
         core.load_count = max(core.load_count, change["number"])
-        chunks = self._chunks.pop(change["number"], [])
+        chunks = self._chunks.pop((change["number"], COMES), [])
         if sn >= core.arrangement.trace.upper:
             core.pass_to(sn)
             into = core.graph_id(None if change["graph"] is None else graph_term(change["graph"]))
             core.absorb([core.registry.confirm(chunk)[0] for chunk in chunks], into)
         elif chunks:
+            core.pass_to(sn + 1)
+
+    def _change_update(self, change: dict[str, Any], _: int) -> None:
+        core, sn, number = self._core, change["sn"], change["number"]
+        core.load_count = max(core.load_count, number)
+        gone, come = (self._chunks.pop((number, share), []) for share in (GOES, COMES))
+        if sn >= core.arrangement.trace.upper:
+            core.pass_to(sn)
+            cleared = [core.graph_id(None if name is None else Term(name)) for name in change["cleared"]]
+            deletes, inserts = ([core.registry.confirm(chunk)[0] for chunk in chunks] for chunks in (gone, come))
+            core.apply(deletes, inserts, core.default_graph, cleared)
+        else:
             core.pass_to(sn + 1)
 
 
@@ -263,4 +278,5 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "close": _Replay._change_close,
     "pause": _Replay._change_pause,
     "load": _Replay._change_load,
+    "update": _Replay._change_update,
 }

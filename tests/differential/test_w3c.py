@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.oracles.compare import Cell, cell, same_graph, same_rows
 from tests.oracles.rdf import Triple, from_rdflib
-from tests.oracles.w3c import SUITE, Rows, W3cTest, all_tests, csv_rows, expected_answer
+from tests.oracles.w3c import SUITE, Rows, W3cTest, all_tests, csv_rows, expected_answer, graph_of
 
 KNOWN_FILE = Path(__file__).with_name("w3c_known.md")
 REFUSALS = ("not supported yet", "this is not RDF 1.1")
@@ -92,6 +92,52 @@ def test_csv(test: W3cTest) -> None:
     (header, rows), (wanted_header, wanted) = csv_rows(content), csv_rows((SUITE / test.result).read_bytes())
     fault = None if header == wanted_header and same_rows(rows, wanted) else f"{rows} instead of {wanted}"
     held(test, fault)
+
+
+@pytest.mark.parametrize("test", cases_of("PositiveUpdateSyntaxTest"))
+def test_right_update_syntax(test: W3cTest) -> None:
+    fault = None
+    try:
+        wukongs.parse_update(test.source(), test.base)
+    except wukongs.WukongsError as error:
+        fault = str(error)
+    held(test, fault)
+
+
+@pytest.mark.parametrize("test", cases_of("NegativeUpdateSyntaxTest"))
+def test_wrong_update_syntax(test: W3cTest) -> None:
+    fault: str | None = "a wrong update was taken"
+    try:
+        wukongs.parse_update(test.source(), test.base)
+    except wukongs.QuerySyntaxError:
+        fault = None
+    except wukongs.WukongsError as error:
+        fault = str(error)
+    held(test, fault)
+
+
+@pytest.mark.parametrize("test", cases_of("UpdateEvaluationTest"))
+def test_update(test: W3cTest) -> None:
+    fault = None
+    try:
+        with engine_of(test) as engine:
+            before = engine.stats()["sn"]
+            assert engine.update(test.source(), base=test.base) == engine.stats()["sn"] == before + 1
+            fault = graphs_fault(test, engine)
+    except wukongs.WukongsError as error:
+        fault = str(error)
+    held(test, fault)
+
+
+def graphs_fault(test: W3cTest, engine: wukongs.Engine) -> str | None:
+    """Say which graph is not as it should be after an update; an empty one is the same as none."""
+    expected: dict[str | None, set[Triple]] = {name: graph_of(path) for name, path in test.result_graphs.items()}
+    expected[None] = {triple for path in test.result or () for triple in graph_of(path)}
+    for name in {*expected, *engine.graph_names()}:
+        made: set[Triple] = {(from_rdflib(s), from_rdflib(p), from_rdflib(o)) for s, p, o in engine.graph(name)}
+        if not same_graph(made, expected.get(name, set())):
+            return f"graph {name}: {made} instead of {expected.get(name)}"
+    return None
 
 
 def test_known_failures_are_tests() -> None:

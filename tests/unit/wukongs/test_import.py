@@ -77,11 +77,17 @@ def test_parse_query_reports_the_place_of_an_error() -> None:
     assert (caught.value.line, caught.value.column) == (2, 7)
 
 
+def test_parse_update_reports_the_place_of_an_error() -> None:
+    assert len(wukongs.parse_update("CLEAR ALL ; INSERT DATA { <s> <p> <o> }", base="http://ex/").operations) == 2
+    with pytest.raises(wukongs.QuerySyntaxError) as caught:
+        wukongs.parse_update("CLEAR ALL ;\nINSERT { }")
+    assert (caught.value.line, caught.value.column) == (2, 11)
+
+
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
         ("connect", "use wukongs.Engine(), which runs inside of this process"),
-        ("parse_update", "use Engine.load or a stream to add triples"),
     ],
 )
 def test_a_name_that_is_still_to_come_says_so_when_it_is_called(name: str, advice: str) -> None:

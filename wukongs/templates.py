@@ -1,0 +1,161 @@
+"""Templates of updates, filled with the solutions of their pattern: columns of ids to quads (Update, 4.2.2).
+
+A quad with an unbound part, or one that is not RDF (a literal as subject or graph, a predicate that is no IRI), is left
+out. What is inserted becomes known for ever; what is deleted has to be known already, or it is nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from csparql.algebra import DefaultGraph, GraphRef, TriplePattern
+from csparql.terms import Term, Variable
+from store.dtypes import NO_MATCH, BoolArray, Int64Array, UInt8Array
+from store.encoded import replace_ids
+from store.quads import Quads, joined, taken
+from store.term_registry import TermRegistry
+from store.terms import blank_node
+from wukongs.query_terms import QueryTerms
+
+_IRI, _LITERAL = ord("<"), ord('"')
+Resolve = Callable[[Sequence[str]], Int64Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Solutions:
+    """columns: those of the variables that the templates need, int64[length]; terms: what their ids mean."""
+
+    columns: Mapping[Variable, Int64Array]
+    length: int
+    terms: QueryTerms
+
+
+def to_insert(
+    template: Sequence[TriplePattern], solutions: Solutions, registry: TermRegistry, default_graph: int, scope: str
+) -> Quads:
+    """Fill what comes. scope: says where its blank nodes are new: in each solution of one operation."""
+    blanks = {part for quad in template for part in quad.variables() if part.is_blank}
+    columns = dict(solutions.columns)
+    if blanks:
+        rows = _canonical_rows(solutions)
+        for blank in blanks:
+            texts = [blank_node(scope.encode(), f"{blank.name[1:]}r{row}") for row in rows.tolist()]
+            columns[blank] = registry.keep_all(texts)
+    return _filled(template, columns, solutions, registry.keep_all, default_graph)
+
+
+def to_delete(
+    template: Sequence[TriplePattern], solutions: Solutions, registry: TermRegistry, default_graph: int
+) -> Quads:
+    """Fill what goes."""
+
+    def known(texts: Sequence[str]) -> Int64Array:
+        return np.fromiter((registry.known(text) for text in texts), np.int64, len(texts))
+
+    return _filled(template, solutions.columns, solutions, known, default_graph)
+
+
+def _canonical_rows(solutions: Solutions) -> Int64Array:
+    """Number the solutions by what they bind, whatever plan has made them. int64[length]"""
+    ordered = [column for _, column in sorted(solutions.columns.items(), key=lambda item: item[0].name)]
+    rank = np.empty(solutions.length, np.int64)
+    rank[np.lexsort(ordered[::-1]) if ordered else slice(None)] = np.arange(solutions.length)
+    return rank
+
+
+def _filled(
+    template: Sequence[TriplePattern],
+    columns: Mapping[Variable, Int64Array],
+    solutions: Solutions,
+    resolve: Resolve,
+    default_graph: int,
+) -> Quads:
+    constants = _constants(template, resolve)
+    final: dict[Variable, Int64Array] = {}
+    kinds: dict[Variable, UInt8Array] = {}
+    for variable, column in columns.items():
+        if variable.is_blank:
+            final[variable] = column
+            continue
+        computed = solutions.terms.computed(column)
+        ids = resolve(list(computed.values())) if computed else column
+        final[variable] = replace_ids(column, np.array(list(computed), np.int64), ids)
+
+    def ids_of(part: GraphRef) -> Int64Array:
+        if isinstance(part, Variable):
+            return final[part]
+        return np.full(solutions.length, default_graph if isinstance(part, DefaultGraph) else constants[part])
+
+    def kinds_of(part: Variable) -> UInt8Array:
+        if part not in kinds:
+            kinds[part] = _first_bytes(columns[part], solutions.terms)
+        return kinds[part]
+
+    def is_right(quad: TriplePattern) -> BoolArray | bool:
+        """Mark the rows in which a quad is RDF, as far as its parts are bound."""
+        right: BoolArray | bool = True
+        for part, is_predicate in ((quad.graph, False), (quad.subject, False), (quad.predicate, True)):
+            if isinstance(part, Variable) and not part.is_blank:
+                kind = kinds_of(part)
+                right = right & ((kind == _IRI) if is_predicate else (kind != _LITERAL))
+            elif isinstance(part, Variable):
+                right = right & (not is_predicate)
+            elif isinstance(part, Term):
+                right = right & (part.is_iri or not (part.is_literal or is_predicate))
+        return right
+
+    parts = []
+    for quad in template:
+        filled = ids_of(quad.graph), ids_of(quad.subject), ids_of(quad.predicate), ids_of(quad.object)
+        is_bound = np.logical_and.reduce([column >= 0 for column in filled])
+        parts.append(taken(filled, is_bound & is_right(quad)))
+    return joined(parts)
+
+
+def _constants(template: Sequence[TriplePattern], resolve: Resolve) -> dict[Term, int]:
+    """Return the ids of the terms of a template; NO_MATCH where `resolve` finds none."""
+    terms = [
+        part
+        for quad in template
+        for part in (quad.graph, quad.subject, quad.predicate, quad.object)
+        if isinstance(part, Term)
+    ]
+    distinct = list(dict.fromkeys(terms))
+    return dict(zip(distinct, resolve([term.text for term in distinct]).tolist(), strict=True))
+
+
+def _first_bytes(column: Int64Array, terms: QueryTerms) -> UInt8Array:
+    """Return the first byte of each term of a column; of nothing where it is unbound, which is left out anyway."""
+    distinct, places = np.unique(column, return_inverse=True)
+    found = np.zeros(len(distinct), np.uint8)
+    bound = distinct >= 0
+    found[bound] = terms.first_bytes(distinct[bound])
+    return found[places]
+
+
+def data_quads(quads: Sequence[TriplePattern], registry: TermRegistry, default_graph: int, scope: str | None) -> Quads:
+    """Return the quads of INSERT DATA (scope: of its blank nodes) or DELETE DATA (scope None: terms must be known)."""
+    label = (scope or "").encode()
+
+    def text(part: GraphRef) -> str | None:
+        if isinstance(part, Variable):
+            return blank_node(label, part.name[1:])
+        return part.text if isinstance(part, Term) else None
+
+    rows = [
+        tuple(text(part) for part in (quad.graph, quad.subject, quad.predicate, quad.object))
+        for quad in quads
+        if not (isinstance(quad.subject, Term) and quad.subject.is_literal)
+    ]
+    distinct = list(dict.fromkeys(part for row in rows for part in row if part is not None))
+    if scope is None:
+        ids = {part: registry.known(part) for part in distinct}
+    else:
+        ids = dict(zip(distinct, registry.keep_all(distinct).tolist(), strict=True))
+    table = np.array([[default_graph if part is None else ids[part] for part in row] for row in rows], np.int64)
+    columns = table.reshape(-1, 4).T.copy()
+    filled = columns[0], columns[1], columns[2], columns[3]
+    return taken(filled, (columns != NO_MATCH).all(axis=0))
