@@ -1,4 +1,5 @@
-"""Property paths (SPARQL 1.1, section 9): the syntax tree of what may stand in the place of a predicate.
+"""Property paths (SPARQL 1.1, section 9): the syntax tree of what may stand in the place of a predicate, its text, and
+what it takes for a path to have no length.
 
 A predicate alone is a `Term`. Everything else is one of the nodes below; a triple pattern whose path is a `Term` or a
 variable is a `TriplePattern` of the algebra, never a `PathPattern`.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csparql.terms import Term
+from csparql.terms import RDF, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +66,69 @@ class NegatedSet:
 
 
 Path = Term | Inverse | Sequence | Alternative | ZeroOrOne | ZeroOrMore | OneOrMore | NegatedSet
+
+_SUFFIXES = {ZeroOrMore: "*", OneOrMore: "+", ZeroOrOne: "?"}
+
+
+def format_path(path: Path) -> str:
+    """Return a path as SPARQL writes it, with the parentheses that it needs."""
+    return _format(path, 0)
+
+
+def _format(path: Path, tightness: int) -> str:
+    """tightness: 0 anything may stand here, 1 no alternative, 2 no sequence either, 3 nothing but a primary."""
+    match path:
+        case Term():
+            return "a" if path.text == f"<{RDF}type>" else path.text
+        case NegatedSet():
+            members: list[Path] = [*(path.forward or ()), *(Inverse(each) for each in path.inverse or ())]
+            inside = "|".join(_format(member, 2) for member in members)
+            return f"!{inside}" if len(members) == 1 else f"!({inside})"
+        case Alternative(first=first, second=second):
+            text, level = f"{_format(first, 0)}|{_format(second, 1)}", 0
+        case Sequence(first=first, second=second):
+            text, level = f"{_format(first, 1)}/{_format(second, 2)}", 1
+        case Inverse(path=inner):
+            text, level = f"^{_format(inner, 3 if isinstance(inner, Inverse) else 2)}", 2
+        case _:
+            text, level = f"{_format(path.path, 3)}{_SUFFIXES[type(path)]}", 2
+    return f"({text})" if level < tightness else text
+
+
+def is_nullable(path: Path) -> bool:
+    """Tell whether a path may have no length: then it leads from every node of the graph to itself."""
+    match path:
+        case ZeroOrMore() | ZeroOrOne():
+            return True
+        case Inverse() | OneOrMore():
+            return is_nullable(path.path)
+        case Sequence():
+            return is_nullable(path.first) and is_nullable(path.second)
+        case Alternative():
+            return is_nullable(path.first) or is_nullable(path.second)
+        case _:
+            return False
+
+
+def reaches_outside(path: Path, from_constant: bool, to_constant: bool) -> bool:
+    """Tell whether a path of no length leads from a term to itself that the graph does not know.
+
+    That is so only next to a constant of the query (18.4: ZeroLengthPath): variables range over the graph's nodes, and
+    between the two parts of a sequence there is a variable. from_constant, to_constant: which ends are constants.
+    """
+    match path:
+        case ZeroOrMore() | ZeroOrOne():
+            return from_constant or to_constant
+        case OneOrMore(path=inner):
+            # Searched from the constant end; from the subject, if both are (18.4: ALP).
+            return reaches_outside(inner, from_constant, to_constant and not from_constant)
+        case Inverse(path=inner):
+            return reaches_outside(inner, to_constant, from_constant)
+        case Sequence(first=first, second=second):
+            return reaches_outside(first, from_constant, False) and reaches_outside(second, False, to_constant)
+        case Alternative(first=first, second=second):
+            return reaches_outside(first, from_constant, to_constant) or reaches_outside(
+                second, from_constant, to_constant
+            )
+        case _:
+            return False

@@ -23,7 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _kernel_sources() -> list[Path]:
     found = [path for package in _PACKAGES for path in (_ROOT / package).rglob("*_kernels.py")]
-    constants = [_ROOT / name for name in ("store/dtypes.py", "store/layout.py", "wukongs/plan_layout.py")]
+    constants = [
+        _ROOT / name
+        for name in ("store/dtypes.py", "store/layout.py", "wukongs/path_layout.py", "wukongs/plan_layout.py")
+    ]
     return sorted([*found, *constants, _ROOT / "store" / "addresses.py", Path(__file__)])
 
 
