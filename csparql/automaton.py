@@ -9,10 +9,13 @@ the path); states from which the same steps lead on are one state, so `:p*` has 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from csparql.cardinality import Direction
 from csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, Sequence, ZeroOrMore, ZeroOrOne
 from csparql.terms import Term
+
+AUTOMATA_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,12 @@ class _Positions:
     def _follow(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         for number in before:
             self.following[number].update(dict.fromkeys(after))
+
+
+@lru_cache(AUTOMATA_MAX)
+def automaton_of(path: Path) -> Automaton:
+    """As automaton, made once for the many executions of a query."""
+    return automaton(path)
 
 
 def automaton(path: Path) -> Automaton:

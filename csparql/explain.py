@@ -34,6 +34,7 @@ from csparql.algebra import (
     Union,
     Values,
 )
+from csparql.paths import format_path
 from csparql.plan import PlanStep
 from csparql.scope import NO_VARIABLES, exists_patterns, node_expressions
 from csparql.terms import RDF, Term, Variable
@@ -138,7 +139,7 @@ def _children(node: Node) -> tuple[Node, ...]:
 def _operator(node: Node) -> str:
     match node:
         case PathPattern():
-            return f"Path {_format_term(node.subject)} {node.path} {_format_term(node.object)}"
+            return f"Path {_format_term(node.subject)} {format_path(node.path)} {_format_term(node.object)}"
         case Values():
             return " ".join(("Values", *map(str, node.variables))) + f": {len(node.rows)} rows"
         case GraphNames():

@@ -49,7 +49,8 @@ class GroupParser(TriplesParser):
         self.expect("{", "'{'")
         if self.token.kind == "SELECT":
             raise self.unsupported("a subquery")
-        outer_patterns, self.patterns = self.patterns, []
+        outer = self.patterns, self.path_nodes, self.paths_allowed
+        self.patterns, self.path_nodes, self.paths_allowed = [], [], True
         self.scope_number += 1
         node: Node = UNIT
         conditions: list[Expression] = []
@@ -67,15 +68,18 @@ class GroupParser(TriplesParser):
                 self.scope_number += 1
         self.advance()
         node = self._anchored(self._flush(node))
-        self.patterns = outer_patterns
+        self.patterns, self.path_nodes, self.paths_allowed = outer
         self.scope_number += 1
         return node, balanced("&&", conditions) if conditions else None
 
     def _flush(self, node: Node) -> Node:
-        """Join the triple patterns read so far to the group."""
+        """Join the triple patterns and paths read so far to the group."""
         if self.patterns:
             node = join(node, Bgp(tuple(self.patterns)))
             self.patterns = []
+        for path_node in self.path_nodes:
+            node = join(node, path_node)
+        self.path_nodes = []
         return node
 
     def _anchored(self, node: Node) -> Node:
@@ -144,7 +148,7 @@ class GroupParser(TriplesParser):
             return node
         self.rewind(start)
         self.labels = labels
-        hidden = self._fresh_blank()
+        hidden = self.fresh_blank()
         self.graph = hidden
         node = self.group()
         if name not in possible_variables(node):

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from csparql.algebra import DEFAULT, GraphRef, TermOrVariable, TriplePattern
+from csparql.algebra import TermOrVariable, TriplePattern
 from csparql.parser_base import NUMBERS
-from csparql.parser_expressions import ExpressionParser
-from csparql.terms import RDF, Variable, iri
+from csparql.parser_paths import PathParser
+from csparql.paths import Path
+from csparql.terms import RDF, Term, Variable, iri
 from csparql.tokens import Token
 
-RDF_TYPE = iri(RDF + "type")
 RDF_FIRST = iri(RDF + "first")
 RDF_REST = iri(RDF + "rest")
 RDF_NIL = iri(RDF + "nil")
 
 _A_SUBJECT = "a subject: an IRI, a literal, a variable or a blank node"
 _A_PREDICATE = "a predicate: an IRI, a variable or 'a'"
+_A_PATH = "a predicate: an IRI, a variable, 'a' or a property path"
 _AN_OBJECT = "an object: an IRI, a literal, a variable or a blank node"
 _TERM_KINDS = frozenset(("var", "iri", "pname", "blank", "string", "TRUE", "FALSE", "[", "(", *NUMBERS))
-_PATH_KINDS = frozenset("/|*+?^")
 
 
-class TriplesParser(ExpressionParser):
+class TriplesParser(PathParser):
     """Reads triples into `patterns`, in the graph `graph`."""
 
     def __init__(self, text: str, base: str | None, source: str) -> None:
         super().__init__(text, base, source)
-        self.graph: GraphRef = DEFAULT
-        self.patterns: list[TriplePattern] = []
         self.in_scope: dict[Variable, None] = {}
         """The variables of patterns, in the order in which the text names them."""
         self.scope_number = 0
         """Counts basic graph patterns, which is as far as a blank node label reaches."""
         self.labels: dict[str, tuple[int, Variable]] = {}
-        self.blank_count = 0
 
     def at_triples(self) -> bool:
         return self.token.kind in _TERM_KINDS or self.at_signed_number()
@@ -70,7 +67,10 @@ class TriplesParser(ExpressionParser):
             predicate = self._verb()
             while True:
                 object_ = self._object()
-                self.patterns.append(TriplePattern(subject, predicate, object_, self.graph))
+                if isinstance(predicate, Variable | Term):
+                    self.patterns.append(TriplePattern(subject, predicate, object_, self.graph))
+                else:
+                    self.add_path(subject, predicate, object_)
                 if self.token.kind in ("~", "{|"):
                     raise self.unexpected("")
                 if not self.accept(","):
@@ -82,22 +82,12 @@ class TriplesParser(ExpressionParser):
             if not self._at_verb():
                 return
 
-    def _verb(self) -> TermOrVariable:
-        token = self.token
-        if token.kind == "var":
+    def _verb(self) -> Path | Variable:
+        if self.token.kind == "var":
             return self._variable()
-        if token.kind in ("^", "!", "("):
-            raise self.unsupported("a property path")
-        if token.text == "a":
-            self.advance()
-            verb = RDF_TYPE
-        elif self.at_iri():
-            verb = self.iri(_A_PREDICATE)
-        else:
-            raise self.unexpected(_A_PREDICATE)
-        if self.token.kind in _PATH_KINDS and not self.at_signed_number():
-            raise self.unsupported("a property path", token)
-        return verb
+        if not self._at_verb():
+            raise self.unexpected(_A_PATH if self.paths_allowed else _A_PREDICATE)
+        return self.path()
 
     def _object(self) -> TermOrVariable:
         if self.token.kind == "[" and self.peek().kind != "]":
@@ -118,7 +108,7 @@ class TriplesParser(ExpressionParser):
         if kind == "[":
             self.advance()
             self.expect("]", "']'")
-            return self._fresh_blank()
+            return self.fresh_blank()
         if kind == "(":
             self.advance()
             self.expect(")", "')'")
@@ -135,21 +125,17 @@ class TriplesParser(ExpressionParser):
     def _labelled(self, token: Token) -> Variable:
         scope_number, variable = self.labels.get(token.text, (self.scope_number, None))
         if variable is None:
-            variable = self._fresh_blank()
+            variable = self.fresh_blank()
             self.labels[token.text] = scope_number, variable
         elif scope_number != self.scope_number:
             expected = "a blank node label that is new to this basic graph pattern"
             raise self.error(expected, token, f"'{token.text}', which is used in another one; a variable can be shared")
         return variable
 
-    def _fresh_blank(self) -> Variable:
-        self.blank_count += 1
-        return Variable(f".blank{self.blank_count}")
-
     def _property_list_node(self) -> Variable:
         """Read `[ predicate object; ... ]`."""
         self.expect("[", "'['")
-        node = self._fresh_blank()
+        node = self.fresh_blank()
         self._property_list(node)
         self.expect("]", "';', ',' or ']'")
         return node
@@ -157,12 +143,12 @@ class TriplesParser(ExpressionParser):
     def _collection(self) -> Variable:
         """Read `( object ... )` with at least one object, into rdf:first and rdf:rest."""
         self.expect("(", "'('")
-        head = cell = self._fresh_blank()
+        head = cell = self.fresh_blank()
         while True:
             self.patterns.append(TriplePattern(cell, RDF_FIRST, self._object(), self.graph))
             if self.accept(")"):
                 self.patterns.append(TriplePattern(cell, RDF_REST, RDF_NIL, self.graph))
                 return head
-            following = self._fresh_blank()
+            following = self.fresh_blank()
             self.patterns.append(TriplePattern(cell, RDF_REST, following, self.graph))
             cell = following

@@ -28,6 +28,7 @@ from csparql.algebra import (
     Union,
     Values,
 )
+from csparql.paths import is_nullable
 from csparql.terms import Variable
 
 NO_VARIABLES: frozenset[Variable] = frozenset()
@@ -164,6 +165,8 @@ def always_matches_in(node: Node, graph: GraphRef) -> bool:
             return any(pattern.graph == graph for pattern in node.patterns)
         case GraphNames():
             return node.graph == graph
+        case PathPattern():
+            return node.graph == graph and not is_nullable(node.path)  # a path without length needs no triple
         case Join():
             return always_matches_in(node.left, graph) or always_matches_in(node.right, graph)
         case Union():

@@ -1,13 +1,11 @@
 """Executor: runs the algebra of one query over one dataset; basic graph patterns in the kernel, the rest by columns.
 
 Bottom-up evaluation as the SPARQL specification has it (section 18), with one short cut that keeps the answer: a basic
-graph pattern on the right of a join or OPTIONAL is explored from the rows of the left side, so that its cost follows
-those rows and not the size of the graph.
+graph pattern or path that is joined, or optional, is explored from the rows of what it is joined to, so that its cost
+follows those rows and not the size of the graph (exploration.py).
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -31,16 +29,18 @@ from csparql.algebra import (
     Union,
     Values,
 )
+from csparql.exploration_order import is_explorable
+from csparql.rules.walk import join_operands
 from csparql.terms import Variable
-from store.dtypes import UNBOUND
 from wukongs import operators
 from wukongs.aggregates import group
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset
+from wukongs.exploration import Exploration
 from wukongs.expressions import holds
 from wukongs.ordering import canonical, canonical_order, order_by
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits, run
+from wukongs.plan_runner import Limits
 
 _ROW = Variable(".row")
 
@@ -55,7 +55,7 @@ class Executor:
         self._dataset = dataset
         self._terms = terms
         self._limits = limits
-        self._memo = memo
+        self._exploration = Exploration(dataset, terms, limits, memo)
         self._in_order = in_order
 
     def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
@@ -66,14 +66,14 @@ class Executor:
         self._limits.check()
         rows_max = self._limits.rows_max
         match node:
-            case Bgp():
-                return self._explore(node, BindingTable.unit(), rows_wanted)
+            case Bgp() | PathPattern():
+                return self._exploration.explore(node, BindingTable.unit(), rows_wanted)
             case GraphNames(graph=graph):
                 return self._graph_names(graph)
-            case Join(left=left, right=right):
-                return self._join(left, right)
-            case LeftJoin(left=left, right=Bgp() as right, condition=condition):
-                return self._optional(self.run(left), right, node)
+            case Join():
+                return self._join(node)
+            case LeftJoin(left=left, right=right) if is_explorable(right):
+                return self._optional(self.run(left), node)
             case LeftJoin(left=left, right=right, condition=condition):
                 return operators.left_join(self.run(left), self.run(right), condition, self._terms, rows_max)
             case Union(left=left, right=right):
@@ -96,15 +96,8 @@ class Executor:
                 return order_by(canonical(table) if self._in_order else table, conditions, self._terms)
             case Slice():
                 return self._slice(node)
-            case Minus() | Values() | PathPattern() | PerGraph():
+            case Minus() | Values() | PerGraph():
                 raise AssertionError(f"the parser makes no {type(node).__name__} yet")
-
-    def _explore(self, bgp: Bgp, seeds: BindingTable, rows_wanted: int | None = None) -> BindingTable:
-        if not bgp.patterns or seeds.length == 0:
-            missing = {v for pattern in bgp.patterns for v in pattern.variables()} - set(seeds.variables)
-            return BindingTable.empty((*seeds.variables, *missing)) if missing else seeds
-        plan = self._memo.plan(bgp, seeds.variables, seeds.length, self._dataset)
-        return run(plan, seeds, self._dataset, self._limits, rows_wanted)
 
     def _graph_names(self, graph: TermOrVariable) -> BindingTable:
         if isinstance(graph, Variable):
@@ -114,20 +107,21 @@ class Executor:
             return BindingTable((graph,), (names,), len(names))
         return BindingTable.unit() if self._dataset.is_named(graph) else BindingTable.empty()
 
-    def _join(self, left: Node, right: Node) -> BindingTable:
-        if isinstance(left, Bgp) and not isinstance(right, Bgp):
-            left, right = right, left
-        table = self.run(left)
-        if not isinstance(right, Bgp):
-            return operators.join(table, self.run(right), self._limits.rows_max)
-        return self._gather([self._explore(right, seeds) for seeds in self._seeds(table, right)], table)
+    def _join(self, node: Join) -> BindingTable:
+        """Join what cannot be explored, and explore the rest from its rows."""
+        operands = join_operands(node)
+        table = BindingTable.unit()
+        for number, operand in enumerate(operand for operand in operands if not is_explorable(operand)):
+            found = self.run(operand)
+            table = found if number == 0 else operators.join(table, found, self._limits.rows_max)
+        return self._exploration.explore_all(tuple(filter(is_explorable, operands)), table)
 
-    def _optional(self, left: BindingTable, right: Bgp, node: LeftJoin) -> BindingTable:
-        """OPTIONAL { triple patterns }: explore from the left rows, numbered, and keep those that find nothing."""
+    def _optional(self, left: BindingTable, node: LeftJoin) -> BindingTable:
+        """OPTIONAL { explorable pattern }: explore from the left rows, numbered, and keep those that find nothing."""
         numbered = BindingTable(
             (*left.variables, _ROW), (*left.columns, np.arange(left.length, dtype=np.int64)), left.length
         )
-        found = self._gather([self._explore(right, seeds) for seeds in self._seeds(numbered, right)], numbered)
+        found = self._exploration.explore_all((node.right,), numbered)
         if node.condition is not None:
             found = found.take(np.flatnonzero(holds(node.condition, found, self._terms)))
         alone = np.ones(left.length, np.bool_)
@@ -135,27 +129,6 @@ class Executor:
         rows = operators.union(found, numbered.take(np.flatnonzero(alone)), self._limits.rows_max)
         rows = rows.take(np.argsort(rows.column(_ROW), kind="stable"))
         return operators.project(rows, [variable for variable in rows.variables if variable != _ROW])
-
-    def _seeds(self, table: BindingTable, bgp: Bgp) -> Iterator[BindingTable]:
-        """Split rows by which variables of the Bgp they leave unbound, and drop those: the Bgp is to bind them."""
-        shared = [v for v in dict.fromkeys(v for p in bgp.patterns for v in p.variables()) if v in table.variables]
-        unbound = [table.column(variable) == UNBOUND for variable in shared]
-        if not any(mask.any() for mask in unbound):
-            yield table
-            return
-        classes = sum(
-            (mask.astype(np.int64) << at for at, mask in enumerate(unbound)), np.zeros(table.length, np.int64)
-        )
-        for number in np.unique(classes).tolist():
-            rows = table.take(np.flatnonzero(classes == number))
-            dropped = {variable for at, variable in enumerate(shared) if number >> at & 1}
-            yield operators.project(rows, [variable for variable in rows.variables if variable not in dropped])
-
-    def _gather(self, tables: Sequence[BindingTable], left: BindingTable) -> BindingTable:
-        gathered = tables[0] if tables else left
-        for table in tables[1:]:
-            gathered = operators.union(gathered, table, self._limits.rows_max)
-        return gathered
 
     def _slice(self, node: Slice) -> BindingTable:
         is_ordered = _is_ordered(node.pattern)

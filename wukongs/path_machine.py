@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import numpy as np
 
 from csparql.algebra import GraphRef
-from csparql.automaton import Automaton, Link, automaton
-from csparql.paths import Path
+from csparql.automaton import Automaton, Link
 from csparql.terms import Variable
 from store.dtypes import NO_MATCH, Int64Array
 from wukongs import path_layout as layout
@@ -19,15 +17,8 @@ from wukongs.lowering import LoweredPlan, with_parts
 from wukongs.path_layout import Machine, Source
 from wukongs.plan_kernels import resolve_parts
 
-AUTOMATA_MAX = 256
 ANY_LINKS = (Link("out", None, ()), Link("in", None, ()))
 """Any triple, from either end: through these a graph's nodes are found."""
-
-
-@lru_cache(AUTOMATA_MAX)
-def automaton_of(path: Path) -> Automaton:
-    """Return the automaton of a path, made once for the many executions of a query."""
-    return automaton(path)
 
 
 def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> Source:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from csparql.algebra import PathPattern, TermOrVariable
-from csparql.automaton import Automaton
+from csparql.automaton import Automaton, automaton_of
 from csparql.paths import Inverse, reaches_outside
 from csparql.terms import Term, Variable
 from store.dtypes import NO_MATCH, Int64Array
@@ -28,7 +28,6 @@ from wukongs.dataset import Dataset
 from wukongs.path_layout import Origins
 from wukongs.path_machine import (
     ANY_LINKS,
-    automaton_of,
     excluded_ids,
     machine_of,
     pair_machines,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csparql.algebra import Bgp, GraphRef
+from csparql.algebra import Bgp, GraphRef, Node
+from csparql.exploration_order import exploration_order, exploration_parts, graphs_of
 from csparql.plan import PlanStep
 from csparql.planner import plan_bgp
 from csparql.terms import Term, Variable
@@ -28,6 +29,17 @@ class _Remembered:
     lowered: LoweredPlan
 
 
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    """The parts of some operands of joins (which are held for their identity), and the order found for them."""
+
+    operands: tuple[Node, ...]
+    parts: tuple[Node, ...]
+    graphs: tuple[GraphRef, ...]
+    sizes: tuple[int, ...]
+    order: tuple[Node, ...]
+
+
 class PlanMemo:
     """Plans by basic graph pattern and the variables that are bound before it.
 
@@ -35,6 +47,7 @@ class PlanMemo:
 
     def __init__(self) -> None:
         self._plans: dict[tuple[int, tuple[Variable, ...]], _Remembered] = {}
+        self._orders: dict[tuple[tuple[int, ...], frozenset[Variable]], _Ordered] = {}
         self.planned_count = 0
 
     def plan(self, bgp: Bgp, bound: tuple[Variable, ...], bound_rows: int, dataset: Dataset) -> LoweredPlan:
@@ -57,6 +70,24 @@ class PlanMemo:
         lowered = lower(steps, bound, dataset)
         self._plans[id(bgp), bound] = _Remembered(bgp, constants, graphs, sizes, ids, steps, lowered)
         return lowered
+
+    def order(
+        self, operands: tuple[Node, ...], bound: frozenset[Variable], bound_rows: int, dataset: Dataset
+    ) -> tuple[Node, ...]:
+        """Return what explorable operands of joins are made of, in the order in which it is to be explored."""
+        key = tuple(map(id, operands)), bound
+        known = self._orders.get(key)
+        if known is None:
+            parts = exploration_parts(operands, bound)
+            graphs = tuple(frozenset[GraphRef]().union(*map(graphs_of, parts)))
+        else:
+            parts, graphs = known.parts, known.graphs
+        sizes = tuple(_size_bits(graph, dataset) for graph in graphs)
+        if known is not None and _are_close(known.sizes, sizes):
+            return known.order
+        order = exploration_order(parts, bound, float(max(1, bound_rows)), DatasetCardinalities(dataset))
+        self._orders[key] = _Ordered(operands, parts, graphs, sizes, order)
+        return order
 
 
 def _constants(bgp: Bgp) -> list[Term]:

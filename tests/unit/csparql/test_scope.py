@@ -27,7 +27,7 @@ from csparql.algebra import (
     Values,
 )
 from csparql.parser import parse_query
-from csparql.paths import OneOrMore
+from csparql.paths import OneOrMore, ZeroOrMore
 from csparql.rules.walk import map_children
 from csparql.scope import (
     always_matches_in,
@@ -162,5 +162,6 @@ def test_what_rests_on_a_graph() -> None:
     assert not always_matches_in(Minus(AB, here), C)
     assert always_matches_in(Project(here, (A, C)), C)
     assert not always_matches_in(Project(here, (A,)), C)
-    assert not always_matches_in(PathPattern(A, OneOrMore(P), B, C), C)
+    assert always_matches_in(PathPattern(A, OneOrMore(P), B, C), C)
+    assert not always_matches_in(PathPattern(A, ZeroOrMore(P), B, C), C)
     assert not always_matches_in(Group(here, (), ()), C)

@@ -6,7 +6,8 @@ import pytest
 
 from csparql.algebra import Bgp, TriplePattern
 from csparql.parser import parse_query
-from csparql.parser_triples import RDF_FIRST, RDF_NIL, RDF_REST, RDF_TYPE
+from csparql.parser_paths import RDF_TYPE
+from csparql.parser_triples import RDF_FIRST, RDF_NIL, RDF_REST
 from csparql.terms import Variable, iri
 from wukongs.errors import QuerySyntaxError
 
@@ -79,11 +80,11 @@ def test_variables_of_a_pattern() -> None:
         ("?s ?p ?o ?s ?p ?o", "column 16: expected '.', ';' or ',' before what follows the triple, found '?s'"),
         ("?s ?p", "column 13: expected an object: an IRI, a literal, a variable or a blank node, found '}'"),
         ("?s ?p ?o, }", "expected an object: an IRI, a literal, a variable or a blank node, found '}'"),
-        ("?s _:p ?o", "column 10: expected a predicate: an IRI, a variable or 'a', found '_:p'"),
-        ("?s A ?o", "column 10: expected a predicate: an IRI, a variable or 'a', found 'A'"),
-        ("?s 'p' ?o", "column 10: expected a predicate: an IRI, a variable or 'a', found ''p''"),
-        ("[]", "column 10: expected a predicate: an IRI, a variable or 'a', found '}'"),
-        ("()", "column 10: expected a predicate: an IRI, a variable or 'a', found '}'"),
+        ("?s _:p ?o", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found '_:p'"),
+        ("?s A ?o", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found 'A'"),
+        ("?s 'p' ?o", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found ''p''"),
+        ("[]", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found '}'"),
+        ("()", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found '}'"),
         ("?s ?p ?o . . ", "column 18: expected a triple pattern, FILTER, OPTIONAL, UNION, GRAPH, BIND, a group or '}'"),
         ("?s ?p [ ?q ?r", "column 21: expected ';', ',' or ']', found '}'"),
         ("?s ?p ( ?q", "column 18: expected an object: an IRI, a literal, a variable or a blank node, found '}'"),

@@ -1,0 +1,154 @@
+"""In which order the parts of a chain of joins are explored, each from the rows of those before it.
+
+A part is explorable if its solutions that join with given rows can be found from these rows: triple patterns, paths,
+and what filters and unites only such parts. Where they stand beside each other, the triple patterns are no single Bgp
+any more: those that share no variable are parts of their own, and a path or union that links them may come in between.
+At each turn the part is taken that reads and leaves the fewest rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TriplePattern, Union
+from csparql.automaton import Link, automaton_of
+from csparql.cardinality import Cardinalities
+from csparql.paths import Inverse, is_nullable
+from csparql.planner import plan_bgp
+from csparql.rules.walk import join_operands
+from csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
+from csparql.terms import Term, Variable
+
+_LINKED_SHARE = 0.5
+"""Of pairs of bound ends, which share a path links: a guess."""
+
+
+def is_explorable(node: Node) -> bool:
+    """Tell whether a node can be explored from rows that are to be joined with it."""
+    match node:
+        case Bgp() | PathPattern():
+            return True
+        case Filter(condition=condition, pattern=pattern):
+            # The filter sees nothing but what the pattern binds, so it may as well come after the join.
+            is_closed = expression_variables(condition) <= certain_variables(pattern)
+            return is_closed and not exists_patterns(condition) and is_explorable(pattern)
+        case Union() | Join():
+            return is_explorable(node.left) and is_explorable(node.right)
+        case _:
+            return False
+
+
+def exploration_parts(operands: Iterable[Node], bound: frozenset[Variable]) -> tuple[Node, ...]:
+    """Return explorable operands of joins as the parts that are put in order. bound: what the rows before them bind."""
+    parts = [part for operand in operands for part in join_operands(operand)]
+    if all(isinstance(part, Bgp) for part in parts):
+        return tuple(parts)
+    return tuple(piece for part in parts for piece in (_components(part, bound) if isinstance(part, Bgp) else (part,)))
+
+
+def graphs_of(node: Node) -> frozenset[GraphRef]:
+    """Return the graphs that an explorable node is matched in."""
+    match node:
+        case Bgp(patterns=patterns):
+            return frozenset(pattern.graph for pattern in patterns)
+        case PathPattern(graph=graph):
+            return frozenset((graph,))
+        case Filter(pattern=pattern):
+            return graphs_of(pattern)
+        case Union() | Join():
+            return graphs_of(node.left) | graphs_of(node.right)
+    raise AssertionError(f"{type(node).__name__} cannot be explored")
+
+
+def exploration_order(
+    parts: Sequence[Node], bound: frozenset[Variable], rows: float, cardinalities: Cardinalities
+) -> tuple[Node, ...]:
+    """Put parts in the order in which they are to be explored from `rows` rows that bind `bound`."""
+    left, ordered = list(parts), []
+    while len(left) > 1:
+        estimates = [_estimate(part, bound, rows, cardinalities) for part in left]
+        at = min(range(len(left)), key=lambda index: sum(estimates[index]))
+        rows = estimates[at][1]
+        ordered.append(left.pop(at))
+        bound |= possible_variables(ordered[-1])
+    return (*ordered, *left)
+
+
+def _components(bgp: Bgp, bound: frozenset[Variable]) -> list[Bgp]:
+    """Split triple patterns into those that share no variable but bound ones."""
+    groups: list[tuple[set[Variable], list[TriplePattern]]] = []
+    for pattern in bgp.patterns:
+        variables = set(pattern.variables()) - bound
+        members: list[TriplePattern] = []
+        apart = []
+        for group in groups:
+            if group[0] & variables:
+                variables |= group[0]
+                members += group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (variables, [*members, pattern])]
+    return [Bgp(tuple(members)) for _, members in groups]
+
+
+# --- estimates --------------------------------------------------------------------------------------------------------
+
+
+def _estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardinalities) -> tuple[float, float]:
+    """Return (rows read, rows left) of exploring a node from rows."""
+    match node:
+        case Bgp():
+            steps = plan_bgp(node, bound, sizes, rows)
+            return sum(step.estimated_rows for step in steps), steps[-1].estimated_rows if steps else rows
+        case PathPattern():
+            return _path_estimate(node, bound, rows, sizes)
+        case Filter():
+            return _estimate(node.pattern, bound, rows, sizes)
+        case Union():
+            left, right = _estimate(node.left, bound, rows, sizes), _estimate(node.right, bound, rows, sizes)
+            return left[0] + right[0], left[1] + right[1]
+        case Join():
+            read, left_rows = _estimate(node.left, bound, rows, sizes)
+            more, rows = _estimate(node.right, bound | possible_variables(node.left), left_rows, sizes)
+            return read + more, rows
+    raise AssertionError(f"{type(node).__name__} cannot be explored")
+
+
+def _path_estimate(
+    node: PathPattern, bound: frozenset[Variable], rows: float, sizes: Cardinalities
+) -> tuple[float, float]:
+    def is_known(end: TermOrVariable) -> bool:
+        return isinstance(end, Term) or end in bound
+
+    ways = ((node.subject, automaton_of(node.path)), (node.object, automaton_of(Inverse(node.path))))
+    reached = [_reached(found.links(), found.first_links(), end, node.graph, sizes) for end, found in ways]
+    known = [is_known(end) for end, _ in ways]
+    if all(known):
+        return rows * min(reached), rows * _LINKED_SHARE
+    if any(known):
+        found = rows * reached[known.index(True)]
+        return found, found
+    starts = sum(sizes.keys(node.graph, link.predicate, link.direction) for link in ways[0][1].first_links())
+    if is_nullable(node.path):
+        starts += sizes.keys(node.graph, None, "out") + sizes.keys(node.graph, None, "in")
+    read = starts * reached[0]
+    return read, rows * (starts if node.subject == node.object else read)
+
+
+def _reached(
+    links: Sequence[Link], first: Sequence[Link], end: TermOrVariable, graph: GraphRef, sizes: Cardinalities
+) -> float:
+    """Guess how many nodes a walk leads to from one end: as if it went on for three links, at most those there are."""
+    growth = sum(_degree(link, graph, sizes) for link in links)
+    begins = sum(
+        sizes.degree(graph, link.predicate, link.direction, end)
+        if isinstance(end, Term) and link.predicate is not None
+        else _degree(link, graph, sizes)
+        for link in first
+    )
+    there = sum(sizes.keys(graph, link.predicate, "in" if link.direction == "out" else "out") for link in links)
+    return 1.0 + min(begins * (1.0 + growth + growth * growth), there)
+
+
+def _degree(link: Link, graph: GraphRef, sizes: Cardinalities) -> float:
+    return sizes.edges(graph, link.predicate) / max(1.0, sizes.keys(graph, link.predicate, link.direction))
