@@ -33,8 +33,9 @@ TermOrVariable = Term | Variable
 class Call:
     """An operator or function applied to arguments.
 
-    op is one of: = != < > <= >= + - * / && || ! (unary) NEGATE (unary minus) IN NOTIN (first argument, then the list),
-    or an upper-case function name: BOUND SAMETERM STR LANG DATATYPE ISIRI ISBLANK ISLITERAL ISNUMERIC IF COALESCE.
+    op is one of: = != < > <= >= + - * / && || ! (unary) NEGATE (unary minus) IN NOTIN (first argument, then the list);
+    the name of a function in upper case, BOUND or one of csparql/functions.py; or the IRI of one in angle brackets.
+    The base of the query, if it has one, is a second argument of IRI.
     """
 
     op: str

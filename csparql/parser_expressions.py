@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from csparql.algebra import Aggregate, Call, Expression
+from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, UNSUPPORTED_FUNCTIONS, arity_text
 from csparql.parser_base import NUMBERS, TermReader
 from csparql.terms import Term, Variable
 from csparql.tokens import Token
 
-FUNCTIONS = {  # name: number of arguments
-    "STR": 1,
-    "LANG": 1,
-    "DATATYPE": 1,
-    "ISIRI": 1,
-    "ISURI": 1,
-    "ISBLANK": 1,
-    "ISLITERAL": 1,
-    "ISNUMERIC": 1,
-    "SAMETERM": 2,
-    "IF": 3,
-}
-AGGREGATES = frozenset(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
-UNSUPPORTED_FUNCTIONS = frozenset(
-    """ABS BNODE CEIL CONCAT CONTAINS DAY ENCODE_FOR_URI FLOOR HOURS IRI LANGMATCHES LCASE MD5 MINUTES MONTH NOW RAND
-    REGEX REPLACE ROUND SECONDS SHA1 SHA224 SHA256 SHA384 SHA512 STRAFTER STRBEFORE STRDT STRENDS STRLANG STRLEN
-    STRSTARTS STRUUID SUBSTR TIMEZONE TZ UCASE URI UUID YEAR
-    TRIPLE SUBJECT PREDICATE OBJECT ISTRIPLE HASLANG HASLANGDIR LANGDIR STRLANGDIR""".split()  # noqa: SIM905
-)
 COMPARISONS = frozenset(("=", "!=", "<", ">", "<=", ">="))
 AN_EXPRESSION = "an expression"
 
@@ -51,8 +33,10 @@ class ExpressionParser(TermReader):
         if self.token.kind == "(":
             return self._parenthesised()
         if self.at_iri():
-            self._iri_or_call()
-            raise self.error("'(' after the name of a function")
+            called = self._iri_or_call()
+            if isinstance(called, Term):
+                raise self.error("'(' after the name of a function")
+            return called
         if self.at_constraint():
             return self._primary()
         raise self.unexpected(f"an expression in parentheses or a function after {clause}")
@@ -61,7 +45,7 @@ class ExpressionParser(TermReader):
         kind = self.token.kind
         return (
             kind in FUNCTIONS
-            or kind in ("(", "BOUND", "COALESCE", "EXISTS", "NOT", "iri", "pname")
+            or kind in ("(", "BOUND", "EXISTS", "NOT", "iri", "pname")
             or kind in AGGREGATES
             or kind in UNSUPPORTED_FUNCTIONS
         )
@@ -141,12 +125,13 @@ class ExpressionParser(TermReader):
         self.expect(")", "')' or an operator")
         return expression
 
-    def _iri_or_call(self) -> Term:
-        token = self.token
+    def _iri_or_call(self) -> Term | Call:
         term = self.iri(AN_EXPRESSION)
-        if self.token.kind == "(":
-            raise self.unsupported(f"the function {term}", token)
-        return term
+        if self.token.kind != "(":
+            return term
+        if self.peek().kind == "DISTINCT":
+            raise self.unsupported(f"DISTINCT in a call of {term}", self.peek(), "there are no aggregates with an IRI")
+        return Call(term.text, self._arguments())
 
     def _function(self) -> Expression:
         token = self.token
@@ -157,9 +142,6 @@ class ExpressionParser(TermReader):
             raise self.unsupported(f"the function {name}")
         if name == "BOUND":
             return self._bound()
-        if name == "COALESCE":
-            self.advance()
-            return Call("COALESCE", self._arguments())
         if name in FUNCTIONS:
             self.advance()
             return self._call(token)
@@ -174,12 +156,14 @@ class ExpressionParser(TermReader):
         return Call("BOUND", (variable,))
 
     def _call(self, name: Token) -> Call:
-        count = FUNCTIONS[name.kind]
+        fewest, most = FUNCTIONS[name.kind]
         arguments = self._arguments()
-        if len(arguments) != count:
-            wanted = "1 argument" if count == 1 else f"{count} arguments"
-            raise self.error(f"{wanted} for {name.kind}", name, f"{len(arguments)}")
-        return Call("ISIRI" if name.kind == "ISURI" else name.kind, arguments)
+        if len(arguments) < fewest or (most is not None and len(arguments) > most):
+            raise self.error(f"{arity_text(name.kind)} for {name.kind}", name, f"{len(arguments)}")
+        op = ALIASES.get(name.kind, name.kind)
+        if op == "IRI" and self.base is not None:
+            arguments = (*arguments, Term(f"<{self.base}>"))
+        return Call(op, arguments)
 
     def _arguments(self) -> tuple[Expression, ...]:
         """Read `(expression, ...)`, possibly empty."""

@@ -9,6 +9,7 @@ import numpy as np
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable
+from wukongs.moment import Moment
 
 Solution = dict[str, str]
 """A solution mapping: variable names to canonical texts; an unbound variable has no entry."""
@@ -18,6 +19,7 @@ class ListTermSpace:
     """Ids from 0 in order of appearance."""
 
     def __init__(self) -> None:
+        self.moment = Moment(0, b"a term space of the tests")
         self._texts: list[str] = []
         self._ids: dict[str, int] = {}
         self.asked: list[list[int]] = []

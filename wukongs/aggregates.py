@@ -28,8 +28,9 @@ from wukongs.frame import decoded
 from wukongs.operator_kernels import group_members
 from wukongs.ordering import ranks_of
 from wukongs.rows import numbered
+from wukongs.temporal import EXACT
 from wukongs.value_operators import arithmetic, promoted
-from wukongs.values import EXACT, Kind, Value, computed, string, text_of, to_float32
+from wukongs.values import Kind, Value, computed, string, text_of, to_float32
 
 _ZERO = computed(Kind.INTEGER, 0)
 

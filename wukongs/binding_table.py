@@ -10,10 +10,13 @@ import numpy as np
 
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
+from wukongs.moment import Moment
 
 
 class TermSpace(Protocol):
-    """Where ids become text and computed text becomes ids, for the time of one execution."""
+    """Where ids become text and computed text becomes ids, for the time of one execution, which has a moment."""
+
+    moment: Moment
 
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical form of each id; ids are terms of the data, inlined literals or results of `ids`."""

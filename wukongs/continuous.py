@@ -279,7 +279,7 @@ class ContinuousQuery:
         self._subscription.put(at_ms, error)
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult:
-        terms = QueryTerms(self._core.registry, firing.reader)
+        terms = QueryTerms(self._core.registry, firing.reader, firing.moment())
         clause = self.query.dataset
         is_empty = not (len(firing.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
         found = self._answer_to_nothing if is_empty else None
@@ -293,7 +293,7 @@ class ContinuousQuery:
                 scope=f"{self.name}@{firing.at_ms}",
                 in_order=True,
             )
-            if is_empty and not found.length and not found.triples:
+            if is_empty and not (found.length or found.triples or firing.depends_on_moment()):
                 self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
         spans = widest_spans(firing.reading.intervals)
         return WindowResult(

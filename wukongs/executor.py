@@ -12,6 +12,7 @@ import numpy as np
 from csparql.algebra import (
     Bgp,
     Distinct,
+    Expression,
     Extend,
     Filter,
     GraphNames,
@@ -30,6 +31,7 @@ from csparql.algebra import (
     Values,
 )
 from csparql.exploration_order import is_explorable
+from csparql.functions import PER_ROW, calls_any
 from csparql.rules.walk import join_operands
 from csparql.terms import Variable
 from wukongs import operators
@@ -79,9 +81,9 @@ class Executor:
             case Union(left=left, right=right):
                 return operators.union(self.run(left), self.run(right), rows_max)
             case Filter(condition=condition, pattern=pattern):
-                return operators.filter_rows(condition, self.run(pattern), self._terms)
-            case Extend(pattern=pattern, variable=variable, expression=expression):
-                return operators.extend(self.run(pattern, rows_wanted), variable, expression, self._terms)
+                return operators.filter_rows(condition, self._settled(self.run(pattern), [condition]), self._terms)
+            case Extend():
+                return self._extend(node, rows_wanted)
             case Group(pattern=pattern, keys=keys, aggregates=aggregates):
                 table = self.run(pattern)
                 if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in aggregates):
@@ -98,6 +100,22 @@ class Executor:
                 return self._slice(node)
             case Minus() | Values() | PerGraph():
                 raise AssertionError(f"the parser makes no {type(node).__name__} yet")
+
+    def _extend(self, node: Extend, rows_wanted: int | None) -> BindingTable:
+        """Bind one variable after the other: to BNODE(string) the rows of the whole chain are the same solutions."""
+        chain = [node]
+        while isinstance(chain[-1].pattern, Extend):
+            chain.append(chain[-1].pattern)
+        table = self._settled(self.run(chain[-1].pattern, rows_wanted), [link.expression for link in chain])
+        self._terms.moment.next_solutions()
+        for link in reversed(chain):
+            table = operators.extend(table, link.variable, link.expression, self._terms)
+        return table
+
+    def _settled(self, table: BindingTable, expressions: Sequence[Expression]) -> BindingTable:
+        """Put rows in canonical order, if the order shows, for expressions that draw a random value for each."""
+        draws = self._in_order and any(calls_any(expression, PER_ROW) for expression in expressions)
+        return canonical(table) if draws else table
 
     def _graph_names(self, graph: TermOrVariable) -> BindingTable:
         if isinstance(graph, Variable):

@@ -5,7 +5,10 @@ The scalar evaluator (wukongs/scalar_evaluator.py) defines every answer. What is
 * `&& || !` combine columns of three-valued truth, and IN and NOTIN are `=` under `||`;
 * `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
 * comparisons and arithmetic of numbers run in float64 where that is exact (wukongs/number_columns.py);
+* REGEX with a constant pattern asks for all distinct texts in one call;
 * rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
+
+What calls RAND, UUID, STRUUID or BNODE is evaluated for every row.
 """
 
 from __future__ import annotations
@@ -16,13 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from csparql.algebra import Call, Expression
+from csparql.functions import PER_ROW, calls_any
 from csparql.terms import Term, Variable
 from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.frame import ANY_ID, STRING_ID, Frame, identity_of
+from wukongs.functions.patterns import matches
+from wukongs.functions.strings import simple, text
+from wukongs.functions.terms import KIND_TESTS
 from wukongs.number_columns import DOUBLE, EXACT, Numbers, combine, compare_columns, negate, numbers_of
 from wukongs.rows import numbered
-from wukongs.scalar_evaluator import ARITHMETIC, COMPARISONS, KIND_TESTS, value_in, variables_of
+from wukongs.scalar_evaluator import ARITHMETIC, COMPARISONS, value_in, variables_of
 from wukongs.value_operators import effective_boolean_value
 from wukongs.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 
@@ -91,6 +98,8 @@ def _truth(expression: Expression, frame: Frame) -> Truth:
         return _scalar_truth(expression, frame)
     op, arguments = expression.op, expression.arguments
     if op in _CONNECTIVES:
+        if op in ("IN", "NOTIN") and calls_any(arguments[0], PER_ROW):
+            return _scalar_truth(expression, frame)  # which draws once, not once per element
         return _connective(op, arguments, frame)
     if op in COMPARISONS:
         return _comparison(op, arguments[0], arguments[1], frame)
@@ -103,7 +112,21 @@ def _truth(expression: Expression, frame: Frame) -> Truth:
     if op in KIND_TESTS and isinstance(arguments[0], Variable):
         test = KIND_TESTS[op]
         return _value_test(lambda value: None if value is None else test(value), arguments[0], frame)
+    if op == "REGEX" and all(isinstance(argument, Term) for argument in arguments[1:]):
+        return _regex(expression, frame)
     return _scalar_truth(expression, frame)
+
+
+def _regex(expression: Call, frame: Frame) -> Truth:
+    """Match the distinct texts against a constant pattern, all in one call."""
+    values, places = _scalar_values(expression.arguments[0], frame, None)
+    constants = [simple(value_of(term.text)) for term in expression.arguments[1:] if isinstance(term, Term)]
+    texts = [None if value is None else text(value) for value in values]
+    held = [each for each in texts if each is not None]
+    pattern, flags = constants[0], constants[1] if len(constants) > 1 else ""
+    found = None if pattern is None or flags is None or not held else matches(held, pattern, flags)
+    truths = iter(found or ())
+    return _spread([None if each is None or found is None else next(truths) for each in texts], places)
 
 
 def _value_test(test: Callable[[Value | None], bool | None], variable: Variable, frame: Frame) -> Truth:
@@ -246,7 +269,19 @@ def _scalar_values(
     used = sorted(variables_of(expression), key=lambda variable: variable.name)
     length = frame.table.length if rows is None else len(rows)
     columns = [frame.places(variable) if rows is None else frame.places(variable)[rows] for variable in used]
-    places, firsts = numbered(columns, length)
-    arguments = [[frame.values[place] for place in column[firsts].tolist()] for column in columns]
-    solutions = zip(*arguments, strict=True) if used else [()] * len(firsts)
-    return [value_in(expression, dict(zip(used, solution, strict=True))) for solution in solutions], places
+    moment = frame.terms.moment
+    if calls_any(expression, PER_ROW):
+        places = np.arange(length, dtype=np.int64)
+        draw, numbers = moment.next_draw(), (places if rows is None else rows).tolist()
+        sources = [moment.row(draw, number) for number in numbers]
+    else:
+        places, firsts = numbered(columns, length)
+        columns = [column[firsts] for column in columns]
+        sources = [moment.row(0, 0)] * len(firsts)
+    arguments = [[frame.values[place] for place in column.tolist()] for column in columns]
+    solutions = zip(*arguments, strict=True) if used else [()] * len(sources)
+    values = [
+        value_in(expression, dict(zip(used, solution, strict=True)), source)
+        for solution, source in zip(solutions, sources, strict=True)
+    ]
+    return values, places

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from csparql.functions import depends_on_moment
 from store.term_registry import TermReader
+from wukongs.moment import Moment
 from wukongs.query_windows import Reading
 
 if TYPE_CHECKING:
@@ -20,3 +22,11 @@ class Firing:
     at_ms: int
     reading: Reading
     reader: TermReader
+
+    def moment(self) -> Moment:
+        """NOW() is the window's end, and a firing that is repeated draws the same random values."""
+        return Moment.of_firing(self.query.name, self.at_ms)
+
+    def depends_on_moment(self) -> bool:
+        """Whether another moment may give another answer over the same data."""
+        return depends_on_moment(self.query.query.pattern)

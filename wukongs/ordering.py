@@ -3,9 +3,10 @@
 Terms are ordered unbound < blank nodes < IRIs < literals. Literals are ordered as `<` orders them, and where `<` says
 nothing:
 
-* by kind: numbers, date-times, dates, booleans, strings, then all others;
+* by kind: numbers, date-times, dates, times, gYears and the like, durations, booleans, strings, then all others;
 * NaN before all other numbers;
 * a string before the language-tagged strings of the same lexical form, these by language: `"a" "a"@de "a"@en "b"`;
+* gYears and the like by datatype, then by where they start; durations by length, a month taken as 30.436875 days;
 * all others by datatype, then by lexical form; blank nodes by label.
 
 Numbers are ordered by their exact values, the float64 first since it nearly always decides. `=` promotes, so a decimal
@@ -17,6 +18,7 @@ it intransitive, and an order cannot be.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.expressions import evaluate
 from wukongs.frame import decoded
 from wukongs.rows import numbered
+from wukongs.temporal import EXACT
 from wukongs.value_operators import compare
 from wukongs.values import Kind, Value, to_float64
 
@@ -42,11 +45,17 @@ _CLASSES = {
     Kind.DOUBLE: 3,
     Kind.DATETIME: 4,
     Kind.DATE: 5,
-    Kind.BOOLEAN: 6,
-    Kind.STRING: 7,
-    Kind.LANG_STRING: 7,
-    Kind.OPAQUE: 8,
+    Kind.TIME: 6,
+    Kind.GREGORIAN: 7,
+    Kind.DURATION: 8,
+    Kind.BOOLEAN: 9,
+    Kind.STRING: 10,
+    Kind.LANG_STRING: 10,
+    Kind.OPAQUE: 11,
 }
+
+_MONTH_S = 2629746
+"""A twelfth of the mean Gregorian year."""
 
 
 def order_by(table: BindingTable, conditions: Sequence[Condition], terms: TermSpace) -> BindingTable:
@@ -87,7 +96,10 @@ def sort_key(value: Value | None) -> tuple[Any, ...]:
         nearest = to_float64(value.number)
         # NaN compares with nothing, so it must not meet another key: (3, 0) is before every (3, 1, ...).
         return (rank, 0) if nearest != nearest else (rank, 1, nearest, value.number)
-    if value.kind == Kind.OPAQUE:
+    if isinstance(value.data, tuple):
+        months, seconds = value.data
+        return (rank, EXACT.add(seconds, Decimal(months * _MONTH_S)), months)
+    if value.kind in (Kind.OPAQUE, Kind.GREGORIAN):
         return (rank, value.datatype, value.data)
     return (rank, value.data, value.language)
 

@@ -9,6 +9,7 @@ import numpy as np
 from csparql.terms import Term
 from store.dtypes import INLINE_MARK, NO_MATCH, Int64Array, UInt8Array
 from store.term_registry import TermReader, TermRegistry
+from wukongs.moment import Moment
 
 
 class ConstantIds:
@@ -26,9 +27,12 @@ class ConstantIds:
 
 
 class QueryTerms:
-    """wukongs.binding_table.TermSpace of one execution: terms of the data, and computed ones with their texts."""
+    """wukongs.binding_table.TermSpace of one execution: terms of the data, and computed ones with their texts.
 
-    def __init__(self, registry: TermRegistry, reader: TermReader) -> None:
+    moment: what NOW() and the random functions go by; the present one if none is given."""
+
+    def __init__(self, registry: TermRegistry, reader: TermReader, moment: Moment | None = None) -> None:
+        self.moment = moment or Moment.of_now()
         self._registry = registry
         self._reader = reader
         self._computed: dict[int, str] = {}

@@ -7,13 +7,16 @@
 | xsd:float                         | FLOAT                  | float that a 32-bit float can hold                    |
 | xsd:double                        | DOUBLE                 | float                                                 |
 | xsd:boolean                       | BOOLEAN                | bool                                                  |
-| xsd:dateTime, xsd:date            | DATETIME, DATE         | Decimal or int: seconds from 0001-01-01T00:00:00Z     |
+| xsd:dateTime, xsd:date, xsd:time  | DATETIME, DATE, TIME   | Decimal or int: seconds from 0001-01-01T00:00:00Z     |
+| xsd:gYear, gMonth, gDay and so on | GREGORIAN              | int: the same                                         |
+| xsd:duration and its two subtypes | DURATION               | (months, seconds)                                     |
 | xsd:string; language-tagged       | STRING, LANG_STRING    | the lexical form                                      |
 | any other, or an ill-typed form   | OPAQUE                 | the lexical form                                      |
 | -                                 | IRI, BLANK             | the IRI without brackets; the label with its `_:`     |
 
-A date-time without a zone is taken as UTC: XPath's comparisons ask for an implicit time zone, and with one fixed zone
-all of them are comparable (no indeterminate orders). A date is the instant at which it starts.
+A dateTime without a zone is taken as UTC: XPath's comparisons ask for an implicit time zone, and with one fixed zone
+all of them are comparable (dates are another matter: wukongs/value_operators.py). A date is the instant at which it
+starts (wukongs/temporal.py).
 
 Computed values get XML Schema 1.1's canonical lexical forms: 2 and 2.5 for decimals, 1.0E0 for floats and doubles.
 """
@@ -23,13 +26,14 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from decimal import Decimal
 from functools import lru_cache
 
 import numpy as np
 
 from csparql.terms import RDF, XSD
 from wukongs.rdf_terms import split_literal
+from wukongs.temporal import DURATION_TYPES, EXACT, MOMENT_TYPES, Duration, duration_of, int_of, moment_of
 
 
 class Kind(enum.IntEnum):
@@ -44,9 +48,12 @@ class Kind(enum.IntEnum):
     LANG_STRING = 7
     DATETIME = 8
     DATE = 9
-    OPAQUE = 10
-    IRI = 11
-    BLANK = 12
+    TIME = 10
+    GREGORIAN = 11
+    DURATION = 12
+    OPAQUE = 13
+    IRI = 14
+    BLANK = 15
 
 
 Number = int | float | Decimal
@@ -60,7 +67,7 @@ class Value:
     """
 
     kind: Kind
-    data: Number | str
+    data: Number | str | Duration
     text: str | None
     datatype: str = ""
     language: str = ""
@@ -75,8 +82,8 @@ class Value:
 
     @property
     def number(self) -> Number:
-        """The data of a numeric, boolean, dateTime or date value."""
-        assert not isinstance(self.data, str), self
+        """The data of a numeric, boolean or calendar value."""
+        assert not isinstance(self.data, str | tuple), self
         return self.data
 
     @property
@@ -87,11 +94,8 @@ class Value:
         return split_literal(text_of(self))[0]
 
 
-# Enough digits for every sum and product; nothing is allocated before it is needed.
-EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-
 _UNBOUNDED = (None, None)
-_INTEGER_BOUNDS: dict[str, tuple[int | None, int | None]] = {
+INTEGER_BOUNDS: dict[str, tuple[int | None, int | None]] = {
     "integer": _UNBOUNDED,
     "nonNegativeInteger": (0, None),
     "positiveInteger": (1, None),
@@ -113,17 +117,12 @@ _DATATYPES = {
     Kind.DOUBLE: XSD + "double",
     Kind.BOOLEAN: XSD + "boolean",
 }
-# int() and str() of an int refuse more decimal digits than this by default; Decimal knows no such limit.
-_INT_DIGITS_MAX = 4000
+_MOMENTS = {"dateTime": Kind.DATETIME, "date": Kind.DATE, "time": Kind.TIME}
 
 # [0-9], not \d: other scripts' digits are no XML Schema digits, though Python's int() would take them.
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN")
-_DAY = r"(-?(?:[1-9][0-9]{3,}|0[0-9]{3}))-([0-9]{2})-([0-9]{2})"
-_ZONE = r"(Z|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))?"
-_DATE = re.compile(_DAY + _ZONE)
-_DATETIME = re.compile(_DAY + r"T([0-9]{2}):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)" + _ZONE)
 
 
 # --- text -> value ----------------------------------------------------------------------------------------------------
@@ -141,17 +140,17 @@ def value_of(text: str) -> Value:
         return Value(Kind.LANG_STRING, lexical, text, RDF + "langString", language)
     if datatype is None or datatype == XSD + "string":
         return Value(Kind.STRING, lexical, text, XSD + "string")
-    parsed = _parse(lexical, datatype.removeprefix(XSD)) if datatype.startswith(XSD) else None
+    parsed = parse(lexical, datatype.removeprefix(XSD)) if datatype.startswith(XSD) else None
     if parsed is None:
         return Value(Kind.OPAQUE, lexical, text, datatype)
     return Value(*parsed, text, datatype)
 
 
-def _parse(lexical: str, name: str) -> tuple[Kind, Number] | None:
+def parse(lexical: str, name: str) -> tuple[Kind, Number | Duration] | None:
     """Parse a lexical form by the name of its xsd datatype; None if it is ill-typed or the datatype has no Kind."""
-    if name in _INTEGER_BOUNDS:
-        integer = _integer(lexical) if _INTEGER.fullmatch(lexical) else None
-        lower, upper = _INTEGER_BOUNDS[name]
+    if name in INTEGER_BOUNDS:
+        integer = int_of(lexical) if _INTEGER.fullmatch(lexical) else None
+        lower, upper = INTEGER_BOUNDS[name]
         if integer is None or (lower is not None and integer < lower) or (upper is not None and integer > upper):
             return None
         return Kind.INTEGER, integer
@@ -163,52 +162,13 @@ def _parse(lexical: str, name: str) -> tuple[Kind, Number] | None:
         return (Kind.FLOAT, to_float32(float(lexical))) if _FLOAT.fullmatch(lexical) else None
     if name == "boolean":
         return (Kind.BOOLEAN, lexical in ("true", "1")) if lexical in ("true", "false", "1", "0") else None
-    if name == "dateTime":
-        instant = _date_time(lexical)
-        return None if instant is None else (Kind.DATETIME, instant)
-    if name == "date":
-        start = _date(lexical)
-        return None if start is None else (Kind.DATE, start)
+    if name in DURATION_TYPES:
+        duration = duration_of(lexical, name)
+        return None if duration is None else (Kind.DURATION, duration)
+    if name in MOMENT_TYPES:
+        moment = moment_of(lexical, name)
+        return None if moment is None else (_MOMENTS.get(name, Kind.GREGORIAN), moment.instant())
     return None
-
-
-def _integer(lexical: str) -> int:
-    return int(lexical) if len(lexical) <= _INT_DIGITS_MAX else int(Decimal(lexical))
-
-
-def _date(lexical: str) -> int | None:
-    match = _DATE.fullmatch(lexical)
-    days = _days(_integer(match[1]), int(match[2]), int(match[3])) if match else None
-    return None if match is None or days is None else days * 86400 - _zone_seconds(match[4])
-
-
-def _date_time(lexical: str) -> Decimal | None:
-    match = _DATETIME.fullmatch(lexical)
-    days = _days(_integer(match[1]), int(match[2]), int(match[3])) if match else None
-    if match is None or days is None:
-        return None
-    hour, minute, second = int(match[4]), int(match[5]), Decimal(match[6])
-    is_end_of_day = hour == 24 and minute == 0 and second == 0
-    if not is_end_of_day and (hour > 23 or minute > 59 or second >= 60):
-        return None
-    return EXACT.add(Decimal(days * 86400 + hour * 3600 + minute * 60 - _zone_seconds(match[7])), second)
-
-
-def _days(year: int, month: int, day: int) -> int | None:
-    """Days from 0001-01-01 in the proleptic Gregorian calendar (year 0 is 1 BC); None if there is no such day."""
-    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    lengths = (31, 29 if is_leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-    if not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1]:
-        return None
-    before = year - 1
-    return before * 365 + before // 4 - before // 100 + before // 400 + sum(lengths[: month - 1]) + day - 1
-
-
-def _zone_seconds(zone: str | None) -> int:
-    if zone is None or zone == "Z":
-        return 0
-    seconds = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
-    return -seconds if zone[0] == "-" else seconds
 
 
 def to_float32(number: float) -> float:
@@ -237,6 +197,12 @@ def string(lexical: str) -> Value:
     return Value(Kind.STRING, lexical, f'"{lexical}"', XSD + "string")
 
 
+def tagged(lexical: str, language: str) -> Value:
+    """Make a language-tagged string; the tag goes to lower case."""
+    language = language.lower()
+    return Value(Kind.LANG_STRING, lexical, f'"{lexical}"@{language}', RDF + "langString", language)
+
+
 def iri(address: str) -> Value:
     return Value(Kind.IRI, address, f"<{address}>")
 
@@ -249,10 +215,11 @@ def text_of(value: Value) -> str:
     """Return a value's canonical form; the lexical form of a computed one is XML Schema's canonical one."""
     if value.text is not None:
         return value.text
-    return f'"{_canonical_lexical(value.kind, value.number)}"^^<{value.datatype}>'
+    return f'"{number_lexical(value.kind, value.number)}"^^<{value.datatype}>'
 
 
-def _canonical_lexical(kind: Kind, data: Number) -> str:
+def number_lexical(kind: Kind, data: Number) -> str:
+    """Return XML Schema's canonical lexical form of a number or boolean."""
     if kind == Kind.BOOLEAN:
         return "true" if data else "false"
     if isinstance(data, Decimal):

@@ -47,6 +47,13 @@ def test_strings_are_read_from_the_right_end() -> None:
         ("1969-12-31T24:00:00Z", "dateTime", Kind.DATETIME, 719162 * 86400),
         ("0000-12-31", "date", Kind.DATE, -86400),
         ("2000-02-29-01:00", "date", Kind.DATE, 730178 * 86400 + 3600),
+        ("0001-01", "gYearMonth", Kind.GREGORIAN, 0),
+        ("0002", "gYear", Kind.GREGORIAN, 365 * 86400),
+        ("--02-29", "gMonthDay", Kind.GREGORIAN, (719162 + 730 + 31 + 28) * 86400),
+        ("12:00:00.5+01:00", "time", Kind.TIME, (719162 + 730 + 365) * 86400 + Decimal("39600.5")),
+        ("24:00:00", "time", Kind.TIME, (719162 + 730 + 365) * 86400),
+        ("-P1Y2MT1.5S", "duration", Kind.DURATION, (-14, Decimal("-1.5"))),
+        ("P1DT2H3M", "dayTimeDuration", Kind.DURATION, (0, Decimal(93780))),
     ],
 )
 def test_well_typed_literals(lexical: str, name: str, kind: Kind, data: object) -> None:
@@ -77,7 +84,14 @@ def test_well_typed_literals(lexical: str, name: str, kind: Kind, data: object) 
         ("2021-01-01T12:60:00Z", "dateTime"),
         ("2021-01-01T12:00:60Z", "dateTime"),
         ("2021-01-01T12:00:00+15:00", "dateTime"),
-        ("P1D", "duration"),
+        ("P1D", "yearMonthDuration"),
+        ("P1Y", "dayTimeDuration"),
+        ("P1DT", "duration"),
+        ("P", "duration"),
+        ("24:00:01", "time"),
+        ("2021", "gMonth"),
+        ("--02-30", "gMonthDay"),
+        ("a", "anyURI"),
     ],
 )
 def test_ill_typed_and_unknown_literals_are_opaque(lexical: str, name: str) -> None:

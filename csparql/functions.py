@@ -1,0 +1,68 @@
+"""The functions of the language by name: how many arguments each takes, and which do not give one value for ever.
+
+Functions named by an IRI are not listed: whether one exists shows at evaluation, where an unknown one is an error
+(SPARQL 1.1, 17.6). BOUND, which takes a variable, and the operators are the parser's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+from csparql.algebra import Aggregate, Call, Expression
+from csparql.terms import Term, Variable
+
+FUNCTIONS: dict[str, tuple[int, int | None]] = {  # name: fewest and most arguments; None: any number
+    **dict.fromkeys(("RAND", "NOW", "UUID", "STRUUID"), (0, 0)),
+    "BNODE": (0, 1),
+    **dict.fromkeys(("STR", "LANG", "DATATYPE", "IRI", "URI", "ISIRI", "ISURI", "ISBLANK", "ISLITERAL"), (1, 1)),
+    **dict.fromkeys(("ISNUMERIC", "HASLANG", "ABS", "CEIL", "FLOOR", "ROUND"), (1, 1)),
+    **dict.fromkeys(("STRLEN", "UCASE", "LCASE", "ENCODE_FOR_URI"), (1, 1)),
+    **dict.fromkeys(("YEAR", "MONTH", "DAY", "HOURS", "MINUTES", "SECONDS", "TIMEZONE", "TZ"), (1, 1)),
+    **dict.fromkeys(("MD5", "SHA1", "SHA256", "SHA384", "SHA512"), (1, 1)),
+    **dict.fromkeys(("SAMETERM", "LANGMATCHES", "STRDT", "STRLANG"), (2, 2)),
+    **dict.fromkeys(("CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE", "STRAFTER"), (2, 2)),
+    **dict.fromkeys(("SUBSTR", "REGEX"), (2, 3)),
+    "REPLACE": (3, 4),
+    "IF": (3, 3),
+    **dict.fromkeys(("COALESCE", "CONCAT"), (0, None)),
+}
+ALIASES = {"URI": "IRI", "ISURI": "ISIRI"}
+AGGREGATES = frozenset(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
+UNSUPPORTED_FUNCTIONS = frozenset(
+    ("TRIPLE", "SUBJECT", "PREDICATE", "OBJECT", "ISTRIPLE", "HASLANGDIR", "LANGDIR", "STRLANGDIR")
+)
+"""What SPARQL 1.2 adds for triple terms and base directions."""
+
+PER_ROW = frozenset(("RAND", "UUID", "STRUUID", "BNODE"))
+"""Functions that give each row a value of its own."""
+OF_MOMENT = PER_ROW | {"NOW"}
+"""Functions whose values are others at another time."""
+
+
+def arity_text(name: str) -> str:
+    """Say how many arguments a function takes, for an error message."""
+    fewest, most = FUNCTIONS[name]
+    if most is None:
+        return f"{fewest} arguments or more"
+    count = f"{fewest}" if fewest == most else f"{fewest} or {most}"
+    return f"{count} argument" if most == 1 else f"{count} arguments"
+
+
+def calls_any(expression: Expression, names: frozenset[str]) -> bool:
+    """Whether one of these functions is called somewhere in an expression."""
+    if isinstance(expression, Call):
+        return expression.op in names or any(calls_any(argument, names) for argument in expression.arguments)
+    if isinstance(expression, Aggregate):
+        return expression.argument is not None and calls_any(expression.argument, names)
+    return False
+
+
+def depends_on_moment(part: object) -> bool:
+    """Whether a part of the algebra calls a function whose value is another one at another time."""
+    if isinstance(part, Call) and part.op in OF_MOMENT:
+        return True
+    if isinstance(part, tuple):
+        return any(map(depends_on_moment, part))
+    if is_dataclass(part) and not isinstance(part, type | Term | Variable):
+        return any(depends_on_moment(getattr(part, field.name)) for field in fields(part))
+    return False
