@@ -7,6 +7,8 @@ follows those rows and not the size of the graph (exploration.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from csparql.algebra import (
