@@ -8,7 +8,8 @@ Invariants:
 
 * stream batches come in order and are whole when they come: adding one closes it and all before;
 * stream batches up to `dropped_to` are gone, whole, and so is every block that holds one of them;
-* blocks are as long as the widest window that is indexed needs them, no longer.
+* blocks are as long as the widest window that is indexed needs them, no longer;
+* the terms that came with a stream batch are held as long as its slice, or as the arrivals of it or of one before.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from store.arrival_sequence import ArrivalSequence
 from store.batch import build_batch
 from store.batch_set import BatchSet
 from store.block_index import BlockIndex, copy_count
@@ -34,6 +36,8 @@ class SliceRing:
         self.dropped_to: int | None = None
         self.lost_to: int | None = None
         """The last stream batch with tuples that was dropped."""
+        self.arrivals = ArrivalSequence()
+        """What windows that count read: add to it before `add`, and drop by `drop_arrivals`."""
         self._blocks = BlockIndex()
         self._transient: OrderedDict[int, tuple[Int64Array, int]] = OrderedDict()
         """Stream batch -> the terms that only live as long as it does, and the bytes of their texts."""
@@ -51,14 +55,15 @@ class SliceRing:
 
     @property
     def oldest_held(self) -> int | None:
-        """The oldest stream batch of which anything is held: tuples, or terms that came with it."""
-        firsts = (self.oldest, next(iter(self._transient), None))
+        """The oldest stream batch of which anything is held: tuples, arrivals, or terms that came with it."""
+        firsts = (self.oldest, self.arrivals.oldest, next(iter(self._transient), None))
         return min((number for number in firsts if number is not None), default=None)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of slices and blocks, of merges under way at most, and of the texts of transient terms as given."""
-        return self._blocks.size_bytes + self._transient_bytes
+        """Bytes of slices, blocks and arrivals, of merges under way at most, and of the texts of transient terms as
+        given."""
+        return self._blocks.size_bytes + self.arrivals.size_bytes + self._transient_bytes
 
     @property
     def copy_count(self) -> int:
@@ -129,7 +134,7 @@ class SliceRing:
         return found
 
     def drop(self, to: int) -> Int64Array:
-        """Drop the stream batches up to `to`; return the ids of the terms that lived with them, repeats kept.
+        """Drop the stream batches up to `to`; return the ids of the terms that went with them, repeats kept.
 
         Cost: of what is dropped, not of what stays.
         """
@@ -140,9 +145,31 @@ class SliceRing:
         self.lost_to = self.lost_to if lost_to is None else lost_to
         for key in [key for key in self._windows if key[0] < to]:
             del self._windows[key]
+        return self._take_transient()
+
+    def drop_arrivals(self, to: int) -> Int64Array:
+        """Drop the stream batches that have no arrival after number `to` from the arrivals; return as `drop`."""
+        self.arrivals.drop(to)
+        return self._take_transient()
+
+    def evict_arrivals(self, number: int) -> Int64Array:
+        """Drop the arrivals up to stream batch `number` for want of room; return as `drop`."""
+        self.arrivals.evict(number)
+        return self._take_transient()
+
+    def forget_arrivals(self) -> Int64Array:
+        """Keep no arrivals any more; return as `drop`."""
+        self.arrivals.forget()
+        return self._take_transient()
+
+    def _take_transient(self) -> Int64Array:
+        """Take out the terms that nothing which is held refers to."""
         gone = [np.empty(0, np.int64)]
-        while self._transient and next(iter(self._transient)) <= to:
-            _, (ids, size_bytes) = self._transient.popitem(last=False)
-            self._transient_bytes -= size_bytes
-            gone.append(ids)
+        if self.dropped_to is not None:
+            kept_from = self.arrivals.oldest
+            to = self.dropped_to if kept_from is None else min(self.dropped_to, kept_from - 1)
+            while self._transient and next(iter(self._transient)) <= to:
+                _, (ids, size_bytes) = self._transient.popitem(last=False)
+                self._transient_bytes -= size_bytes
+                gone.append(ids)
         return np.concatenate(gone)

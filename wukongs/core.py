@@ -16,7 +16,7 @@ import numpy as np
 
 from csparql.terms import Term, iri
 from store.arrangement import Arrangement
-from store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND
+from store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from store.encoded import Encoded
 from store.quads import Quads
 from store.snapshot import tick_sn
@@ -218,9 +218,12 @@ class Core:
 
     def drop_slices(self, state: StreamState, keep_after_ms: int) -> None:
         """Drop the slices of a stream up to a time, with the terms that only they had."""
-        gone = state.ring.drop(keep_after_ms // state.batch_ms)
-        if len(gone):
-            self.registry.release(gone)
+        self.release(state.ring.drop(keep_after_ms // state.batch_ms))
+
+    def release(self, transient_ids: Int64Array) -> None:
+        """Give back references to terms that only lived in slices, waiting stream batches and arrivals."""
+        if len(transient_ids):
+            self.registry.release(transient_ids)
 
 
 def _columns(chunks: Iterable[Encoded], graph: int) -> Quads:

@@ -199,6 +199,7 @@ class _Replay:
             take_piece(self._core, state, piece)
         else:
             state.count(times[~needed])
+            state.ring.arrivals.skip(int((~needed).sum()))
             lost_to = batch_number(int(times[~needed][-1]), state.batch_ms)
             state.ring.lost_to = max(lost_to, state.ring.lost_to or lost_to)
             names = ("subjects", "predicates", "objects", "graphs", "timestamps")

@@ -37,8 +37,8 @@ def batch_number(timestamp_ms: int, batch_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """Tuples of one stream batch, from one call. Columns : int64[n]; timing : bool[n]; transient_ids : int64[m], and
-    about how many bytes their texts take."""
+    """Tuples of one stream batch, from one call of one source partition. Columns : int64[n]; timing : bool[n];
+    transient_ids : int64[m], and about how many bytes their texts take."""
 
     subjects: Int64Array
     predicates: Int64Array
@@ -48,12 +48,13 @@ class Fragment:
     timing: BoolArray
     transient_ids: Int64Array
     transient_bytes: int
+    partition: str
 
     @staticmethod
     def join(fragments: list[Fragment]) -> Fragment:
-        names = (name for name in Fragment.__slots__ if name != "transient_bytes")
+        names = (name for name in Fragment.__slots__ if name not in ("transient_bytes", "partition"))
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in fragments]) for name in names}
-        return Fragment(**columns, transient_bytes=sum(part.transient_bytes for part in fragments))
+        return Fragment(**columns, transient_bytes=sum(part.transient_bytes for part in fragments), partition="")
 
 
 @dataclass(slots=True, eq=False)
@@ -161,7 +162,9 @@ class StreamState:
                 "stats()['held_back_by']); advance or close that one, or raise queued_bytes_max"
             )
 
-    def take(self, encoded: Encoded, timing: BoolArray, transient_ids: Int64Array) -> None:
+    def take(
+        self, encoded: Encoded, timing: BoolArray, transient_ids: Int64Array, partition: str = PUSH_PARTITION
+    ) -> None:
         """Queue tuples, sorted by time, under their stream batches. transient_ids: of the whole call."""
         # A term of several slices counts in each of them; which of the texts are the transient ones is not asked.
         share = len(transient_ids) / max(1, len(encoded.terms))
@@ -183,6 +186,7 @@ class StreamState:
                 timing[lo:hi],
                 ids,
                 transient_bytes if len(ids) else 0,
+                partition,
             )
             if number not in self._waiting:
                 self._waiting[number] = []
@@ -245,6 +249,7 @@ class StreamState:
         fragments = self._waiting.pop(number)
         whole = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
         self.waiting_bytes -= len(whole.subjects) * _FRAGMENT_BYTES_PER_TUPLE
+        self.ring.arrivals.add(number, *self._in_arrival_order(fragments, whole))
         kept = whole.subjects, whole.predicates, whole.objects, whole.timestamps
         if self.slice_filter is not None:
             mask = self.slice_filter.keep(number, whole.predicates)
@@ -257,6 +262,19 @@ class StreamState:
         timeless = np.flatnonzero(~whole.timing)
         return columns[0][timeless], columns[1][timeless], columns[2][timeless], columns[3][timeless]
 
+    def _in_arrival_order(
+        self, fragments: list[Fragment], whole: Fragment
+    ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Return the tuples of a stream batch by (timestamp, source partition, offset); each partition comes in order
+        of its offsets."""
+        columns = whole.subjects, whole.predicates, whole.objects, whole.timestamps
+        partitions = sorted({fragment.partition for fragment in fragments})
+        if len(partitions) < 2 or not self.ring.arrivals.is_kept:
+            return columns
+        places = [partitions.index(fragment.partition) for fragment in fragments]
+        order = np.lexsort((np.repeat(places, [len(f.subjects) for f in fragments]), whole.timestamps))
+        return columns[0][order], columns[1][order], columns[2][order], columns[3][order]
+
     def waiting_from_ms(self) -> int | None:
         """Return the time after which everything that waits has come, None if nothing waits."""
         return (self._numbers[0] - 1) * self.batch_ms if self._numbers else None
@@ -267,12 +285,19 @@ class StreamState:
             name: [ledger.end_offset, ledger.complete_ms, ledger.epoch, self._complete_ms[name], name in self._finished]
             for name, ledger in self.ledgers.items()
         }
-        return {**{name: getattr(self, name) for name in _PROGRESS}, "partitions": partitions}
+        arrivals = self.ring.arrivals
+        return {
+            **{name: getattr(self, name) for name in _PROGRESS},
+            "arrivals_began_after": arrivals.began_after if arrivals.is_kept else None,
+            "partitions": partitions,
+        }
 
     def restore_progress(self, progress: dict[str, Any]) -> None:
         """Stand where another one stood."""
         for name in _PROGRESS:
             setattr(self, name, progress[name])
+        # What had come but waited then is not needed any more, or its log would not begin here.
+        self.ring.arrivals.restore(self.tuple_count, progress.get("arrivals_began_after"))
         for name, (end_offset, ledger_ms, epoch, complete_ms, is_finished) in progress["partitions"].items():
             ledger = self.ledgers[name] = PartitionLedger(self.iri, name, end_offset)
             ledger.complete_ms, ledger.epoch = ledger_ms, epoch
