@@ -53,6 +53,7 @@ class ContinuousQuery:
         self.is_recovered = False
         """It was found in the data folder, and nobody has registered it again yet."""
         self.step_ms = firing_step(query)
+        """None: it fires when one of its windows moves on, at the end of a stream batch."""
         self._core = core
         self._injector = injector
         self._on_result = on_result
@@ -68,6 +69,7 @@ class ContinuousQuery:
         self._states = self.windows.states
         self._closed_at_start = {s: at for s, state in self._states.items() if (at := state.closed_ms) is not None}
         self._next_ms: int | None = None
+        """The next firing; of a query without step_ms, the earliest time that it may have. None: not known yet."""
         self.is_paused = False
         self.is_closed = False
         self._counts = QueryCounts()
@@ -172,7 +174,8 @@ class ContinuousQuery:
     def explain(self) -> str:
         """Return the plan as text, with the rows that are estimated for the windows as they stand now."""
         with self._core.lock:
-            at_ms = self._next_ms if self._next_ms is not None else (self._core.sealed_ms or 0)
+            at_ms = self._next_firing()
+            at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
             dataset, _ = self.windows.dataset(at_ms)
         return explain_over(self.query, dataset)
 
@@ -187,32 +190,41 @@ class ContinuousQuery:
             due = self.due()
             if due is not None:
                 return f"{self.name} is about to report the window ending at {due} ms"
+            next_ms = self._next_firing()
             behind = {
                 state.iri: state.closed_ms
                 for state in self._core.streams.values()
                 if state.is_started and not state.is_ended
-                if state.closed_ms is None or self._next_ms is None or state.closed_ms < self._next_ms
+                if state.closed_ms is None or next_ms is None or state.closed_ms < next_ms
             }
+            if behind and next_ms is None and self._next_ms is not None:
+                return f"{self.name} waits for STEP more triples on one of {', '.join(sorted(self._states))}"
             if not behind:
                 return f"{self.name} has reported all windows: its streams have ended"
             stand = ", ".join(f"{name} (closed up to {ms} ms)" for name, ms in sorted(behind.items()))
-            return f"{self.name} waits to report the window ending at {self._next_ms} ms for {stand}"
+            return f"{self.name} waits to report the window ending at {next_ms} ms for {stand}"
 
     # --- firing, called by the injector -------------------------------------------------------------------------------
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""
-        if self._next_ms is None:
-            self._next_ms = first_firing(self.step_ms, self._states, self._closed_at_start)
-        covered = covered_ms(self._core.stable_ms(), self.step_ms, self._states.values())
-        if self._next_ms is None or covered is None or self._next_ms > covered:
+        next_ms = self._next_firing()
+        covered = covered_ms(self._core.stable_ms(), self.step_ms or 1, self._states.values())
+        if next_ms is None or covered is None or next_ms > covered:
             return None
-        return self._next_ms
+        return next_ms
+
+    def _next_firing(self) -> int | None:
+        """Return the time of the next firing, None while it cannot be told."""
+        if self._next_ms is None:
+            self._next_ms = first_firing(self.step_ms or 1, self._states, self._closed_at_start)
+        if self._next_ms is None or self.step_ms is not None:
+            return self._next_ms
+        return self.windows.next_edge_ms(self._next_ms)
 
     def keep_after_ms(self) -> dict[str, int]:
         """Return, per stream, the time up to which this query needs no slices any more; none while it cannot tell."""
-        if self._next_ms is None:
-            self._next_ms = first_firing(self.step_ms, self._states, self._closed_at_start)
+        self._next_firing()
         if self._next_ms is None:
             return {}
         return self.windows.keep_after_ms(self._next_ms)
@@ -221,9 +233,17 @@ class ContinuousQuery:
         """Return, per stream, the stream batch after which the next firing reads; all while it cannot tell."""
         return self.windows.needs_after(self._next_ms)
 
+    def arrivals_needed(self) -> dict[str, int]:
+        """Return, per stream with a window that counts, the arrival after which the next firing reads."""
+        return self.windows.arrivals_needed(self._next_ms)
+
+    def arrivals_needed_ms(self) -> dict[str, int]:
+        """Return, as arrivals_needed, the times after which these have come."""
+        return self.windows.arrivals_needed_ms(self._next_ms)
+
     def skip_to(self, time_ms: int) -> None:
         """Go on with the first firing after a time."""
-        self._next_ms = first_multiple(self.step_ms, time_ms, is_strict=True)
+        self._next_ms = first_multiple(self.step_ms or 1, time_ms, is_strict=True)
 
     def is_skipped(self, at_ms: int) -> bool:
         """Tell whether the firing at a time is left out: while paused, or because its window was taken before."""
@@ -233,7 +253,7 @@ class ContinuousQuery:
         """Pick what the firing at a time reads. Called with the lock held, when everything up to then is sealed."""
         reading = self.windows.read(at_ms)
         self.skip_to(at_ms)
-        self._core.journal.fired(self.lsn, at_ms)
+        self._core.journal.fired(self.lsn, at_ms, reading.needs_ms)
         return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
 
     def run(self, firing: Firing, due_at_s: float) -> None:

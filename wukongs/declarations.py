@@ -72,6 +72,7 @@ def drop_stream(core: Core, state: StreamState) -> None:
     del core.streams[state.iri]
     state.is_dropped = True
     core.registry.release(state.waiting_ids())
+    core.release(state.ring.forget_arrivals())
     core.drop_slices(state, 1 << 60)
 
 
@@ -94,13 +95,13 @@ def check_windows(core: Core, query: Query) -> None:
     for window in query.dataset.windows:
         state = core.stream(window.stream)
         check_window(window, state)
-        expected = expected_bytes(state, window.range_ms // state.batch_ms)
+        expected = expected_bytes(state, window)
         if expected > state.slice_bytes_max:
             log.warning(
-                "query %s: its window of %d ms on stream %s would take about %d bytes by what has come lately, "
+                "query %s: its window of %s on stream %s would take about %d bytes by what has come lately, "
                 "more than slice_bytes_max = %d: windows that do not fit will raise BudgetExceeded",
                 query.registration.name if query.registration is not None else "",
-                window.range_ms,
+                f"{window.range_triples} triples" if window.is_counted else f"{window.range_ms} ms",
                 state.iri,
                 expected,
                 state.slice_bytes_max,

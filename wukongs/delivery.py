@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from store.trace import Handle
@@ -17,11 +18,13 @@ from wukongs.core import Core
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """A firing: the window's end, the SN that it stands at, and the record of the log that came next."""
+    """A firing: the window's end, the SN that it stands at, and the record of the log that came next; needs_ms: per
+    stream, the time after which all that it read had come."""
 
     end_ms: int
     sn: int
     lsn: int
+    needs_ms: Mapping[str, int]
 
 
 class Delivery:
@@ -36,9 +39,9 @@ class Delivery:
         self._news: set[int] = set()
         self._news_lock = threading.Lock()
 
-    def fired(self, query_lsn: int, at_ms: int, lsn: int) -> None:
+    def fired(self, query_lsn: int, at_ms: int, lsn: int, needs_ms: Mapping[str, int]) -> None:
         """Note a firing, record `lsn` being the next one of the log."""
-        fired = Fired(at_ms, self._core.upper - 1, lsn)
+        fired = Fired(at_ms, self._core.upper - 1, lsn, needs_ms)
         self._fired.setdefault(query_lsn, deque()).append(fired)
         if self._held is None:
             self._hold(fired.sn)

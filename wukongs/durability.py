@@ -18,7 +18,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -233,8 +233,9 @@ class DurableJournal(Journal):
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
-    def fired(self, query_lsn: int, at_ms: int) -> None:
-        self.delivery.fired(query_lsn, at_ms, self.wal.next_lsn if self.position is None else self.position)
+    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int]) -> None:
+        lsn = self.wal.next_lsn if self.position is None else self.position
+        self.delivery.fired(query_lsn, at_ms, lsn, needs_ms)
 
     def acknowledge(self, query_lsn: int, end_ms: int) -> None:
         self.delivery.acknowledge(query_lsn, end_ms)
@@ -333,8 +334,8 @@ class DurableJournal(Journal):
                 bounds.append(waiting_ms)
             for query in self._injector.queries.values():
                 fired = self.delivery.oldest_of(query.lsn)
-                if fired is not None and query.windows.reach_ms(state.iri):
-                    bounds.append(fired.end_ms - query.windows.reach_ms(state.iri))
+                needs = [query.arrivals_needed_ms(), {} if fired is None else fired.needs_ms]
+                bounds.extend(need[state.iri] for need in needs if state.iri in need)
             found[state.lsn] = min(bounds)
         return found
 

@@ -254,6 +254,8 @@ class Engine:
         core = self._core
         with core.lock:
             core.check_is_open()
+            if any(window.is_counted for window in query.dataset.windows):
+                self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
             known = self._injector.queries.get(name)
             if known is not None and known.is_recovered and known.source == (text, base):
                 known.attach(on_result)
@@ -314,6 +316,7 @@ class Engine:
                         "tuples": state.tuple_count,
                         "closed_ms": state.closed_ms,
                         "slices": state.ring.slice_count,
+                        "arrivals": len(state.ring.arrivals),
                         "slice_bytes": state.ring.size_bytes,
                         "slice_bytes_max": state.slice_bytes_max,
                         "slices_evicted": state.evicted_count,

@@ -85,6 +85,10 @@ class Injector:
                 windows = [window for other in self._queries.values() for window in other.query.dataset.windows]
                 widest_ms = max((window.range_ms for window in windows if window.stream == name), default=0)
                 state.ring.index_windows(widest_ms // state.batch_ms)
+                if any(window.is_counted and window.stream == name for window in windows):
+                    state.ring.arrivals.keep()
+                else:
+                    self._core.release(state.ring.forget_arrivals())
                 if state.slice_filter is not None:
                     matched = [other.windows.matched.get(name, set()) for other in self._queries.values()]
                     state.slice_filter.match(set[Predicate]().union(*matched))
@@ -262,9 +266,16 @@ class Injector:
         return self._ready[0]
 
     def _drop_slices(self) -> None:
-        """Drop the slices that are older than history_ms and that no registered window needs any more."""
+        """Drop the slices that are older than history_ms and that no registered window needs any more, and the arrivals
+        that none needs."""
         for state, keep_after_ms in self.keep_after_ms():
             self._core.drop_slices(state, keep_after_ms)
+        arrivals: dict[str, int] = {}
+        for query in self._queries.values():
+            for stream, after in query.arrivals_needed().items():
+                arrivals[stream] = min(after, arrivals.get(stream, after))
+        for stream, after in arrivals.items():
+            self._core.release(self._core.streams[stream].ring.drop_arrivals(after))
 
     def keep_after_ms(self) -> list[tuple[StreamState, int]]:
         """Return, per stream that has closed something, the time up to which its slices are neither recent nor needed

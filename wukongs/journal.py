@@ -15,7 +15,7 @@ this is immediate; wukongs.durability has the durable one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -75,8 +75,10 @@ class Journal:
 
         Raises StorageError."""
 
-    def fired(self, query_lsn: int, at_ms: int) -> None:
-        """Note that a query has picked what its firing at a time reads. Called with the lock held."""
+    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int]) -> None:
+        """Note that a query has picked what its firing at a time reads: of each stream, what came after needs_ms.
+
+        Called with the lock held."""
 
     def acknowledge(self, query_lsn: int, end_ms: int) -> None:
         """Note that the windows of a query up to a time were taken. From any thread."""

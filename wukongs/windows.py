@@ -8,7 +8,7 @@ from typing import Any
 
 from csparql.algebra import DefaultGraph, Query, StreamWindow, TriplePattern
 from csparql.terms import Variable, iri
-from wukongs.errors import StreamError, UnsupportedFeatureError
+from wukongs.errors import StreamError
 from wukongs.stream_state import StreamState
 
 
@@ -29,12 +29,13 @@ def interval(window: StreamWindow, batch_ms: int, at_ms: int) -> Interval:
     return Interval(start_ms, end_ms, start_ms // batch_ms, end_ms // batch_ms)
 
 
-def firing_step(query: Query) -> int:
-    """Return how often a query fires, in ms: COMPUTED EVERY, or the smallest STEP of its windows."""
+def firing_step(query: Query) -> int | None:
+    """Return how often a query fires, in ms: COMPUTED EVERY, or the smallest STEP of its windows of time; None without
+    both: then it fires where a window that counts moves on."""
     registration = query.registration
     if registration is not None and registration.computed_every_ms is not None:
         return registration.computed_every_ms
-    return min(window.step_ms for window in query.dataset.windows)
+    return min((window.step_ms for window in query.dataset.windows if not window.is_counted), default=None)
 
 
 def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
@@ -73,7 +74,7 @@ def covered_ms(stable_ms: int | None, step_ms: int, states: Collection[StreamSta
 
 
 def check_window(window: StreamWindow, state: StreamState) -> None:
-    """Raise StreamError unless RANGE and STEP are multiples of the stream's batch_ms."""
+    """Raise StreamError unless RANGE and STEP are multiples of the stream's batch_ms, or count triples."""
     for name, length_ms in (("RANGE", window.range_ms), ("STEP", window.step_ms)):
         if length_ms % state.batch_ms:
             below = length_ms // state.batch_ms * state.batch_ms
@@ -106,9 +107,6 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
 
 def check_clause(query: Query) -> None:
     """Raise StreamError for windows that GRAPH could not tell apart."""
-    for window in query.dataset.windows:
-        if window.is_counted:
-            raise UnsupportedFeatureError("a window that counts triples", window.line, window.column)
     named = [window for window in query.dataset.windows if window.named]
     for at, window in enumerate(named):
         if any(other.stream == window.stream for other in named[:at]):

@@ -24,6 +24,10 @@ class Model:
     def window(self, stream: str, start_ms: int, end_ms: int) -> set[Triple]:
         return {triple for triple, t in self.tuples.get(stream, []) if start_ms < t <= end_ms}
 
+    def last(self, stream: str, count: int, end_ms: int) -> set[Triple]:
+        """What is in the last so many tuples of a stream at or before a time."""
+        return {triple for triple, _ in [each for each in self.tuples.get(stream, []) if each[1] <= end_ms][-count:]}
+
     def stored(self, closed_ms: int) -> set[Triple]:
         """The stored graph when every stream is closed up to a time."""
         timeless = {

@@ -24,7 +24,8 @@ EX = "http://ex/"
 STREAMS = (EX + "a", EX + "b")
 TIMING = EX + "seen"
 LAST_MS = 20_000
-QUERIES = {
+LAST = 4
+QUERIES: dict[str, tuple[str | None, int | None, int, str]] = {
     "all": (STREAMS[0], 300, 100, f"FROM STREAM <{STREAMS[0]}> [RANGE 300ms STEP 100ms] WHERE {{ ?s ?p ?o }}"),
     "wide": (STREAMS[1], 2000, 1000, f"FROM STREAM <{STREAMS[1]}> [RANGE 2s STEP 1s] WHERE {{ ?s ?p ?o }}"),
     "narrow": (None, 1000, 500, f"FROM STREAM <{STREAMS[1]}> [RANGE 1s STEP 500ms] WHERE {{ ?s <{EX}q> ?o }}"),
@@ -34,6 +35,14 @@ QUERIES = {
         500,
         f"FROM <urn:x-wukongs:default> FROM STREAM <{STREAMS[0]}> [RANGE 500ms STEP 500ms] "
         f"WHERE {{ GRAPH <{STREAMS[0]}> {{ ?s <{TIMING}> ?o }} ?s ?p ?o }}",
+    ),
+    "last": (STREAMS[0], None, 1, f"FROM STREAM <{STREAMS[0]}> [RANGE TRIPLES {LAST}] WHERE {{ ?s ?p ?o }}"),
+    "counted": (
+        None,
+        500,
+        500,
+        f"FROM STREAM <{STREAMS[0]}> [RANGE 500ms STEP 500ms] FROM NAMED STREAM <{STREAMS[1]}> [RANGE TRIPLES 9 STEP 3]"
+        f" WHERE {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{ ?s <{EX}q> ?o }} }} }}",
     ),
 }
 
@@ -153,7 +162,10 @@ class Life:
             delivered.read(window.end_ms, (window.partial, rows_of(window)))
             stream, range_ms, _, _ = QUERIES[name]
             if stream is not None and not window.partial:
-                expected = self.model.window(stream, window.end_ms - range_ms, window.end_ms)
+                if range_ms is None:
+                    expected = self.model.last(stream, LAST, window.end_ms)
+                else:
+                    expected = self.model.window(stream, window.end_ms - range_ms, window.end_ms)
                 assert set(rows_of(window)) == expected, f"{name} at {window.end_ms}"
             previous = window.end_ms
             count -= 1
