@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Aggregate, Filter
+from csparql.algebra import Aggregate, Call, Filter
 from csparql.explain import format_expression
+from csparql.functions import ALIASES, FUNCTIONS, PER_ROW, calls_any, depends_on_moment
 from csparql.parser import parse_query
 from csparql.parser_base import TermReader
 from csparql.parser_expressions import ExpressionParser
@@ -53,6 +54,14 @@ def parsed(text: str) -> str:
         ("datatype(?x) = <t>", "(DATATYPE(?x) = <t>)"),
         ("isBlank(?x) && isLiteral(?x) && isNumeric(?x)", "((ISBLANK(?x) && ISLITERAL(?x)) && ISNUMERIC(?x))"),
         ("?a<<http://e/>", "(?a < <http://e/>)"),
+        ("regex(?a, 'b')", 'REGEX(?a, "b")'),
+        ("Substr(?a, 1, 2) = 'x'", '(SUBSTR(?a, "1", "2") = "x")'),
+        ("concat()", "CONCAT()"),
+        ("uri(?a) = iri('b')", '(IRI(?a) = IRI("b"))'),
+        ("now() > rand()", "(NOW() > RAND())"),
+        ("bnode() = bnode(?a)", "(BNODE() = BNODE(?a))"),
+        ("<f>(?a, 1)", '<f>(?a, "1")'),
+        ("<f>()", "<f>()"),
     ],
 )
 def test_structure(text: str, expected: str) -> None:
@@ -106,6 +115,11 @@ def test_equal_aggregates_share_their_variable() -> None:
         ("FILTER (_:x)", "column 15: expected an expression, found '_:x'"),
         ("FILTER (STR(?x, ?y))", "column 15: expected 1 argument for STR, found 2"),
         ("FILTER (sameTerm(?x))", "column 15: expected 2 arguments for SAMETERM, found 1"),
+        ("FILTER regex(?x)", "column 14: expected 2 or 3 arguments for REGEX, found 1"),
+        ("FILTER regex(?x, 1, 2, 3)", "column 14: expected 2 or 3 arguments for REGEX, found 4"),
+        ("FILTER (bnode(1, 2))", "column 15: expected 0 or 1 argument for BNODE, found 2"),
+        ("FILTER (now(1) = 1)", "column 15: expected 0 arguments for NOW, found 1"),
+        ("FILTER (sha224(?x) = 1)", "column 15: expected an expression, found 'sha224'"),
         ("FILTER (BOUND(1))", "column 21: expected a variable in BOUND(...), found '1'"),
         (
             "FILTER (COUNT(?x) > 1)",
@@ -136,3 +150,28 @@ def test_refused_aggregates(text: str, message: str) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query(text)
     assert message in str(caught.value)
+
+
+def test_iri_knows_the_base_where_it_stands() -> None:
+    pattern = parse_query("BASE <http://e/a> ASK { FILTER (IRI('b') = ?x) }").pattern
+    assert isinstance(pattern, Filter)
+    assert format_expression(pattern.condition) == '(IRI("b", <http://e/a>) = ?x)'
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_function_is_also_a_constraint(name: str) -> None:
+    arguments = ", ".join("?x" for _ in range(FUNCTIONS[name][0]))
+    pattern = parse_query(f"ASK {{ FILTER {name.lower()}({arguments}) }}").pattern
+    assert isinstance(pattern, Filter)
+    assert isinstance(pattern.condition, Call)
+    assert pattern.condition.op == ALIASES.get(name, name)
+
+
+def test_functions_with_other_values_each_time_are_found_anywhere() -> None:
+    assert depends_on_moment(parse_query("SELECT * { ?s ?p ?o FILTER(1 = IF(?o, ABS(RAND()), 2)) }").pattern)
+    assert depends_on_moment(parse_query("SELECT (MAX(NOW()) AS ?t) { }").pattern)
+    assert not depends_on_moment(parse_query("SELECT * { ?s <now> 'RAND()' FILTER(ABS(?o) = 1) }").pattern)
+    (filtered,) = [parse_query("ASK { FILTER(1 IN (2, BNODE())) }").pattern]
+    assert isinstance(filtered, Filter)
+    assert calls_any(filtered.condition, PER_ROW)
+    assert not calls_any(filtered.condition, frozenset(("NOW",)))
