@@ -7,6 +7,7 @@ forms are here. What the language knows and we do not support is refused by name
 from __future__ import annotations
 
 from csparql.algebra import DEFAULT, Bgp, Distinct, Node, Project, Query, Registration, TriplePattern
+from csparql.nesting import DEPTH_MAX, SMALL, algebra_depth
 from csparql.parser_select import Modifiers, SelectClause, SelectParser
 from csparql.terms import Variable
 
@@ -23,9 +24,13 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     """
     parser = _QueryParser(text, base, source)
     try:
-        return parser.query()
+        query = parser.query()
     except RecursionError:
         raise parser.error("a query that is nested less deeply") from None
+    if len(parser.tokens) > SMALL and (depth := algebra_depth(query)) > DEPTH_MAX:
+        expected = f"at most {DEPTH_MAX} levels of algebra (an OPTIONAL, a BIND, an operand of a sum is one each)"
+        raise parser.error(expected, parser.tokens[0], f"{depth}")
+    return query
 
 
 class _QueryParser(SelectParser):

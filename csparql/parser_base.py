@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
 from csparql.iris import is_absolute, resolve
+from csparql.nesting import BRACKETS_MAX, SMALL, make_room, too_deep_token
+from csparql.places import excerpt, place
+from csparql.suggestions import suggest
 from csparql.terms import XSD, Term, Variable, literal
-from csparql.tokens import Token, place, tokenize
+from csparql.tokens import Token, tokenize
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
@@ -20,9 +23,15 @@ class TokenReader:
     def __init__(self, text: str, source: str) -> None:
         self.text = text
         self.source = source
+        self.prefixes: dict[str, str] = {}
         self.tokens = tokenize(text, source)
         self.index = 0
         self.token = self.tokens[0]
+        if len(self.tokens) > SMALL:
+            make_room()
+            deep = too_deep_token(self.tokens)
+            if deep is not None:
+                raise self.error(f"a query that is nested less deeply (at most {BRACKETS_MAX} brackets)", deep)
 
     def advance(self) -> Token:
         """Read one token; the end of the query is never passed."""
@@ -65,11 +74,13 @@ class TokenReader:
     def error(self, expected: str, token: Token | None = None, found: str = "") -> QuerySyntaxError:
         """Make the error for a token (the next one if none is given) that is not what had to stand there."""
         token = token or self.token
+        suggestion = suggest(self.text, self.tokens, token, expected, self.prefixes)
         if not found:
             shown = token.text if len(token.text) <= _SHOWN_CHARACTERS else token.text[:_SHOWN_CHARACTERS] + "..."
             found = "the end of the query" if token.kind == "end" else f"'{shown}'"
         line, column = self.place_of(token)
-        return QuerySyntaxError(expected, found, line, column, self.source)
+        underlined = excerpt(self.text, token.start, len(token.text))
+        return QuerySyntaxError(expected, found, line, column, self.source, underlined, suggestion)
 
     def unexpected(self, expected: str) -> QuerySyntaxError | UnsupportedFeatureError:
         """Make the error for the next token where a term or pattern had to stand; it may begin a thing unsupported."""
@@ -78,8 +89,10 @@ class TokenReader:
         return self.error(expected)
 
     def unsupported(self, feature: str, token: Token | None = None, advice: str = "") -> UnsupportedFeatureError:
-        line, column = self.place_of(token or self.token)
-        return UnsupportedFeatureError(feature, line, column, advice, self.source)
+        token = token or self.token
+        line, column = self.place_of(token)
+        underlined = excerpt(self.text, token.start, len(token.text))
+        return UnsupportedFeatureError(feature, line, column, advice, self.source, underlined)
 
 
 class TermReader(TokenReader):
@@ -88,7 +101,6 @@ class TermReader(TokenReader):
     def __init__(self, text: str, base: str | None, source: str) -> None:
         super().__init__(text, source)
         self.base = base
-        self.prefixes: dict[str, str] = {}
 
     def prologue(self) -> None:
         """Read any number of BASE and PREFIX."""
@@ -136,7 +148,7 @@ class TermReader(TokenReader):
             self.advance()
             prefix, _, local = token.text.partition(":")
             if prefix not in self.prefixes:
-                raise self.error(f"a declared prefix (is PREFIX {prefix}: <...> missing?)", token)
+                raise self.error("a prefix that the query declares", token)
             return self.prefixes[prefix] + unescape_local(local)
         raise self.unexpected(expected)
 

@@ -21,6 +21,7 @@ from csparql.algebra import (
     TermOrVariable,
     Union,
 )
+from csparql.nesting import DEPTH_MAX
 from csparql.parser_expressions import balanced
 from csparql.parser_triples import TriplesParser
 from csparql.scope import always_matches_in, certain_variables, possible_variables
@@ -54,6 +55,7 @@ class GroupParser(TriplesParser):
         self.scope_number += 1
         node: Node = UNIT
         conditions: list[Expression] = []
+        elements = 0
         while self.token.kind != "}":
             if self.at_triples():
                 self.triples_block()
@@ -63,6 +65,9 @@ class GroupParser(TriplesParser):
             elif self.token.kind == "end":
                 raise self.error("'}' to close the group")
             else:
+                elements += 1
+                if elements > DEPTH_MAX:
+                    raise self.error(f"at most {DEPTH_MAX} parts of one group that are no triples or filters")
                 node = self._element(self._flush(node))
                 self.accept(".")
                 self.scope_number += 1

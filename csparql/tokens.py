@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from csparql.places import excerpt, place
 from wukongs.errors import QuerySyntaxError
 
 
@@ -65,6 +66,17 @@ _TOKEN = re.compile(
     r"(?:[ \t\r\n]+|#[^\r\n]*)*(?:" + "|".join(f"({shape})" for shape in _SHAPES.values()) + ")", re.DOTALL
 )
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_CURLY_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb`\u00b4"
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
+_OTHER_CHARACTERS = {
+    "&": "write && for a logical and",
+    "%": "there is no operator %: write ?a - ?b * FLOOR(?a / ?b)",
+    "$": "a variable needs a name, such as $x",
+    "\\": "a backslash stands only in strings, IRIs and local names",
+    "@": "a language tag is made of letters, such as 'chat'@fr",
+    "\ufeff": "remove the byte order mark",
+    "\u00a0": "this is a no-break space: write a plain blank",
+}
 _BLANKS = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
 
 
@@ -91,21 +103,27 @@ def tokenize(text: str, source: str = "query") -> list[Token]:
     raise _malformed(text, blanks.end() if blanks else reached, source)
 
 
-def place(text: str, offset: int) -> tuple[int, int]:
-    """Return line and column, both from 1, of a character; columns count characters."""
-    line, line_start = 1, 0
-    for match in _LINE_END.finditer(text, 0, offset):
-        line, line_start = line + 1, match.end()
-    return line, offset - line_start + 1
-
-
 def _malformed(text: str, offset: int, source: str) -> QuerySyntaxError:
     line, column = place(text, offset)
-    found = text[offset]
+    found, length, suggestion = text[offset], 1, ""
     if found in "\"'":
         quotes = found * 3 if text.startswith(found * 3, offset) else found
         where = "before the end of the query" if len(quotes) == 3 else "on the same line"
         head = _LINE_END.split(text[offset : offset + 30], maxsplit=1)[0]
-        return QuerySyntaxError(f"a string closed by {quotes} {where}", f"the unclosed {head}", line, column, source)
-    shown = f"'{found}'" if found.isprintable() else f"the character U+{ord(found):04X}"
-    return QuerySyntaxError("a term, a keyword or punctuation", shown, line, column, source)
+        expected, shown, length = f"a string closed by {quotes} {where}", f"the unclosed {head}", len(head)
+        if len(quotes) == 1 and text.find(found, offset + 1) > 0:
+            suggestion = f"a string of several lines stands in {found * 3}"
+    else:
+        expected = "a term, a keyword or punctuation"
+        shown = f"'{found}'" if found.isprintable() else f"the character U+{ord(found):04X}"
+        suggestion = _about_character(found)
+    return QuerySyntaxError(expected, shown, line, column, source, excerpt(text, offset, length), suggestion)
+
+
+def _about_character(character: str) -> str:
+    """Say what may have been meant by a character that begins no token."""
+    if character in _CURLY_QUOTES:
+        return "write straight quotes, \" or '"
+    if character in _DASHES:
+        return "write a plain minus sign, -"
+    return _OTHER_CHARACTERS.get(character, "")

@@ -10,35 +10,65 @@ class WukongsError(Exception):
     """The root of all errors that wukongs raises on purpose."""
 
 
-class QuerySyntaxError(WukongsError):
-    """A query text that does not parse: line and column (both from 1), what was expected and what was found."""
+class _QueryTextError(WukongsError):
+    """An error about a place in a query: line and column, both from 1; source, what the text is called (its file).
 
-    def __init__(self, expected: str, found: str, line: int, column: int, source: str = "query") -> None:
-        super().__init__(f"{source}, line {line}, column {column}: expected {expected}, found {found}")
+    excerpt: the line with the offending text underlined, two lines; str() is the one line without it, a traceback shows
+    it as a note.
+    """
+
+    def __init__(self, message: str, line: int, column: int, source: str, excerpt: str) -> None:
+        super().__init__(f"{source}, line {line}, column {column}: {message}")
+        self.line = line
+        self.column = column
+        self.source = source
+        self.excerpt = excerpt
+        if excerpt:
+            self.add_note(excerpt)
+
+    def show(self) -> str:
+        """Return the message and the excerpt below it."""
+        return f"{self}\n{self.excerpt}" if self.excerpt else str(self)
+
+
+class QuerySyntaxError(_QueryTextError):
+    """A query text that does not parse: line and column (both from 1), what was expected and what was found, and what
+    may help (suggestion; empty where nothing is near)."""
+
+    def __init__(
+        self,
+        expected: str,
+        found: str,
+        line: int,
+        column: int,
+        source: str = "query",
+        excerpt: str = "",
+        suggestion: str = "",
+    ) -> None:
+        tail = f"; {suggestion}" if suggestion else ""
+        super().__init__(f"expected {expected}, found {found}{tail}", line, column, source, excerpt)
         self.expected = expected
         self.found = found
-        self.line = line
-        self.column = column
-        self.source = source
+        self.suggestion = suggestion
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.expected, self.found, self.line, self.column, self.source)
+        where = self.line, self.column, self.source
+        return type(self), (self.expected, self.found, *where, self.excerpt, self.suggestion)
 
 
-class UnsupportedFeatureError(WukongsError):
+class UnsupportedFeatureError(_QueryTextError):
     """A part of the language that is known but not supported here: its name, its place, what to use instead."""
 
-    def __init__(self, feature: str, line: int, column: int, advice: str = "", source: str = "query") -> None:
+    def __init__(
+        self, feature: str, line: int, column: int, advice: str = "", source: str = "query", excerpt: str = ""
+    ) -> None:
         tail = f"; {advice}" if advice else ""
-        super().__init__(f"{source}, line {line}, column {column}: {feature} is not supported yet{tail}")
+        super().__init__(f"{feature} is not supported yet{tail}", line, column, source, excerpt)
         self.feature = feature
-        self.line = line
-        self.column = column
         self.advice = advice
-        self.source = source
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.feature, self.line, self.column, self.advice, self.source)
+        return type(self), (self.feature, self.line, self.column, self.advice, self.source, self.excerpt)
 
 
 class DataError(WukongsError):

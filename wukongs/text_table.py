@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
+
+from csparql.cells import cell_count, display_width, visible
 
 _BETWEEN = "  "
 _CUT = "…"
 _NARROWEST_CELLS = 8
-
-
-def visible(text: str) -> str:
-    """Return the text with what would move the cursor or end the line (controls, line separators) as \\uXXXX."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        f"\\u{ord(character):04X}" if unicodedata.category(character) in ("Cc", "Zl", "Zp") else character
-        for character in text
-    )
-
-
-def display_width(text: str) -> int:
-    """Return the terminal cells that a text takes: 2 for a wide character, 0 for a combining one."""
-    if text.isascii():
-        return len(text)
-    return sum(_cells(character) for character in text)
-
-
-def _cells(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me", "Mn"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("F", "W") else 1
 
 
 def cut(text: str, width: int) -> str:
@@ -40,7 +18,7 @@ def cut(text: str, width: int) -> str:
     left = width - 1
     kept = []
     for character in text:
-        left -= _cells(character)
+        left -= cell_count(character)
         if left < 0:
             break
         kept.append(character)

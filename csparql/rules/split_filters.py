@@ -1,9 +1,14 @@
-"""Filter(a && b, P) = Filter(a, Filter(b, P)): a row stays only if both are true, whatever errors there are."""
+"""Filter(a && b, P) = Filter(a, Filter(b, P)): a row stays only if both are true, whatever errors there are.
+
+A filter with more conjuncts than CONJUNCTS_MAX stays whole: split, it would be as deep as it is long.
+"""
 
 from __future__ import annotations
 
 from csparql.algebra import Call, Expression, Filter, Node
 from csparql.rules.walk import map_children
+
+CONJUNCTS_MAX = 100
 
 
 def split_filters(node: Node) -> Node:
@@ -12,7 +17,10 @@ def split_filters(node: Node) -> Node:
     if not isinstance(node, Filter):
         return node
     pattern = node.pattern
-    for condition in conjuncts(node.condition):
+    conditions = conjuncts(node.condition)
+    if len(conditions) > CONJUNCTS_MAX:
+        return node
+    for condition in conditions:
         pattern = Filter(condition, pattern)
     return pattern
 

@@ -1,6 +1,7 @@
 """The command line: `wukongs COMMAND ...`. One module per command; each imports what it needs when it runs.
 
-Exit status: 0 done; 1 the query or the data was refused (one line on standard error); 2 wrong usage; 130 interrupted.
+Exit status: 0 done; 1 the query or the data was refused (one line on standard error, and below it the place in the
+query, underlined); 2 wrong usage; 130 interrupted.
 Results go to standard output, everything else to standard error.
 """
 
@@ -87,8 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def complain(error: object, status: int) -> int:
-    """Say on one line of standard error what is wrong, and return the status."""
+    """Say on one line of standard error what is wrong, below it the place in the query if there is one; return the
+    status."""
     print("wukongs: " + " ".join(str(error).split()), file=sys.stderr)
+    underlined = getattr(error, "excerpt", "")
+    if underlined:
+        print(underlined, file=sys.stderr)
     return status
 
 

@@ -182,7 +182,10 @@ def test_errors_name_their_source() -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query("ASK {", source="traffic.rq")
     error = caught.value
-    assert str(error) == "traffic.rq, line 1, column 6: expected '}' to close the group, found the end of the query"
+    assert str(error) == (
+        "traffic.rq, line 1, column 6: expected '}' to close the group, found the end of the query; "
+        "the '{' of line 1, column 5 is not closed"
+    )
     assert (error.line, error.column, error.expected, error.found) == (
         1,
         6,

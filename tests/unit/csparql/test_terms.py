@@ -88,7 +88,10 @@ def test_base_given_from_outside() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ASK { ?s <p> no:a }", "column 14: expected a declared prefix (is PREFIX no: <...> missing?), found 'no:a'"),
+        (
+            "ASK { ?s <p> no:a }",
+            "column 14: expected a prefix that the query declares, found 'no:a'; add PREFIX no: <...> at the start",
+        ),
         ("ASK { ?s <p> 'a'^^5 }", "column 19: expected a datatype IRI after ^^, found '5'"),
         (r"ASK { ?s <p> 'a\qb' }", r"column 16: expected an escape such as \n, \" or \u00E9 in the string, found '\q'"),
         (r"ASK { ?s <p> 'a\uD83Cb' }", r"expected an escape such as \n, \" or \u00E9 in the string, found '\uD83C'"),

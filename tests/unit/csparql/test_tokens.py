@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.tokens import place, tokenize
+from csparql.places import place
+from csparql.tokens import tokenize
 from wukongs.errors import QuerySyntaxError
 
 
@@ -121,7 +122,11 @@ def test_place_counts_characters(text: str, offset: int, expected: tuple[int, in
             'found the unclosed """ab"" ',
         ),
         ("a # c\n ¬", "query, line 2, column 2: expected a term, a keyword or punctuation, found '¬'"),
-        ("a\u00a0b", "query, line 1, column 2: expected a term, a keyword or punctuation, found the character U+00A0"),
+        (
+            "a\u00a0b",
+            "query, line 1, column 2: expected a term, a keyword or punctuation, found the character U+00A0; "
+            "this is a no-break space: write a plain blank",
+        ),
     ],
 )
 def test_malformed_text(text: str, message: str) -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wukongs.text_table import cut, display_width, render_table, visible
+from csparql.cells import display_width, visible
+from wukongs.text_table import cut, render_table
 
 
 @pytest.mark.parametrize(

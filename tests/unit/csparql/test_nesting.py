@@ -1,0 +1,107 @@
+"""Deep queries end in an answer or a named error, at stated limits, and every walk over the algebra goes that deep."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.algebra import Query
+from csparql.explain import explain
+from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, algebra_depth
+from csparql.parser import parse_query
+from csparql.rules import rewrite
+from wukongs.errors import QuerySyntaxError
+
+WRAPPED = {  # (before, opening, inside, closing, after), and how many brackets one opening adds
+    "parentheses": ("ASK { FILTER(", "(", "1", ")", ") }", 1),
+    "braces": ("ASK {", "{", "?s ?p ?o", "}", "}", 1),
+    "blank nodes": ("ASK { ?s ?p ", "[ ?p ", "1", "]", " }", 1),
+    "lists": ("ASK { ?s ?p ", "(", "1", ")", " }", 1),
+    "optionals": ("ASK { ?s ?p ?o ", "OPTIONAL { ?s ?p ?o ", "", "}", " }", 1),
+    "graphs": ("ASK {", "GRAPH <g> {", "?s ?p ?o", "}", "}", 1),
+    "calls": ("ASK { FILTER(", "STR(", "1", ")", ") }", 1),
+    "negations": ("ASK { FILTER(", "!", "?x", "", ") }", 1),
+    "signs": ("ASK { FILTER(", "- ", "?x", "", ") }", 1),
+}
+CHAINS = {  # (before, what is repeated, between, after)
+    "optionals": ("ASK { ?s ?p ?o ", "OPTIONAL {{ ?s ?p ?o{0} }}", " ", " }"),
+    "binds": ("ASK { ?s ?p ?o ", "BIND(?o AS ?o{0})", " ", " }"),
+    "groups": ("ASK {", "{{ ?s ?p ?o FILTER(?o != {0}) }}", " ", "}"),
+    "sums": ("ASK { FILTER(", "?o{0}", " + ", ") }"),
+    "products": ("ASK { FILTER(", "?o{0}", " / ", ") }"),
+    "sums in an aggregate": ("SELECT (SUM(", "?o{0}", " + ", ") AS ?sum) {}"),
+    "projections": ("SELECT ", "(?o AS ?o{0})", " ", " { ?s ?p ?o }"),
+}
+FLAT = {
+    "unions": ("ASK { ", "{{ ?s ?p {0} }}", " UNION ", " }"),
+    "conjunctions": ("ASK { ?s ?p ?o FILTER(", "?o != {0}", " && ", ") }"),
+    "disjunctions": ("ASK { ?s ?p ?o FILTER(", "?o = {0}", " || ", ") }"),
+    "filters": ("ASK { ?s ?p ?o ", "FILTER(?o != {0})", " ", " }"),
+    "a list of IN": ("ASK { ?s ?p ?o FILTER(?o IN (", "{0}", ", ", ")) }"),
+    "objects": ("ASK { ?s ?p ", "?o{0}", ", ", " }"),
+    "graphs": ("SELECT * ", "FROM <http://ex/{0}>", " ", " { ?s ?p ?o }"),
+    "order": ("SELECT * { ?s ?p ?o } ORDER BY ", "?o{0}", " ", ""),
+}
+
+
+def wrapped(name: str, depth: int) -> str:
+    before, opening, inside, closing, after, _ = WRAPPED[name]
+    return before + opening * depth + inside + closing * depth + after
+
+
+def repeated(parts: tuple[str, str, str, str], count: int) -> str:
+    before, pattern, between, after = parts
+    return before + between.join(pattern.format(number) for number in range(count)) + after
+
+
+def walked(text: str) -> Query:
+    """Parse a query and do with it what is done to every query."""
+    query = rewrite(parse_query(text))
+    assert explain(query, lambda _: ())
+    assert hash(query) == hash(query)
+    return query
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_nesting_below_the_limit_works(name: str) -> None:
+    walked(wrapped(name, BRACKETS_MAX - 6))
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.parametrize("depth", [BRACKETS_MAX + 1, 10_000])
+def test_nesting_above_the_limit_is_a_named_error(name: str, depth: int) -> None:
+    with pytest.raises(QuerySyntaxError, match=r"nested less deeply \(at most 256 brackets\)") as caught:
+        parse_query(wrapped(name, depth))
+    assert caught.value.line == 1
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_below_the_limit_work(name: str) -> None:
+    query = walked(repeated(CHAINS[name], DEPTH_MAX - 10))
+    assert algebra_depth(query) <= DEPTH_MAX
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_above_the_limit_are_named_errors(name: str) -> None:
+    for count in (DEPTH_MAX + 1, 5_000):
+        with pytest.raises(QuerySyntaxError, match=r"at most 500|nested less deeply"):
+            parse_query(repeated(CHAINS[name], count))
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_long_lists_are_not_deep(name: str) -> None:
+    query = walked(repeated(FLAT[name], 3_000))
+    assert algebra_depth(query) < 40
+
+
+def test_chains_in_chains_cannot_hide() -> None:
+    binds = [" ".join(f"BIND(1 AS ?b{level}x{number})" for number in range(100)) for level in range(50)]
+    text = "ASK { ?s ?p ?o " + "OPTIONAL { ?s ?p ?o " * 50 + "".join(f"{chain} }}" for chain in binds) + " }"
+    with pytest.raises(QuerySyntaxError, match=r"at most 500 levels of algebra .*, found \d{4}"):
+        parse_query(text)
+
+
+def test_depth_counts_expressions_and_patterns() -> None:
+    assert algebra_depth(parse_query("ASK {}")) == 1
+    assert algebra_depth(parse_query("ASK { ?s ?p ?o }")) == 1
+    assert algebra_depth(parse_query("ASK { ?s ?p ?o FILTER(!(!?o)) }")) == 3
