@@ -3,9 +3,9 @@
 * Brackets stand in each other at most BRACKETS_MAX deep; so do signs and negations that follow each other (`!!!?x`).
 * The algebra of a query, expressions included, is a tree of at most DEPTH_MAX levels: each OPTIONAL, MINUS, BIND of a
   group adds one, and so does each operand of a sum or product. UNION, && and || are balanced: they add a logarithm.
-* Python's recursion limit is raised to RECURSION_LIMIT when a query comes that may need it: the parser spends about nine
-  frames on a pair of parentheses, a walk over the algebra at most four on a level. Twice that many frames, all of them
-  through C, were seen to fit into a thread's usual stack of 8 MB.
+* Python's recursion limit is raised to RECURSION_LIMIT when a query comes that may need it: the parser spends about
+  nine frames on a pair of parentheses, a walk over the algebra at most four on a level. Twice that many frames, all of
+  them through C, were seen to fit into a thread's usual stack of 8 MB.
 
 A text with no more tokens than SMALL can reach none of these, and is not looked at.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from csparql.algebra import Query, TriplePattern
+from csparql.algebra import TriplePattern
 from csparql.terms import Term, Variable
 from csparql.tokens import Token
 
@@ -50,10 +50,10 @@ def too_deep_token(tokens: Sequence[Token]) -> Token | None:
     return None
 
 
-def algebra_depth(query: Query) -> int:
-    """Return the levels of a query's algebra. Iterative: it is what tells whether a recursion would be safe."""
+def algebra_depth(tree: object) -> int:
+    """Return the levels of an algebra (or of an update). Iterative: it tells whether a recursion would be safe."""
     deepest = 0
-    waiting: list[tuple[object, int]] = [(query.pattern, 1)]
+    waiting: list[tuple[object, int]] = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
         deepest = max(deepest, depth)

@@ -7,7 +7,6 @@ forms are here. What the language knows and we do not support is refused by name
 from __future__ import annotations
 
 from csparql.algebra import DEFAULT, Bgp, Distinct, Node, Project, Query, Registration, TriplePattern
-from csparql.nesting import DEPTH_MAX, SMALL, algebra_depth
 from csparql.parser_select import Modifiers, SelectClause, SelectParser
 from csparql.terms import Variable
 
@@ -27,9 +26,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
         query = parser.query()
     except RecursionError:
         raise parser.error("a query that is nested less deeply") from None
-    if len(parser.tokens) > SMALL and (depth := algebra_depth(query)) > DEPTH_MAX:
-        expected = f"at most {DEPTH_MAX} levels of algebra (an OPTIONAL, a BIND, an operand of a sum is one each)"
-        raise parser.error(expected, parser.tokens[0], f"{depth}")
+    parser.check_depth(query.pattern)
     return query
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
 from csparql.iris import is_absolute, resolve
-from csparql.nesting import BRACKETS_MAX, SMALL, make_room, too_deep_token
+from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, SMALL, algebra_depth, make_room, too_deep_token
 from csparql.places import excerpt, place
 from csparql.suggestions import suggest
 from csparql.terms import XSD, Term, Variable, literal
@@ -62,6 +62,12 @@ class TokenReader:
         if token.kind != "integer" or len(token.text) > _NUMBER_DIGITS_MAX or int(token.text) < minimum:
             raise self.error(expected)
         return int(self.advance().text)
+
+    def check_depth(self, tree: object) -> None:
+        """Raise QuerySyntaxError if an algebra has more levels than walks over it may go down."""
+        if len(self.tokens) > SMALL and (depth := algebra_depth(tree)) > DEPTH_MAX:
+            expected = f"at most {DEPTH_MAX} levels of algebra (an OPTIONAL, a BIND, an operand of a sum is one each)"
+            raise self.error(expected, self.tokens[0], f"{depth}")
 
     def rewind(self, index: int) -> None:
         self.index = index

@@ -39,9 +39,11 @@ def parse_update(text: str, base: str | None = None, source: str = "update") -> 
     """
     parser = _UpdateParser(text, base, source)
     try:
-        return parser.update()
+        update = parser.update()
     except RecursionError:
         raise parser.error("an update that is nested less deeply") from None
+    parser.check_depth(update)
+    return update
 
 
 class _UpdateParser(SelectParser):

@@ -33,6 +33,9 @@ from csparql.terms import Variable
 
 NO_VARIABLES: frozenset[Variable] = frozenset()
 
+_RECENT_MAX = 64
+_recent: dict[int, tuple[Node, frozenset[Variable]]] = {}
+
 
 def certain_variables(node: Node) -> frozenset[Variable]:
     """Return the variables that every solution binds."""
@@ -59,7 +62,21 @@ def certain_variables(node: Node) -> frozenset[Variable]:
 
 
 def possible_variables(node: Node) -> frozenset[Variable]:
-    """Return the variables that some solution may bind."""
+    """Return the variables that some solution may bind.
+
+    A node is often asked again, as the left side of the next: the parser asks at each BIND, rules at each join. So what
+    was asked lately is kept, by identity, since to compare or hash a tree is to walk it."""
+    known = _recent.get(id(node))
+    if known is not None and known[0] is node:
+        return known[1]
+    found = _possible_variables(node)
+    if len(_recent) >= _RECENT_MAX:
+        _recent.clear()
+    _recent[id(node)] = node, found
+    return found
+
+
+def _possible_variables(node: Node) -> frozenset[Variable]:
     match node:
         case Bgp():
             return frozenset(variable for pattern in node.patterns for variable in pattern.variables())

@@ -8,6 +8,7 @@ from csparql.algebra import Query
 from csparql.explain import explain
 from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, algebra_depth
 from csparql.parser import parse_query
+from csparql.parser_update import parse_update
 from csparql.rules import rewrite
 from wukongs.errors import QuerySyntaxError
 
@@ -78,7 +79,7 @@ def test_nesting_above_the_limit_is_a_named_error(name: str, depth: int) -> None
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_below_the_limit_work(name: str) -> None:
     query = walked(repeated(CHAINS[name], DEPTH_MAX - 10))
-    assert algebra_depth(query) <= DEPTH_MAX
+    assert algebra_depth(query.pattern) <= DEPTH_MAX
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -91,17 +92,29 @@ def test_chains_above_the_limit_are_named_errors(name: str) -> None:
 @pytest.mark.parametrize("name", FLAT)
 def test_long_lists_are_not_deep(name: str) -> None:
     query = walked(repeated(FLAT[name], 3_000))
-    assert algebra_depth(query) < 40
+    assert algebra_depth(query.pattern) < 40
 
 
 def test_chains_in_chains_cannot_hide() -> None:
-    binds = [" ".join(f"BIND(1 AS ?b{level}x{number})" for number in range(100)) for level in range(50)]
-    text = "ASK { ?s ?p ?o " + "OPTIONAL { ?s ?p ?o " * 50 + "".join(f"{chain} }}" for chain in binds) + " }"
-    with pytest.raises(QuerySyntaxError, match=r"at most 500 levels of algebra .*, found \d{4}"):
+    binds = [" ".join(f"BIND(1 AS ?b{level}x{number})" for number in range(100)) for level in range(6)]
+    text = "ASK { ?s ?p ?o " + "OPTIONAL { ?s ?p ?o " * 6 + "".join(f"{chain} }}" for chain in binds) + " }"
+    with pytest.raises(QuerySyntaxError, match=r"at most 500 levels of algebra .*, found 6\d\d"):
         parse_query(text)
 
 
+def test_updates_have_the_same_limits() -> None:
+    with pytest.raises(QuerySyntaxError, match="nested less deeply"):
+        parse_update("DELETE WHERE { ?s ?p " + "[ ?p " * 300 + "1" + "]" * 300 + "}")
+    for count, fits in ((400, True), (600, False)):
+        text = "DELETE {} WHERE { ?s ?p ?o FILTER(" + " + ".join(["?o"] * count) + ") }"
+        if fits:
+            parse_update(text)
+        else:
+            with pytest.raises(QuerySyntaxError, match="at most 500 levels"):
+                parse_update(text)
+
+
 def test_depth_counts_expressions_and_patterns() -> None:
-    assert algebra_depth(parse_query("ASK {}")) == 1
-    assert algebra_depth(parse_query("ASK { ?s ?p ?o }")) == 1
-    assert algebra_depth(parse_query("ASK { ?s ?p ?o FILTER(!(!?o)) }")) == 3
+    assert algebra_depth(parse_query("ASK {}").pattern) == 1
+    assert algebra_depth(parse_query("ASK { ?s ?p ?o }").pattern) == 1
+    assert algebra_depth(parse_query("ASK { ?s ?p ?o FILTER(!(!?o)) }").pattern) == 3

@@ -231,5 +231,5 @@ def test_an_update_is_told_where_it_belongs(text: str) -> None:
 
 def test_deep_nesting_is_an_error() -> None:
     deep = "{" * 5000
-    with pytest.raises(QuerySyntaxError, match="an update that is nested less deeply"):
+    with pytest.raises(QuerySyntaxError, match="nested less deeply"):
         parse_update(f"INSERT {{}} WHERE {deep}")
