@@ -241,7 +241,7 @@ class StreamWindow:
     """`FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms]`; TUMBLING has step_ms = range_ms.
 
     `[RANGE TRIPLES range_triples STEP step_triples]` counts arrivals instead: both are above 0 then, and range_ms and
-    step_ms are 0.
+    step_ms are 0. own_name: the IRI that `FROM [NAMED] WINDOW <own_name> ON <stream>` gives the window.
     """
 
     stream: str
@@ -252,6 +252,12 @@ class StreamWindow:
     column: int = 0
     range_triples: int = 0
     step_triples: int = 0
+    own_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The IRI by which GRAPH and WINDOW reach it."""
+        return self.stream if self.own_name is None else self.own_name
 
     @property
     def is_counted(self) -> bool:
@@ -272,12 +278,25 @@ class DatasetClause:
         return not (self.default_graphs or self.named_graphs or self.windows)
 
 
+Output = Choice["rstream", "istream", "dstream"]
+"""What a firing reports: its rows, those that the firing before it had not, or those that only the one before had."""
+ReportPolicy = Choice["window close", "content change", "non-empty content", "non-empty result"]
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """`REGISTER QUERY name [COMPUTED EVERY n unit] AS`."""
+    """`REGISTER QUERY | STREAM | RSTREAM | ISTREAM | DSTREAM name [COMPUTED EVERY n unit] [REPORT policies] AS`.
+
+    report: which firings are reported, those for which all policies hold; is_stream: REGISTER STREAM; has_operator:
+    output stands after SELECT or CONSTRUCT.
+    """
 
     name: str
     computed_every_ms: int | None = None
+    output: Output = "rstream"
+    report: tuple[ReportPolicy, ...] = ()
+    is_stream: bool = False
+    has_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)

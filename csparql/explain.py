@@ -90,9 +90,15 @@ def _head(query: Query) -> str:
     kind = query.form.upper()
     if query.registration is None:
         return kind
-    every = query.registration.computed_every_ms
-    computed = "" if every is None else f" computed every {format_duration(every)}"
-    return f"{kind} registered as {query.registration.name}{computed}"
+    registration = query.registration
+    parts = [f"{kind} registered as {'stream ' if registration.is_stream else ''}{registration.name}"]
+    if registration.computed_every_ms is not None:
+        parts.append(f"computed every {format_duration(registration.computed_every_ms)}")
+    if registration.output != "rstream":
+        parts.append(registration.output)
+    if registration.report:
+        parts.append(f"report {', '.join(registration.report)}")
+    return " ".join((parts[0], ", ".join(parts[1:]))).rstrip()
 
 
 def _dataset_lines(dataset: DatasetClause) -> Iterator[str]:
@@ -101,7 +107,8 @@ def _dataset_lines(dataset: DatasetClause) -> Iterator[str]:
     for graph in dataset.named_graphs:
         yield f"from named <{graph}>"
     for window in dataset.windows:
-        yield f"from {'named ' if window.named else ''}stream <{window.stream}> {_format_window(window)}"
+        on = "stream" if window.own_name is None else f"window <{window.own_name}> on"
+        yield f"from {'named ' if window.named else ''}{on} <{window.stream}> {_format_window(window)}"
 
 
 def _format_window(window: StreamWindow) -> str:
@@ -203,7 +210,7 @@ def _where(graph: GraphRef, dataset: DatasetClause) -> str:
     if isinstance(graph, Variable):
         return f"in each graph {graph}"
     for window in dataset.windows:
-        if graph.text == f"<{window.stream}>":
+        if graph.text == f"<{window.name}>":
             return f"in window {graph} {_format_window(window)}"
     return f"in stored graph {graph}"
 

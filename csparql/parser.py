@@ -10,6 +10,7 @@ from csparql.algebra import DEFAULT, Bgp, Distinct, Node, Project, Query, Regist
 from csparql.parser_select import Modifiers, SelectClause, SelectParser
 from csparql.terms import Variable
 
+_FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"))
 
 
@@ -37,6 +38,8 @@ class _QueryParser(SelectParser):
         if registration is not None:
             self.prologue()
         kind = self.token.kind
+        if kind in _FORMS:
+            self.check_stream(registration, kind.lower())
         if kind == "SELECT":
             query = self._select(registration)
         elif kind == "ASK":
@@ -50,6 +53,11 @@ class _QueryParser(SelectParser):
         else:
             either = "SELECT, ASK or CONSTRUCT"
             raise self.error(either if registration else f"{either} (or PREFIX, BASE or REGISTER QUERY before it)")
+        if self.token.kind == "AGGREGATE":
+            raise self.unsupported(
+                "the AGGREGATE clause of C-SPARQL",
+                advice="write it in SPARQL 1.1: SELECT ?key (COUNT(?x) AS ?count) ... GROUP BY ?key",
+            )
         if self.token.kind in ("VALUES", "BINDINGS"):
             raise self.unsupported(self.token.kind)
         self.expect("end", "the end of the query")
@@ -57,6 +65,7 @@ class _QueryParser(SelectParser):
 
     def _select(self, registration: Registration | None) -> Query:
         self.advance()
+        registration = self.output_operator(registration)
         clause = self.select_clause()
         dataset = self.dataset()
         pattern = self._where()
@@ -79,6 +88,7 @@ class _QueryParser(SelectParser):
 
     def _construct(self, registration: Registration | None) -> Query:
         self.advance()
+        registration = self.output_operator(registration)
         if self.token.kind in ("FROM", "WHERE"):
             return self._construct_where(registration)
         template = self._template("the template { ... } or WHERE after CONSTRUCT")

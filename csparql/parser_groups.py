@@ -32,7 +32,6 @@ _UNSUPPORTED_ELEMENTS = {
     "MINUS": "MINUS",
     "VALUES": "VALUES",
     "SERVICE": "SERVICE",
-    "WINDOW": "a WINDOW block of RSP-QL",
     "SELECT": "a subquery",
 }
 

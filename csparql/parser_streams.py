@@ -1,108 +1,136 @@
-"""What C-SPARQL adds: REGISTER QUERY, FROM STREAM with windows; and the dataset clause as a whole."""
+"""What C-SPARQL and RSP-QL add at the head of a query: REGISTER, and the dataset clause with its streams."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from csparql.algebra import DatasetClause, Registration, StreamWindow
-from csparql.parser_groups import GroupParser
-from csparql.tokens import Token
+from csparql.algebra import DatasetClause, Output, Registration, ReportPolicy, StreamWindow
+from csparql.parser_windows import WindowParser
 
-_UNIT_WORDS_MS = {
-    1: ("MS", "MILLISECOND", "MILLISECONDS"),
-    1_000: ("S", "SEC", "SECS", "SECOND", "SECONDS"),
-    60_000: ("M", "MIN", "MINS", "MINUTE", "MINUTES"),
-    3_600_000: ("H", "HOUR", "HOURS"),
-    86_400_000: ("D", "DAY", "DAYS"),
-}
-UNITS_MS = {word: length for length, words in _UNIT_WORDS_MS.items() for word in words}
-_STEP_TRIPLES = 1
-"""STEP of a window that counts triples, if it has none: C-SPARQL's [RANGE TRIPLES n] is always the last n."""
 _A_WINDOW = "a window such as [RANGE 10s STEP 1s] after the stream IRI"
+_A_POLICY = "ON WINDOW CLOSE, ON CONTENT CHANGE, NON EMPTY CONTENT or NON EMPTY RESULT after REPORT"
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_-])?")
+_OUTPUTS: dict[str, Output] = {"RSTREAM": "rstream", "ISTREAM": "istream", "DSTREAM": "dstream"}
+_POLICIES: dict[tuple[str, ...], ReportPolicy] = {
+    ("WINDOW", "CLOSE"): "window close",
+    ("CONTENT", "CHANGE"): "content change",
+    ("NON", "EMPTY", "CONTENT"): "non-empty content",
+    ("NON", "EMPTY", "RESULT"): "non-empty result",
+}
 
 
-class StreamClauseParser(GroupParser):
+class StreamClauseParser(WindowParser):
     """Reads registrations and dataset clauses."""
 
     def registration(self) -> Registration | None:
-        """Read `REGISTER QUERY name [COMPUTED EVERY n unit] AS`, if the query has it."""
+        """Read `REGISTER QUERY | STREAM | RSTREAM | ISTREAM | DSTREAM name ... AS`, if the query has it."""
         if not self.accept("REGISTER"):
             return None
-        if self.token.kind in ("STREAM", "ISTREAM", "DSTREAM", "RSTREAM"):
-            raise self.unsupported(f"REGISTER {self.token.kind}", advice="REGISTER QUERY reports every window as it is")
-        self.expect("QUERY", "QUERY after REGISTER")
-        name = self._query_name()
-        every_ms = None
-        if self.accept("COMPUTED"):
-            self.expect("EVERY", "EVERY after COMPUTED")
-            every_ms = self._duration_ms("EVERY")
-        self.expect("AS", "AS and the query after its name" if every_ms is None else "AS and the query")
-        return Registration(name, every_ms)
+        kind = self.token.kind
+        if kind not in ("QUERY", "STREAM", *_OUTPUTS):
+            raise self.error("QUERY, STREAM, RSTREAM, ISTREAM or DSTREAM after REGISTER")
+        self.advance()
+        name = self._query_name("stream" if kind == "STREAM" else "query")
+        every_ms: int | None = None
+        report: tuple[ReportPolicy, ...] = ()
+        while True:
+            if every_ms is None and self.accept("COMPUTED"):
+                self.expect("EVERY", "EVERY after COMPUTED")
+                every_ms = self.duration_ms("EVERY")
+            elif not report and self.accept("REPORT"):
+                report = self._report()
+            else:
+                break
+        first = every_ms is None and not report
+        self.expect("AS", "AS and the query after its name" if first else "AS and the query")
+        return Registration(name, every_ms, _OUTPUTS.get(kind, "rstream"), report, kind == "STREAM")
 
-    def _query_name(self) -> str:
-        """Read a bare name, which may run over several tokens, or an IRI."""
+    def output_operator(self, registration: Registration | None) -> Registration | None:
+        """Read the ISTREAM of `SELECT ISTREAM` or `CONSTRUCT ISTREAM`, as some texts in RSP-QL have it."""
+        if registration is None or self.token.kind not in _OUTPUTS:
+            return registration
+        output = _OUTPUTS[self.token.kind]
+        if registration.output not in ("rstream", output):
+            raise self.error(f"no second operator after REGISTER {registration.output.upper()}")
+        self.advance()
+        return replace(registration, output=output, has_operator=True)
+
+    def check_stream(self, registration: Registration | None, form: str) -> None:
+        """Raise the error of a REGISTER STREAM that makes no triples. The next token is the query's form."""
+        if registration is not None and registration.is_stream and form != "construct":
+            following = self.peek().kind
+            if not (form == "select" and following in _OUTPUTS):
+                raise self.error(
+                    "CONSTRUCT: a stream is made of triples (REGISTER QUERY, or RSTREAM, ISTREAM and DSTREAM in its "
+                    "place, report rows)"
+                )
+
+    def _query_name(self, what: str) -> str:
+        """Read a bare name, which may run over several tokens, a quoted one, or an IRI."""
         if self.at_iri():
             return self.iri_value("a name")
+        expected = f"a name for the {what} (letters, digits, '_', '-', '.'), a quoted one or an IRI"
+        if self.token.kind == "string":
+            token = self.token
+            name = self.string(expected)
+            if not name.strip() or not name.isprintable():
+                raise self.error(expected, token)
+            return name
         match = _NAME.match(self.text, self.token.start)
         if match is None or self.token.kind == "end" or (self.token.kind == "AS" and match[0].upper() == "AS"):
-            raise self.error("a name for the query (letters, digits, '_', '-', '.') or an IRI")
+            raise self.error(expected)
         while self.token.kind != "end" and self.token.start < match.end():
             self.advance()
         return match[0]
 
+    def _report(self) -> tuple[ReportPolicy, ...]:
+        """Read from after REPORT: one policy or more, all of which must hold."""
+        found = [self._policy()]
+        while self.accept(",") or self.accept("AND"):
+            found.append(self._policy())
+        return tuple(dict.fromkeys(found))
+
+    def _policy(self) -> ReportPolicy:
+        start = self.token
+        if start.kind == "PERIODIC":
+            raise self.unsupported("REPORT PERIODIC", advice="COMPUTED EVERY 10s says when to report")
+        words: list[str] = []
+        while len(words) < 4 and self.token.kind not in ("AS", "end", ",", "AND", "COMPUTED"):
+            if self.token.kind != "-":
+                words += self.token.kind.split("_")
+            self.advance()
+            policy = _POLICIES.get(tuple(words[1:] if words[:1] == ["ON"] else words))
+            if policy is not None:
+                return policy
+        raise self.error(_A_POLICY, start)
+
     def dataset(self) -> DatasetClause:
-        """Read any number of FROM, FROM NAMED, FROM STREAM and FROM NAMED STREAM."""
+        """Read any number of FROM, FROM NAMED, FROM [NAMED] STREAM and FROM [NAMED] WINDOW."""
         default_graphs: dict[str, None] = {}
         named_graphs: dict[str, None] = {}
         windows: list[StreamWindow] = []
         while self.accept("FROM"):
             named = self.accept("NAMED")
-            if named and self.token.kind == "WINDOW":
-                advice = "write FROM NAMED STREAM <stream> [RANGE 10s STEP 1s]"
-                raise self.unsupported("FROM NAMED WINDOW ... ON", advice=advice)
-            if self.accept("STREAM"):
-                windows.append(self._window(named))
+            if self.accept("WINDOW"):
+                windows.append(self._window_on(named))
+            elif self.accept("STREAM"):
+                stream = self.iri_value("the IRI of a stream after STREAM")
+                windows.append(self.window(stream, named, None, _A_WINDOW))
             else:
-                graphs = named_graphs if named else default_graphs
-                graphs[self.iri_value("an IRI" if named else "an IRI, NAMED or STREAM after FROM")] = None
-        return DatasetClause(tuple(default_graphs), tuple(named_graphs), tuple(windows))
+                name = self.iri_value("an IRI" if named else "an IRI, NAMED, STREAM or WINDOW after FROM")
+                if self.token.kind == "[":  # Wukong+S's queries leave STREAM out
+                    windows.append(self.window(name, named, None, _A_WINDOW))
+                else:
+                    (named_graphs if named else default_graphs)[name] = None
+        self.windows = tuple(windows)
+        return DatasetClause(tuple(default_graphs), tuple(named_graphs), self.windows)
 
-    def _window(self, named: bool) -> StreamWindow:
-        stream = self.iri_value("the IRI of a stream after STREAM")
-        opening = self.expect("[", _A_WINDOW)
-        self.expect("RANGE", "RANGE, as in [RANGE 10s STEP 1s]")
-        if self.accept("TRIPLES"):
-            return self._count_window(stream, named, opening)
-        range_ms = self._duration_ms("RANGE")
-        if self.accept("TUMBLING"):
-            step_ms = range_ms
-        else:
-            self.expect("STEP", "STEP and its length, or TUMBLING, after the length of RANGE")
-            step_ms = self._duration_ms("STEP")
-        self.expect("]", "']' at the end of the window")
-        line, column = self.place_of(opening)
-        return StreamWindow(stream, range_ms, step_ms, named, line, column)
-
-    def _count_window(self, stream: str, named: bool, opening: Token) -> StreamWindow:
-        """Read `n [STEP m | TUMBLING] ]`, the rest of a window that counts arrivals."""
-        count = self.whole_number("a whole number of triples above 0 after TRIPLES", minimum=1)
-        step = _STEP_TRIPLES
-        if self.accept("TUMBLING"):
-            step = count
-        elif self.accept("STEP"):
-            step = self.whole_number("a whole number of triples above 0 after STEP", minimum=1)
-            if self.token.kind in UNITS_MS:
-                raise self.error("a STEP without a unit: a window that counts triples moves on by triples")
-        self.expect("]", "']', or STEP and a whole number of triples" if step == _STEP_TRIPLES else "']' after STEP")
-        line, column = self.place_of(opening)
-        return StreamWindow(stream, 0, 0, named, line, column, count, step)
-
-    def _duration_ms(self, clause: str) -> int:
-        """Read a whole number above 0 and its unit; return milliseconds."""
-        if re.fullmatch(r"P[0-9TDHMS.]+", self.token.kind):
-            raise self.unsupported("a duration in ISO 8601", advice="write it like 10s, 500ms or 1 h")
-        number = self.whole_number(f"a whole number above 0 and a unit after {clause}, such as 10s", minimum=1)
-        if self.token.kind not in UNITS_MS:
-            raise self.error("a unit of time: ms, s, m, h or d (or its long form, such as SECONDS)")
-        return number * UNITS_MS[self.advance().kind]
+    def _window_on(self, named: bool) -> StreamWindow:
+        """Read the rest of `FROM [NAMED] WINDOW <w> ON [STREAM] <stream> [...]`; only a named one needs its name."""
+        own_name = None
+        if named or self.token.kind != "ON":
+            own_name = self.iri_value("the IRI of a window after WINDOW")
+        self.expect("ON", "ON and the IRI of a stream after the window's name")
+        self.accept("STREAM")
+        return self.window(self.iri_value("the IRI of a stream after ON"), named, own_name, _A_WINDOW)

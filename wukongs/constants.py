@@ -13,7 +13,8 @@ from store.dtypes import DEFAULT_GRAPH_IRI
 def constants_of(query: Query) -> list[Term]:
     """Return the terms whose ids a query needs, whatever the data holds: of its patterns, graphs and streams."""
     clause = query.dataset
-    names = [DEFAULT_GRAPH_IRI, *clause.default_graphs, *clause.named_graphs, *(w.stream for w in clause.windows)]
+    windows = [window.name for window in clause.windows]
+    names = [DEFAULT_GRAPH_IRI, *clause.default_graphs, *clause.named_graphs, *windows]
     found = dict.fromkeys(iri(name) for name in names)
 
     def visit(part: Any) -> None:

@@ -129,9 +129,9 @@ class Dataset:
         return self._named_graphs
 
     def declared_names(self) -> list[str]:
-        """Return the IRIs of FROM NAMED and FROM NAMED STREAM, each once."""
-        streams = (window.stream for window in self.clause.windows if window.named)
-        return list(dict.fromkeys([*self.clause.named_graphs, *streams]))
+        """Return the IRIs of FROM NAMED, FROM NAMED STREAM and FROM NAMED WINDOW, each once."""
+        windows = (window.name for window in self.clause.windows if window.named)
+        return list(dict.fromkeys([*self.clause.named_graphs, *windows]))
 
     def is_named(self, graph: Term) -> bool:
         """Tell whether GRAPH <iri> {} has a solution."""
@@ -144,7 +144,7 @@ class Dataset:
         return Part(self.stored, graph, graph)
 
     def _window(self, window: StreamWindow) -> Part:
-        return Part(self.windows[window], WINDOW_GRAPH, self.resolve(iri(window.stream)))
+        return Part(self.windows[window], WINDOW_GRAPH, self.resolve(iri(window.name)))
 
     def _default(self) -> Source:
         if self.clause.is_empty:
@@ -169,7 +169,7 @@ class Dataset:
 
     def _declared(self, graph: Term) -> list[Part]:
         name = graph.text[1:-1]
-        windows = [window for window in self.clause.windows if window.stream == name]
+        windows = [window for window in self.clause.windows if window.name == name]
         parts = [self._window(window) for window in windows if window.named]
         if name in self.clause.named_graphs:
             parts.append(self._stored(name))

@@ -88,12 +88,14 @@ def check_window(window: StreamWindow, state: StreamState) -> None:
 
 def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
     """Yield the triple patterns of a query that tuples in its windows over a stream can match."""
-    is_merged = any(window.stream == stream and not window.named for window in query.dataset.windows)
+    own = [window for window in query.dataset.windows if window.stream == stream]
+    is_merged = any(not window.named for window in own)
+    names = {iri(window.name) for window in own}
 
     def visit(part: Any) -> Iterator[TriplePattern]:
         if isinstance(part, TriplePattern):
             graph = part.graph
-            if isinstance(graph, Variable) or (is_merged if isinstance(graph, DefaultGraph) else graph == iri(stream)):
+            if isinstance(graph, Variable) or (is_merged if isinstance(graph, DefaultGraph) else graph in names):
                 yield part
         elif isinstance(part, tuple):
             for item in part:
@@ -107,10 +109,17 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
 
 def check_clause(query: Query) -> None:
     """Raise StreamError for windows that GRAPH could not tell apart."""
-    named = [window for window in query.dataset.windows if window.named]
-    for at, window in enumerate(named):
-        if any(other.stream == window.stream for other in named[:at]):
-            raise StreamError(
-                f"query, line {window.line}, column {window.column}: FROM NAMED STREAM <{window.stream}> stands twice, "
-                f"so GRAPH <{window.stream}> would mean two windows. Declare one of them with FROM STREAM"
-            )
+    clause = query.dataset
+    for at, window in enumerate(clause.windows):
+        place = f"query, line {window.line}, column {window.column}"
+        alike = [other for other in clause.windows[:at] if other.name == window.name]
+        if window.own_name is None and all(other.own_name is None for other in alike):
+            if window.named and any(other.named for other in alike):
+                raise StreamError(
+                    f"{place}: FROM NAMED STREAM <{window.stream}> stands twice, so GRAPH <{window.stream}> would mean "
+                    "two windows. Declare one of them with FROM STREAM, or give them names of their own: FROM NAMED "
+                    f"WINDOW <w> ON <{window.stream}>"
+                )
+        elif alike or window.name in clause.named_graphs:
+            what = "two windows" if alike else "a window and a stored graph"
+            raise StreamError(f"{place}: <{window.name}> would name {what}: give the window another name")

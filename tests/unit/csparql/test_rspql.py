@@ -1,0 +1,211 @@
+"""Registrations with output operators and REPORT, windows with names of their own, WINDOW blocks, ISO 8601 lengths."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.algebra import Bgp, Extend, GraphNames, Join, Registration, TriplePattern, Union, Values
+from csparql.explain import explain
+from csparql.parser import parse_query
+from csparql.terms import Term, Variable
+from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
+
+S, P, O = Variable("s"), Variable("p"), Variable("o")  # noqa: E741
+TWO = "FROM NAMED WINDOW <w1> ON <a> [RANGE 2s STEP 1s] FROM NAMED WINDOW <w2> ON <a> [RANGE 5s STEP 1s]"
+
+
+def triple(graph: str) -> TriplePattern:
+    return TriplePattern(S, P, O, Term(f"<{graph}>"))
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ('REGISTER QUERY "my query" AS', Registration("my query")),
+        ("REGISTER QUERY 'L1' AS", Registration("L1")),
+        ("register STREAM s computed every 15m as", Registration("s", 900_000, is_stream=True)),
+        ("REGISTER STREAM <http://e/s> AS", Registration("http://e/s", is_stream=True)),
+        ("PREFIX e: <http://e/> REGISTER RSTREAM e:o AS", Registration("http://e/o")),
+        ("REGISTER IStream <o> AS", Registration("o", output="istream")),
+        ("REGISTER DSTREAM <o> COMPUTED EVERY PT2S AS", Registration("o", 2_000, "dstream")),
+        ("REGISTER QUERY q REPORT ON WINDOW CLOSE AS", Registration("q", report=("window close",))),
+        ("REGISTER QUERY q REPORT ON_WINDOW_CLOSE AS", Registration("q", report=("window close",))),
+        ("REGISTER QUERY q REPORT NON EMPTY CONTENT AS", Registration("q", report=("non-empty content",))),
+        ("REGISTER QUERY q REPORT ON NON-EMPTY CONTENT AS", Registration("q", report=("non-empty content",))),
+        ("REGISTER QUERY q REPORT NON_EMPTY_CONTENT AS", Registration("q", report=("non-empty content",))),
+        ("REGISTER QUERY q report non empty result AS", Registration("q", report=("non-empty result",))),
+        (
+            "REGISTER QUERY q REPORT ON CONTENT CHANGE, NON EMPTY RESULT AND CONTENT CHANGE COMPUTED EVERY 1s AS",
+            Registration("q", 1_000, report=("content change", "non-empty result")),
+        ),
+        (
+            "REGISTER QUERY q COMPUTED EVERY 1s REPORT ON_CONTENT_CHANGE AS",
+            Registration("q", 1_000, report=("content change",)),
+        ),
+    ],
+)
+def test_registrations(head: str, expected: Registration) -> None:
+    assert parse_query(f"{head} CONSTRUCT {{ ?s ?p ?o }} WHERE {{ ?s ?p ?o }}").registration == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("REGISTER STREAM s AS SELECT ISTREAM ?s WHERE { ?s ?p ?o }", "istream"),
+        ("REGISTER STREAM s AS SELECT RSTREAM * WHERE { ?s ?p ?o }", "rstream"),
+        ("REGISTER STREAM s AS CONSTRUCT DSTREAM { ?s ?p ?o } WHERE { ?s ?p ?o }", "dstream"),
+        ("REGISTER DSTREAM s AS SELECT DSTREAM DISTINCT ?s WHERE { ?s ?p ?o }", "dstream"),
+    ],
+)
+def test_the_operator_may_stand_after_the_form(text: str, output: str) -> None:
+    registration = parse_query(text).registration
+    assert registration is not None
+    assert registration.output == output
+
+
+@pytest.mark.parametrize(
+    ("length", "expected_ms"),
+    [
+        ("PT10S", 10_000),
+        ("pt1m30s", 90_000),
+        ("PT0.5S", 500),
+        ("PT1,250S", 1_250),
+        ("PT1.5000S", 1_500),
+        ("P1DT12H", 129_600_000),
+        ("P2W", 1_209_600_000),
+        ("PT36H", 129_600_000),
+        ("PT1H2M3.004S", 3_723_004),
+        ("P36525D", 36_525 * 86_400_000),
+    ],
+)
+def test_lengths_in_iso_8601(length: str, expected_ms: int) -> None:
+    for text in (f"[RANGE {length} STEP {length}]", f"[RANGE {length} TUMBLING]", f"[ELAPSED {length} SLIDE {length}]"):
+        (window,) = parse_query(f"ASK FROM NAMED WINDOW <w> ON <s> {text} {{}}").dataset.windows
+        assert (window.range_ms, window.step_ms) == (expected_ms, expected_ms)
+
+
+def test_windows_and_their_names() -> None:
+    text = """BASE <http://e/> PREFIX : <http://p/>
+        SELECT * FROM NAMED WINDOW :w ON :s [RANGE PT10S STEP PT1S]
+        FROM NAMED WINDOW <v> ON STREAM :s [RANGE 1s STEP 1s]
+        FROM WINDOW <d> ON <t> [RANGE 1s STEP 1s] FROM WINDOW ON <u> [RANGE 1s STEP 1s]
+        FROM NAMED STREAM <t> [ITEMS 10 STEP 5] FROM NAMED WINDOW <c> ON <t> [RANGE TRIPLES 3]
+        FROM <n> [RANGE 1s STEP 100ms] FROM NAMED <m> [RANGE 1s STEP 100ms] FROM <g> WHERE { }"""
+    dataset = parse_query(text).dataset
+    assert [(window.name, window.stream, window.named) for window in dataset.windows] == [
+        ("http://p/w", "http://p/s", True),
+        ("http://e/v", "http://p/s", True),
+        ("http://e/d", "http://e/t", False),
+        ("http://e/u", "http://e/u", False),
+        ("http://e/t", "http://e/t", True),
+        ("http://e/c", "http://e/t", True),
+        ("http://e/n", "http://e/n", False),
+        ("http://e/m", "http://e/m", True),
+    ]
+    assert [window.is_counted for window in dataset.windows].index(True) == 4
+    assert dataset.default_graphs == ("http://e/g",)
+
+
+def test_a_window_block_matches_in_that_window() -> None:
+    query = parse_query(f"ASK {TWO} {{ WINDOW <w1> {{ ?s ?p ?o }} WINDOW <w2> {{ ?s ?p ?o }} }}")
+    assert query.pattern == Bgp((triple("w1"), triple("w2")))
+    query = parse_query("ASK FROM STREAM <a> [RANGE 1s STEP 1s] { WINDOW <a> { ?s ?p ?o } }")
+    assert query.pattern == Bgp((triple("a"),))
+    assert parse_query(f"ASK {TWO} {{ WINDOW <w1> {{}} }}").pattern == GraphNames(Term("<w1>"))
+
+
+def test_a_window_variable_ranges_over_the_windows_that_are_declared() -> None:
+    w = Variable("w")
+    query = parse_query(f"SELECT ?w ?s FROM NAMED <g> {TWO} {{ WINDOW ?w {{ ?s ?p ?o }} }}")
+    union = query.pattern.pattern  # type: ignore[union-attr]
+    assert union == Union(Extend(Bgp((triple("w1"),)), w, Term("<w1>")), Extend(Bgp((triple("w2"),)), w, Term("<w2>")))
+    inside = parse_query(f"SELECT * {TWO} {{ WINDOW ?w {{ ?s ?p ?w }} }}").pattern.pattern  # type: ignore[union-attr]
+    pattern = TriplePattern(S, P, w, Term("<w2>"))
+    assert inside.right == Join(Bgp((pattern,)), Values((w,), ((Term("<w2>"),),)))
+
+
+def test_blank_nodes_of_a_repeated_block_are_those_of_one_block() -> None:
+    query = parse_query(f"SELECT ?w {TWO} {{ WINDOW ?w {{ _:b ?p ?o . _:b ?q ?r }} }}")
+    for branch in (query.pattern.pattern.left, query.pattern.pattern.right):  # type: ignore[union-attr]
+        first, second = branch.pattern.patterns
+        assert first.subject == second.subject
+
+
+def test_explain_shows_all() -> None:
+    text = f"REGISTER ISTREAM <o> COMPUTED EVERY 4s REPORT NON EMPTY CONTENT, ON CONTENT CHANGE AS SELECT * {TWO}"
+    shown = explain(parse_query(text + " { WINDOW <w2> { } }"), lambda _: ())
+    assert shown.splitlines()[:3] == [
+        "SELECT registered as o computed every 4s, istream, report non-empty content, content change",
+        "from named window <w1> on <a> [2s step 1s]",
+        "from named window <w2> on <a> [5s step 1s]",
+    ]
+    stream = explain(parse_query("REGISTER STREAM s AS CONSTRUCT WHERE { ?s ?p ?o }"), lambda _: ())
+    assert stream.splitlines()[0] == "CONSTRUCT registered as stream s"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("REGISTER STREAM s AS SELECT * {}", "column 22: expected CONSTRUCT: a stream is made of triples"),
+        ("REGISTER STREAM s AS ASK {}", "column 22: expected CONSTRUCT"),
+        ("REGISTER STREAM AS CONSTRUCT WHERE {}", "expected a name for the stream"),
+        ('REGISTER QUERY "" AS ASK {}', "column 16: expected a name for the query"),
+        ('REGISTER QUERY "a\\nb" AS ASK {}', "column 16: expected a name for the query"),
+        ("REGISTER QUERY q REPORT AS ASK {}", "column 25: expected ON WINDOW CLOSE, ON CONTENT CHANGE, NON EMPTY"),
+        ("REGISTER QUERY q REPORT ON CHANGE AS ASK {}", "column 25: expected ON WINDOW CLOSE"),
+        ("REGISTER QUERY q REPORT NON EMPTY CONTENT, AS ASK {}", "column 44: expected ON WINDOW CLOSE"),
+        ("REGISTER QUERY q REPORT ON WINDOW CLOSE REPORT ON WINDOW CLOSE AS ASK {}", "column 41: expected AS and the"),
+        ("REGISTER ISTREAM q AS SELECT DSTREAM * {}", "column 30: expected no second operator after REGISTER ISTREAM"),
+        ("SELECT ISTREAM * {}", "column 8: expected '*', a variable"),
+        ("ASK FROM NAMED WINDOW ON <s> [RANGE 1s STEP 1s] {}", "column 23: expected the IRI of a window after WINDOW"),
+        ("ASK FROM NAMED WINDOW <w> <s> [RANGE 1s STEP 1s] {}", "column 27: expected ON and the IRI of a stream"),
+        ("ASK FROM NAMED WINDOW <w> ON ?s [RANGE 1s STEP 1s] {}", "column 30: expected the IRI of a stream after ON"),
+        ("ASK FROM NAMED WINDOW <w> ON <s> {}", "column 34: expected a window such as [RANGE 10s STEP 1s]"),
+        ("ASK FROM NAMED WINDOW <w> ON <s> [RANGE 1s] {}", "column 43: expected STEP and its length, or TUMBLING"),
+        ("ASK FROM NAMED WINDOW <w> ON <s> [RANGE 10000 STEP 1] {}", "column 47: expected a unit of time"),
+        ("ASK FROM STREAM <s> [RANGE PT STEP 1s] {}", "column 28: expected a duration such as PT10S"),
+        ("ASK FROM STREAM <s> [RANGE P STEP 1s] {}", "column 28: expected a duration such as PT10S"),
+        ("ASK FROM STREAM <s> [RANGE PT10 STEP 1s] {}", "column 28: expected a duration such as PT10S"),
+        (
+            "ASK FROM STREAM <s> [RANGE PT0S STEP 1s] {}",
+            "expected a duration such as PT10S, PT0.5S or P1DT12H",
+        ),
+        ("ASK FROM STREAM <s> [RANGE PT0.0005S STEP 1s] {}", "a duration of whole milliseconds, found 'PT0.0005S'"),
+        (
+            "ASK FROM STREAM <s> [RANGE P36526D STEP 1s] {}",
+            "expected a length of time of at most 36525 days",
+        ),
+        ("ASK FROM STREAM <s> [RANGE 999999999999999d STEP 1s] {}", "a length of time of at most 36525 days"),
+        ("ASK { WINDOW <w> { ?s ?p ?o } }", "column 14: expected a window that FROM [NAMED] WINDOW or STREAM declares"),
+        (f"ASK {TWO} {{ WINDOW <w> {{ }} }}", "declares (declared: <w1>, <w2>), found '<w>'"),
+        ("ASK { WINDOW ?w { ?s ?p ?o } }", "column 14: expected a window that WINDOW ?w can range over"),
+        (f"ASK {TWO} {{ WINDOW {{ ?s ?p ?o }} }}", "expected an IRI or a variable after WINDOW, found '{'"),
+    ],
+)
+def test_refused(text: str, message: str) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse_query(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ASK FROM STREAM <s> [RANGE P1M STEP 1s] {}", "column 28: a duration in months is not supported yet; their"),
+        ("ASK FROM STREAM <s> [RANGE P1Y2M STEP 1s] {}", "column 28: a duration in years is not supported yet"),
+        (
+            "REGISTER QUERY q REPORT PERIODIC AS ASK {}",
+            "column 25: REPORT PERIODIC is not supported yet; COMPUTED",
+        ),
+        ("ASK FROM STREAM <s> [RANGE 1s STEP 1s REPORT NON_EMPTY_CONTENT] {}", "column 39: REPORT inside of a window"),
+        (f"ASK {TWO} {{ WINDOW ?v {{ WINDOW ?w {{ }} }} }}", "WINDOW ?w inside of another WINDOW with a variable"),
+        (
+            "SELECT ?d FROM STREAM <s> [RANGE 1s STEP 1s] { ?d ?p ?o } AGGREGATE { (?n, COUNT, {?d}) }",
+            "column 59: the AGGREGATE clause of C-SPARQL is not supported yet; write it in SPARQL 1.1",
+        ),
+    ],
+)
+def test_unsupported(text: str, message: str) -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        parse_query(text)
+    assert message in str(caught.value)
