@@ -80,7 +80,7 @@ def _declare(engine: Engine, config: RunConfig, display: Display) -> list[Contin
     queries = []
     for query in config.queries:
         try:
-            queries.append(engine.register(query.text, on_result=display.window))
+            queries.append(engine.register(query.text, on_result=display.window, output=query.output))
         except StreamError as error:
             text = str(error)
             place = text.startswith("query, line ")  # of the text, which the engine knows by no other name

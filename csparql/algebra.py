@@ -288,7 +288,7 @@ class Registration:
     """`REGISTER QUERY | STREAM | RSTREAM | ISTREAM | DSTREAM name [COMPUTED EVERY n unit] [REPORT policies] AS`.
 
     report: which firings are reported, those for which all policies hold; is_stream: REGISTER STREAM; has_operator:
-    output stands after SELECT or CONSTRUCT.
+    the text says what its output is.
     """
 
     name: str

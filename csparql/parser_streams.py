@@ -44,15 +44,16 @@ class StreamClauseParser(WindowParser):
                 break
         first = every_ms is None and not report
         self.expect("AS", "AS and the query after its name" if first else "AS and the query")
-        return Registration(name, every_ms, _OUTPUTS.get(kind, "rstream"), report, kind == "STREAM")
+        output = _OUTPUTS.get(kind, "rstream")
+        return Registration(name, every_ms, output, report, kind == "STREAM", kind in _OUTPUTS)
 
     def output_operator(self, registration: Registration | None) -> Registration | None:
         """Read the ISTREAM of `SELECT ISTREAM` or `CONSTRUCT ISTREAM`, as some texts in RSP-QL have it."""
         if registration is None or self.token.kind not in _OUTPUTS:
             return registration
         output = _OUTPUTS[self.token.kind]
-        if registration.output not in ("rstream", output):
-            raise self.error(f"no second operator after REGISTER {registration.output.upper()}")
+        if registration.has_operator and registration.output != output:
+            raise self.error(f"no other operator than that of REGISTER {registration.output.upper()}")
         self.advance()
         return replace(registration, output=output, has_operator=True)
 

@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 
 import numpy as np
@@ -69,6 +70,12 @@ class SliceRing:
     def copy_count(self) -> int:
         """How often a tuple is held when all blocks are built: in its slice, and in blocks of every second level."""
         return copy_count(self._blocks.widest)
+
+    def extent(self, after: int, to: int) -> tuple[int, int] | None:
+        """Return the first and the last stream batch after < k <= to with tuples; None if there is none."""
+        numbers = self._blocks.slice_numbers
+        first, end = bisect_right(numbers, after), bisect_right(numbers, to)
+        return (numbers[first], numbers[end - 1]) if first < end else None
 
     def __len__(self) -> int:
         return sum(len(self._blocks.slice(number)) for number in self._blocks.slice_numbers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -38,8 +40,10 @@ def answer(
     memo: PlanMemo,
     scope: str,
     in_order: bool = False,
+    by_solution: bool = False,
 ) -> Answer:
-    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order: see Executor.
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order: see Executor; by_solution: equal
+    solutions make blank nodes of equal names in each execution with that scope (else they go by row).
 
     Raises QueryTimeout, BudgetExceeded.
     """
@@ -50,24 +54,26 @@ def answer(
     if query.form == "construct":
         if in_order:
             table = canonical(table)  # a blank node is named by its row
-        return Answer((), 0, None, _construct(query.template, table, terms, scope))
+        return Answer((), 0, None, _construct(query.template, table, terms, scope, by_solution))
     columns = tuple(table.column(Variable(name)) for name in query.variables)
     return Answer(columns, table.length, None, None)
 
 
 def _construct(
-    template: Sequence[TriplePattern], table: BindingTable, terms: QueryTerms, scope: str
+    template: Sequence[TriplePattern], table: BindingTable, terms: QueryTerms, scope: str, by_solution: bool
 ) -> list[tuple[str, str, str]]:
     """Fill a template with every row; triples with an unbound or misplaced term are left out (SPARQL 16.2)."""
     needed = {part for pattern in template for part in pattern.variables() if not part.is_blank}
-    texts = {variable: _texts(table.column(variable), terms) for variable in needed}
+    texts = {variable: column_texts(table.column(variable), terms) for variable in needed}
     blank_scope = f"construct:{scope}".encode()
+    has_blanks = any(part.is_blank for pattern in template for part in pattern.variables())
+    names = _solution_names(table, terms) if by_solution and has_blanks else list(map(str, range(table.length)))
 
     def text(part: Term | Variable, row: int) -> str | None:
         if isinstance(part, Term):
             return part.text
         if part.is_blank:
-            return blank_node(blank_scope, f"{part.name[1:]}r{row}")
+            return blank_node(blank_scope, f"{part.name[1:]}r{names[row]}")
         return texts[part][row]
 
     made = []
@@ -81,7 +87,21 @@ def _construct(
     return list(dict.fromkeys(made))
 
 
-def _texts(column: Int64Array, terms: QueryTerms) -> list[str | None]:
+def _solution_names(table: BindingTable, terms: QueryTerms) -> list[str]:
+    """Name each row by what it binds; the n-th of equal rows by that and n."""
+    order = sorted(range(len(table.variables)), key=lambda place: table.variables[place].name)
+    rows = zip(*(column_texts(table.columns[place], terms) for place in order), strict=True)
+    seen: Counter[bytes] = Counter()
+    names = []
+    for row in rows if order else [()] * table.length:
+        name = repr(row).encode("utf-8", "surrogatepass")
+        seen[name] += 1
+        names.append(f"{blake2b(name, digest_size=12).hexdigest()}n{seen[name]}")
+    return names
+
+
+def column_texts(column: Int64Array, terms: QueryTerms) -> list[str | None]:
+    """Return the canonical text of each id of a column, None for UNBOUND."""
     distinct, places = np.unique(column, return_inverse=True)
     bound = distinct[distinct != UNBOUND]
     known: list[str | None] = [None] * (len(distinct) - len(bound))

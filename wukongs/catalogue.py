@@ -14,20 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from csparql.algebra import Output
 from wukongs.errors import CorruptionError, StorageError
 
 NAME = "catalogue.sqlite"
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS streams (lsn INTEGER PRIMARY KEY, iri TEXT NOT NULL, options TEXT NOT NULL, "
+_TABLES = {
+    "streams": "CREATE TABLE streams (lsn INTEGER PRIMARY KEY, iri TEXT NOT NULL, options TEXT NOT NULL, "
     "until INTEGER)",
-    "CREATE TABLE IF NOT EXISTS queries (lsn INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL, base TEXT, "
-    "until INTEGER)",
-)
+    "queries": "CREATE TABLE queries (lsn INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL, base TEXT, "
+    "until INTEGER, output TEXT)",
+}
 
 
 @dataclass(slots=True)
 class Definition:
-    """A stream (options) or a query (text, base): declared by record lsn; dropped or closed by record until."""
+    """A stream (options) or a query (text, base, output): declared by record lsn; dropped or closed by record until."""
 
     lsn: int
     name: str
@@ -35,6 +36,7 @@ class Definition:
     text: str = ""
     base: str | None = None
     until: int | None = None
+    output: Output | None = None
 
 
 class Catalogue:
@@ -50,15 +52,14 @@ class Catalogue:
             if each.options is not None:
                 streams.append((each.lsn, each.name, json.dumps(each.options), each.until))
             else:
-                queries.append((each.lsn, each.name, each.text, each.base, each.until))
+                queries.append((each.lsn, each.name, each.text, each.base, each.until, each.output))
         with self._opened() as connection, connection:
             connection.execute("BEGIN")
-            for table in _TABLES:
+            for name, table in _TABLES.items():
+                connection.execute(f"DROP TABLE IF EXISTS {name}")
                 connection.execute(table)
-            connection.execute("DELETE FROM streams")
-            connection.execute("DELETE FROM queries")
             connection.executemany("INSERT INTO streams VALUES (?, ?, ?, ?)", streams)
-            connection.executemany("INSERT INTO queries VALUES (?, ?, ?, ?, ?)", queries)
+            connection.executemany("INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)", queries)
 
     def read(self, lsn: int) -> list[Definition]:
         """Return what was declared before record lsn, and dropped neither before it, in order.
@@ -70,7 +71,7 @@ class Catalogue:
             if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 return []  # the first write never ended
             streams = connection.execute("SELECT lsn, iri, options, until FROM streams").fetchall()
-            queries = connection.execute("SELECT lsn, name, text, base, until FROM queries").fetchall()
+            queries = connection.execute("SELECT * FROM queries").fetchall()
         found = [Definition(row[0], row[1], json.loads(row[2]), until=row[3]) for row in streams]
         found += [Definition(row[0], row[1], None, *row[2:]) for row in queries]
         return sorted(

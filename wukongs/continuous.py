@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from csparql.algebra import Query
+from csparql.algebra import Output, Query
 from store.snapshot import tick_sn
 from wukongs.answer import Answer, answer
 from wukongs.constants import constants_of
@@ -19,7 +19,8 @@ from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.query_counts import QueryCounts
 from wukongs.query_terms import ConstantIds, QueryTerms
-from wukongs.query_windows import QueryWindows, widest_spans
+from wukongs.query_windows import QueryWindows, spans
+from wukongs.reporting import Reporter
 from wukongs.results import WindowResult
 from wukongs.subscription import Subscription
 from wukongs.windows import covered_ms, firing_step, first_firing, first_multiple
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     from wukongs.injector import Injector
 
 log = logging.getLogger("wukongs")
+
+
+class QuerySource(NamedTuple):
+    """What a query is registered with: its text, the base of its relative IRIs, and what its firings report."""
+
+    text: str
+    base: str | None = None
+    output: Output | None = None
 
 
 class ContinuousQuery:
@@ -39,10 +48,10 @@ class ContinuousQuery:
         injector: Injector,
         query: Query,
         on_result: Callable[[WindowResult], object] | None,
-        source: tuple[str, str | None] = ("", None),
+        source: QuerySource = QuerySource(""),  # noqa: B008
         lsn: int = 0,
     ) -> None:
-        """source: its text and the base of its relative IRIs; lsn: the record of the log that registered it."""
+        """source: what it was registered with; lsn: the record of the log that registered it."""
         assert query.registration is not None
         self.name = query.registration.name
         self.query = query
@@ -73,6 +82,7 @@ class ContinuousQuery:
         self.is_paused = False
         self.is_closed = False
         self._counts = QueryCounts()
+        self.reporter = Reporter(query.registration)
 
     def __repr__(self) -> str:
         return f"<ContinuousQuery {self.name}: {self._counts.windows} windows reported>"
@@ -151,12 +161,18 @@ class ContinuousQuery:
 
     def progress(self) -> dict[str, Any]:
         """Return, as JSON, how far the query has come: what restore_progress takes."""
-        return {"next_ms": self._next_ms, "closed_at_start": self._closed_at_start, "is_paused": self.is_paused}
+        return {
+            "next_ms": self._next_ms,
+            "closed_at_start": self._closed_at_start,
+            "is_paused": self.is_paused,
+            "remembered": self.reporter.progress(),
+        }
 
     def restore_progress(self, progress: dict[str, Any]) -> None:
         """Stand where another one stood."""
         self._next_ms, self._closed_at_start = progress["next_ms"], progress["closed_at_start"]
         self.is_paused = progress["is_paused"]
+        self.reporter.restore(progress.get("remembered"))
 
     def _acknowledge(self, end_ms: int) -> None:
         self._core.journal.acknowledge(self.lsn, end_ms)
@@ -246,18 +262,35 @@ class ContinuousQuery:
         self._next_ms = first_multiple(self.step_ms or 1, time_ms, is_strict=True)
 
     def is_skipped(self, at_ms: int) -> bool:
-        """Tell whether the firing at a time is left out: while paused, or because its window was taken before."""
-        return self.is_paused or (self.acknowledged_ms is not None and at_ms <= self.acknowledged_ms)
+        """Tell whether the firing at a time is left out: while paused, or because its window was taken before (and no
+        other is compared with it)."""
+        return self.is_paused or (self._was_taken(at_ms) and not self.reporter.is_compared)
 
-    def prepare(self, at_ms: int) -> Firing:
-        """Pick what the firing at a time reads. Called with the lock held, when everything up to then is sealed."""
+    def _was_taken(self, at_ms: int) -> bool:
+        return self.acknowledged_ms is not None and at_ms <= self.acknowledged_ms
+
+    def leave_out(self, at_ms: int) -> None:
+        """Go on after a firing that is skipped."""
+        self.skip_to(at_ms)
+        if self.is_paused:
+            self.reporter.forget(at_ms)
+
+    def prepare(self, at_ms: int) -> Firing | None:
+        """Pick what the firing at a time reads; None if it is not to be reported. Called with the lock held, when
+        everything up to then is sealed."""
         reading = self.windows.read(at_ms)
         self.skip_to(at_ms)
-        self._core.journal.fired(self.lsn, at_ms, reading.needs_ms)
+        if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
+            self._counts.not_reported += 1
+            self._subscription.skip(at_ms)
+            return None
+        self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, self.reporter.is_compared)
         return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
 
     def run(self, firing: Firing, due_at_s: float) -> None:
-        """Execute a firing and report its window. Called without the lock. due_at_s: perf_counter when it was due."""
+        """Execute a firing and report its window, unless it was taken before: then only the next firing needs it.
+
+        Called without the lock. due_at_s: perf_counter when it was due."""
         self.report_backlog()
         started_s = time.perf_counter()
         try:
@@ -279,6 +312,12 @@ class ContinuousQuery:
             told.__cause__ = error.with_traceback(None)  # its frames hold tables
             self._put_error(firing.at_ms, told)
             return
+        if self._was_taken(firing.at_ms):
+            return
+        if window is None:
+            self._counts.not_reported += 1
+            self._subscription.skip(firing.at_ms)
+            return
         self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
         if self._on_result is None:
             self._subscription.put(firing.at_ms, window)
@@ -295,10 +334,14 @@ class ContinuousQuery:
         self._acknowledge(window.end_ms)
 
     def _put_error(self, at_ms: int, error: WukongsError) -> None:
+        self.reporter.forget(at_ms)
+        if self._was_taken(at_ms):
+            return
         self._counts.errors += 1
         self._subscription.put(at_ms, error)
 
-    def _execute(self, firing: Firing, due_at_s: float) -> WindowResult:
+    def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
+        """Return what the firing reports, None if REPORT leaves it out."""
         terms = QueryTerms(self._core.registry, firing.reader, firing.moment())
         clause = self.query.dataset
         is_empty = not (len(firing.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
@@ -310,12 +353,16 @@ class ContinuousQuery:
                 terms,
                 Limits(self._core.settings.rows_max),
                 self._memo,
-                scope=f"{self.name}@{firing.at_ms}",
+                scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
                 in_order=True,
+                by_solution=self.reporter.is_compared,
             )
             if is_empty and not (found.length or found.triples or firing.depends_on_moment()):
                 self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
-        spans = widest_spans(firing.reading.intervals)
+        found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
+        if not self.reporter.is_reported(found):
+            return None
+        windows = spans(firing.reading.intervals)
         return WindowResult(
             self.query.form,
             self.query.variables,
@@ -326,9 +373,9 @@ class ContinuousQuery:
             found.triples,
             found.length,
             query=self.name,
-            start_ms=min(start_ms for start_ms, _ in spans.values()),
+            start_ms=min(start_ms for start_ms, _ in windows.values()),
             end_ms=firing.at_ms,
-            windows=spans,
+            windows=windows,
             partial=firing.reading.partial,
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
         )

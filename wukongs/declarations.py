@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
-from csparql.algebra import Query
+from csparql.algebra import Output, Query
 from csparql.parser import parse_query
 from csparql.rules import rewrite
-from wukongs.continuous import ContinuousQuery
+from wukongs.continuous import ContinuousQuery, QuerySource
 from wukongs.core import Core
 from wukongs.errors import SettingsError, StreamError
 from wukongs.injector import Injector
@@ -76,10 +77,10 @@ def drop_stream(core: Core, state: StreamState) -> None:
     core.drop_slices(state, 1 << 60)
 
 
-def parse_continuous(text: str, base: str | None) -> Query:
-    """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, StreamError (one without a name or
-    window)."""
-    query = rewrite(parse_query(text, base))
+def parse_continuous(source: QuerySource) -> Query:
+    """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, SettingsError (output), StreamError
+    (one without a name or window)."""
+    query = rewrite(parse_query(source.text, source.base))
     if query.registration is None:
         raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
     if not query.dataset.windows:
@@ -87,7 +88,17 @@ def parse_continuous(text: str, base: str | None) -> Query:
             f"query {query.registration.name} has no FROM STREAM: ask it with Engine.query, or give it a window"
         )
     check_clause(query)
-    return query
+    output = source.output
+    if output is None or output == query.registration.output:
+        return query
+    if output not in get_args(Output):
+        raise SettingsError(f"output = {output!r}: expected one of {', '.join(map(repr, get_args(Output)))}")
+    if query.registration.has_operator:
+        raise SettingsError(
+            f"output = {output!r}: query {query.registration.name} itself says {query.registration.output.upper()}: "
+            "leave one of them out"
+        )
+    return replace(query, registration=replace(query.registration, output=output))
 
 
 def check_windows(core: Core, query: Query) -> None:
@@ -113,10 +124,10 @@ def register_query(
     injector: Injector,
     query: Query,
     on_result: Callable[[WindowResult], object] | None,
-    source: tuple[str, str | None],
+    source: QuerySource,
     lsn: int,
 ) -> ContinuousQuery:
-    """Register a parsed and checked query. source: its text and base. Called with the lock held."""
+    """Register a parsed and checked query. Called with the lock held."""
     registered = ContinuousQuery(core, injector, query, on_result, source, lsn)
     injector.add(registered)
     return registered

@@ -35,12 +35,18 @@ class Delivery:
         """Per query, the end of the last window that was taken."""
         self._core = core
         self._fired: dict[int, deque[Fired]] = {}
+        self._compared: set[int] = set()
         self._held: Handle | None = None
         self._news: set[int] = set()
         self._news_lock = threading.Lock()
 
-    def fired(self, query_lsn: int, at_ms: int, lsn: int, needs_ms: Mapping[str, int]) -> None:
-        """Note a firing, record `lsn` being the next one of the log."""
+    def fired(
+        self, query_lsn: int, at_ms: int, lsn: int, needs_ms: Mapping[str, int], is_compared: bool = False
+    ) -> None:
+        """Note a firing, record `lsn` being the next one of the log. is_compared: the next one will be compared with
+        it, so it has to be evaluated again if that one does."""
+        if is_compared:
+            self._compared.add(query_lsn)
         fired = Fired(at_ms, self._core.upper - 1, lsn, needs_ms)
         self._fired.setdefault(query_lsn, deque()).append(fired)
         if self._held is None:
@@ -70,14 +76,19 @@ class Delivery:
     def forget(self, query_lsn: int) -> None:
         """Forget the firings of a query that was closed."""
         self._fired.pop(query_lsn, None)
+        self._compared.discard(query_lsn)
 
     def oldest_of(self, query_lsn: int) -> Fired | None:
-        """Return the oldest firing of a query that is not acknowledged."""
+        """Return the oldest firing of a query that is not acknowledged, or the one that it is compared with; None if
+        all are acknowledged."""
         fired = self._fired.get(query_lsn)
         taken_ms = self.acknowledged.get(query_lsn)
-        while fired and taken_ms is not None and fired[0].end_ms <= taken_ms:
+        if not fired or taken_ms is None:
+            return fired[0] if fired else None
+        spare = 1 if query_lsn in self._compared else 0
+        while len(fired) > spare and fired[spare].end_ms <= taken_ms:
             fired.popleft()
-        return fired[0] if fired else None
+        return fired[0] if len(fired) > spare or (fired and fired[0].end_ms > taken_ms) else None
 
     def oldest(self) -> Fired | None:
         """Return the oldest firing that is not acknowledged, and let the stored graph merge up to there."""

@@ -177,7 +177,9 @@ class DurableJournal(Journal):
             self.definitions[dropped].until = lsn
             self._dropped_upper[dropped] = self._core.upper
         elif change["op"] == "register":
-            self.definitions[lsn] = Definition(lsn, change["query"], None, change["text"], change["base"])
+            self.definitions[lsn] = Definition(
+                lsn, change["query"], None, change["text"], change["base"], output=change.get("output")
+            )
         elif change["op"] in ("load", "update"):
             self._loads.setdefault(change["number"], Load(lsn)).sn = change["sn"]
             if change.get("file") is not None:
@@ -233,9 +235,9 @@ class DurableJournal(Journal):
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
-    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int]) -> None:
+    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
         lsn = self.wal.next_lsn if self.position is None else self.position
-        self.delivery.fired(query_lsn, at_ms, lsn, needs_ms)
+        self.delivery.fired(query_lsn, at_ms, lsn, needs_ms, is_compared)
 
     def acknowledge(self, query_lsn: int, end_ms: int) -> None:
         self.delivery.acknowledge(query_lsn, end_ms)

@@ -10,12 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from csparql.algebra import Output
 from csparql.terms import Term
 from store.encoded import MalformedLine
 from wukongs import export
 from wukongs.answer import answer
 from wukongs.bindings import bind
-from wukongs.continuous import ContinuousQuery
+from wukongs.continuous import ContinuousQuery, QuerySource
 from wukongs.core import Core
 from wukongs.dataset import Dataset, explain_over
 from wukongs.declarations import (
@@ -241,14 +242,21 @@ class Engine:
             self._injector.wake()
 
     def register(
-        self, text: str, on_result: Callable[[WindowResult], object] | None = None, base: str | None = None
+        self,
+        text: str,
+        on_result: Callable[[WindowResult], object] | None = None,
+        base: str | None = None,
+        output: Output | None = None,
     ) -> ContinuousQuery:
         """Register a continuous query. on_result: called with each window, in order, by the engine's thread, in place
-        of results(). A query that was found in the data folder goes on, with the windows that were not taken, for
-        whoever first registers the same text. Raises QuerySyntaxError, UnsupportedFeatureError, StreamError (an unknown
+        of results(). output: "rstream" reports all rows of each firing, "istream" those that the firing before had not,
+        "dstream" those that only the firing before had; default: what the text says, or else rstream. A query that was
+        found in the data folder goes on, with the windows that were not taken, for whoever first registers the same
+        text. Raises SettingsError (output), QuerySyntaxError, UnsupportedFeatureError, StreamError (an unknown
         stream, a window that is no multiple of its stream's batch_ms, a name that is taken).
         """
-        query = parse_continuous(text, base)
+        source = QuerySource(text, base, output)
+        query = parse_continuous(source)
         assert query.registration is not None
         name = query.registration.name
         core = self._core
@@ -257,15 +265,15 @@ class Engine:
             if any(window.is_counted for window in query.dataset.windows):
                 self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
             known = self._injector.queries.get(name)
-            if known is not None and known.is_recovered and known.source == (text, base):
+            if known is not None and known.is_recovered and known.source == source:
                 known.attach(on_result)
                 return known
             if known is not None:
                 other = " in the data folder with another text" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             check_windows(core, query)
-            lsn = core.journal.commit({"op": "register", "query": name, "text": text, "base": base})
-            return register_query(core, self._injector, query, on_result, (text, base), lsn)
+            lsn = core.journal.commit({"op": "register", "query": name, **source._asdict()})
+            return register_query(core, self._injector, query, on_result, source, lsn)
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""

@@ -227,7 +227,7 @@ class Injector:
             core.move_to(self._ready_ms)
             if not query.is_skipped(self._ready_ms):
                 return query.prepare(self._ready_ms), False
-            query.skip_to(self._ready_ms)
+            query.leave_out(self._ready_ms)
             return None, False
         stable = core.stable_ms()
         if stable is not None and stable != FOREVER_MS and tick_sn(stable) < upper:

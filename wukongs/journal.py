@@ -75,10 +75,10 @@ class Journal:
 
         Raises StorageError."""
 
-    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int]) -> None:
+    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
         """Note that a query has picked what its firing at a time reads: of each stream, what came after needs_ms.
 
-        Called with the lock held."""
+        is_compared: its next firing is compared with this one. Called with the lock held."""
 
     def acknowledge(self, query_lsn: int, end_ms: int) -> None:
         """Note that the windows of a query up to a time were taken. From any thread."""

@@ -18,12 +18,14 @@ def _times() -> deque[float]:
 
 @dataclass(slots=True)
 class QueryCounts:
-    """windows, rows: reported; errors: firings that failed, and calls of on_result that did; over_budget: firings whose
-    slices had gone for want of room. Times in microseconds, of the last firings."""
+    """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
+    of on_result that did; over_budget: firings whose slices had gone for want of room. Times in microseconds, of the
+    last firings."""
 
     windows: int = 0
     rows: int = 0
     last_rows: int = 0
+    not_reported: int = 0
     errors: int = 0
     over_budget: int = 0
     execution_us: deque[float] = field(default_factory=_times)
@@ -43,6 +45,7 @@ class QueryCounts:
             "windows": self.windows,
             "rows": self.rows,
             "last_rows": self.last_rows,
+            "not_reported": self.not_reported,
             "errors": self.errors,
             "over_budget": self.over_budget,
             "execution_us_p50": _percentile(self.execution_us, 50),

@@ -12,6 +12,7 @@ from wukongs.core import Core
 from wukongs.dataset import Dataset
 from wukongs.errors import BudgetExceeded, CompactedError
 from wukongs.query_terms import ConstantIds
+from wukongs.reporting import Extent
 from wukongs.slice_budget import evicted, evicted_arrivals
 from wukongs.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.windows import Interval, interval, matched_in
@@ -21,11 +22,13 @@ NOTHING_KNOWN = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one firing reads. partial: a window reaches back before what is held; error: it was dropped for want of
-    room; needs_ms: per stream, the time after which all that it reads has come."""
+    """What one firing reads. extents: what each window of the clause holds, in order; partial: a window reaches back
+    before what is held; error: it was dropped for want of room; needs_ms: per stream, the time after which all that it
+    reads has come."""
 
     dataset: Dataset
     intervals: dict[StreamWindow, Interval]
+    extents: tuple[Extent, ...]
     partial: bool
     error: BudgetExceeded | None
     needs_ms: dict[str, int]
@@ -128,7 +131,15 @@ class QueryWindows:
                 missing.append(state.slice_filter.lacks_to(self.matched[window.stream]))
             partial |= any(to is not None and span.after < to for to in missing)
             error = error or evicted(self._name, at_ms, window, span, state)
-        return Reading(dataset, intervals, partial, error, needs_ms)
+        extents = tuple(self._extent(window, span, at_ms) for window, span in intervals.items())
+        return Reading(dataset, intervals, extents, partial, error, needs_ms)
+
+    def _extent(self, window: StreamWindow, span: Interval, at_ms: int) -> Extent:
+        state = self.states[window.stream]
+        if not window.is_counted:
+            return state.ring.extent(span.after, span.to)
+        after, to = self._counted_span(window, at_ms // state.batch_ms)
+        return (after, to) if after < to else None
 
     def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
         """Return the dataset as of a time, of what is held now, and the interval of each window."""
@@ -166,11 +177,13 @@ class QueryWindows:
         return found.batches, Interval(found.start_ms, found.end_ms, first - 1, last)
 
 
-def widest_spans(intervals: dict[StreamWindow, Interval]) -> dict[str, tuple[int, int]]:
-    """Return stream -> (start_ms, end_ms) of the window of it that reaches back the farthest."""
-    widest: dict[str, tuple[int, int]] = {}
+def spans(intervals: dict[StreamWindow, Interval]) -> dict[str, tuple[int, int]]:
+    """Return name -> (start_ms, end_ms): of each stream the window that reaches back the farthest, and of each window
+    that has an IRI of its own, its own."""
+    found: dict[str, tuple[int, int]] = {}
     for window, span in intervals.items():
-        known = widest.get(window.stream)
+        known = found.get(window.stream)
         if known is None or span.start_ms < known[0]:
-            widest[window.stream] = (span.start_ms, span.end_ms)
-    return widest
+            found[window.stream] = (span.start_ms, span.end_ms)
+    own = {window.name: (span.start_ms, span.end_ms) for window, span in intervals.items() if window.own_name}
+    return found | own

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from csparql.algebra import Query
 from csparql.terms import Term
 from store.checkpoint import CheckpointStore
 from store.encoded import Encoded
@@ -24,6 +23,7 @@ from store.snapshot import tick_of
 from store.wal import Record, WriteAheadLog
 from wukongs.backup import LOG_FOLDER
 from wukongs.catalogue import Definition
+from wukongs.continuous import QuerySource
 from wukongs.core import Core
 from wukongs.declarations import declare_stream, drop_stream, parse_continuous, register_query
 from wukongs.durability import LOG_FORMAT, DurableJournal
@@ -33,6 +33,7 @@ from wukongs.injector import Injector
 from wukongs.journal import ACKNOWLEDGED, COMES, GOES, LOAD_STREAM, MARK, MESSAGE, Journal, unpack_frames
 from wukongs.messages import Close, Finish, Open, Piece, from_frames
 from wukongs.names import graph_term
+from wukongs.reporting import Remembered
 from wukongs.stream_state import PUSH_PARTITION, StreamState, batch_number
 
 
@@ -90,6 +91,8 @@ class _Replay:
         self._chunks: dict[tuple[int, int], list[Encoded]] = {}
         """Of loads and updates that are not committed yet, by number and by whether they come or go."""
         self._start = about.get("start", 1)
+        self._remembered: dict[int, list[Remembered]] = {}
+        """Per query (its LSN): what its firings had to be compared with at the heads of the log's segments."""
         journal.delivery.restore(_by_lsn(about.get("acknowledged", {})))
         core.load_count, core.query_count = about.get("load_count", 0), about.get("query_count", 0)
 
@@ -100,6 +103,8 @@ class _Replay:
         for record in journal.wal.read(self._start):
             if record.kind == ACKNOWLEDGED:
                 journal.delivery.restore(_by_lsn(json.loads(bytes(record.payload))))
+            elif record.kind == MARK:
+                self._note_remembered(json.loads(bytes(record.payload)))
         for record in journal.wal.read(self._start):
             journal.position = record.lsn
             if record.lsn > self._start:
@@ -110,6 +115,12 @@ class _Replay:
         journal.position = None
         journal.abandon_unfinished_loads()
         core.replayed_to = None
+
+    def _note_remembered(self, mark: dict[str, Any]) -> None:
+        for lsn, progress in mark["queries"].items():
+            found = progress.get("remembered")
+            if found is not None:
+                self._remembered.setdefault(int(lsn), []).append(Remembered.from_json(found))
 
     def _move_to(self, upper: int) -> None:
         """Seal and fire up to where the stored graph stood."""
@@ -166,8 +177,7 @@ class _Replay:
             if state.last_ms is not None:
                 state.ring.lost_to = batch_number(state.last_ms, state.batch_ms)
         else:
-            query = parse_continuous(definition.text, definition.base)
-            self._register(query, (definition.text, definition.base), definition.lsn)
+            self._register(QuerySource(definition.text, definition.base, definition.output), definition.lsn)
             self._injector.queries[definition.name].restore_progress(mark["queries"][str(definition.lsn)])
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -221,10 +231,12 @@ class _Replay:
             state.ring.dropped_to = after_ms // state.batch_ms
         return state
 
-    def _register(self, query: Query, source: tuple[str, str | None], lsn: int) -> None:
+    def _register(self, source: QuerySource, lsn: int) -> None:
+        query = parse_continuous(source)
         registered = register_query(self._core, self._injector, query, None, source, lsn)
         registered.is_recovered = True
         registered.acknowledged_ms = self._journal.delivery.acknowledged.get(lsn)
+        registered.reporter.recorded = self._remembered.pop(lsn, [])
 
     def _change_stream(self, change: dict[str, Any], lsn: int) -> None:
         self._declare(change["stream"], change["options"], lsn)
@@ -236,8 +248,7 @@ class _Replay:
         self._core.streams[change["stream"]].end()
 
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
-        query = parse_continuous(change["text"], change["base"])
-        self._register(query, (change["text"], change["base"]), lsn)
+        self._register(QuerySource(change["text"], change["base"], change.get("output")), lsn)
 
     def _change_close(self, change: dict[str, Any], lsn: int) -> None:
         query = self._injector.queries[change["query"]]

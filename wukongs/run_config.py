@@ -7,10 +7,11 @@ not known, a value of the wrong type and a file that is not there are refused be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast, get_args
 
+from csparql.algebra import Output
 from csparql.parser import parse_query
 from wukongs.errors import SettingsError
 from wukongs.settings import Settings
@@ -72,11 +73,12 @@ class StreamConfig:
 class QueryConfig:
     """A query: continuous ([[query]]), or asked once before and once after the streams ([[ask]]).
 
-    source: how errors are to call the text."""
+    source: how errors are to call the text; output: of a continuous query, see Engine.register."""
 
     name: str
     text: str
     source: str = "query"
+    output: Output | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ def load_run_config(path: str | Path, environment: Mapping[str, str] | None = No
         settings=_settings(top),
         stored=top.tables("stored", _stored),
         streams=top.tables("stream", _stream),
-        queries=top.tables("query", _query),
+        queries=top.tables("query", _continuous),
         asks=top.tables("ask", _query),
         pipeline=_pipeline(top.table("pipeline")),
     )
@@ -174,6 +176,11 @@ def _source(reader: TableReader) -> SourceConfig:
         source = CsvSource(path=reader.path("path"), mapping=reader.path("mapping"), sensor=reader.text("sensor"))
     reader.done()
     return source
+
+
+def _continuous(reader: TableReader) -> QueryConfig:
+    output = reader.choice("output", ("", *get_args(Output)), "")
+    return replace(_query(reader), output=cast(Output, output) if output else None)
 
 
 def _query(reader: TableReader) -> QueryConfig:

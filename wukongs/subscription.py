@@ -8,9 +8,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 
 from wukongs.errors import WukongsError
 from wukongs.results import WindowResult
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A window, or the error in its place. through_ms: the last firing after it for which nothing is reported."""
+
+    end_ms: int
+    item: WindowResult | WukongsError
+    through_ms: int
+
+    @property
+    def window(self) -> WindowResult:
+        assert not isinstance(self.item, WukongsError)
+        return self.item
 
 
 class Subscription:
@@ -19,7 +34,9 @@ class Subscription:
     acknowledge: called with the end of a window once its reader has asked for the next one, or it has gone unread."""
 
     def __init__(self, results_max: int, acknowledge: Callable[[int], None] = lambda _: None) -> None:
-        self._waiting: deque[tuple[int, WindowResult | WukongsError]] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._last: _Waiting | None = None
+        """The newest window, until it is acknowledged."""
         self._acknowledge = acknowledge
         self._results_max = results_max
         self._changed = threading.Condition()
@@ -36,11 +53,27 @@ class Subscription:
         """Add the window with this end, or the error that stands in its place."""
         with self._changed:
             if len(self._waiting) >= self._results_max:
-                self.dropped_to_ms, _ = self._waiting.popleft()
+                dropped = self._waiting.popleft()
+                self.dropped_to_ms = dropped.end_ms
                 self.dropped_count += 1
-                self._acknowledge(self.dropped_to_ms)
-            self._waiting.append((end_ms, item))
+                self._taken(dropped)
+            self._last = _Waiting(end_ms, item, end_ms)
+            self._waiting.append(self._last)
             self._tell()
+
+    def skip(self, end_ms: int) -> None:
+        """Note that nothing is reported for the firing with this end: it counts as taken when all before it is."""
+        with self._changed:
+            if self._last is None:
+                self._acknowledge(end_ms)
+            else:
+                self._last.through_ms = end_ms
+
+    def _taken(self, window: _Waiting) -> None:
+        with self._changed:
+            self._acknowledge(window.through_ms)
+            if self._last is window:
+                self._last = None
 
     def close(self) -> None:
         """Let readers end once they have read what waits."""
@@ -62,11 +95,11 @@ class Subscription:
         taken = self._take(timeout_s)
         if taken is None:
             return None
-        self._acknowledge(taken[0])
-        return taken[1]
+        self._taken(taken)
+        return taken.window
 
-    def _take(self, timeout_s: float | None) -> tuple[int, WindowResult] | None:
-        """As take, with the window's end, and not acknowledged."""
+    def _take(self, timeout_s: float | None) -> _Waiting | None:
+        """As take, but not acknowledged."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while not self._waiting:
@@ -74,17 +107,17 @@ class Subscription:
                 if self._is_closed or (left is not None and left <= 0):
                     return None
                 self._changed.wait(left)
-            end_ms, item = self._waiting.popleft()
-        if isinstance(item, WukongsError):
-            self._acknowledge(end_ms)
-            raise item
-        return end_ms, item
+            taken = self._waiting.popleft()
+        if isinstance(taken.item, WukongsError):
+            self._taken(taken)
+            raise taken.item
+        return taken
 
     def read(self, timeout_s: float | None) -> Iterator[WindowResult]:
         """Iterate over windows until take() has none."""
         while (taken := self._take(timeout_s)) is not None:
-            yield taken[1]
-            self._acknowledge(taken[0])
+            yield taken.window
+            self._taken(taken)
 
     async def aread(self, timeout_s: float | None) -> AsyncIterator[WindowResult]:
         """As read, for `async for`. Waits in the event loop, not in a thread: one who is cancelled takes no window."""
@@ -103,8 +136,8 @@ class Subscription:
                 arrived.clear()
                 taken = self._take(0)
                 if taken is not None:
-                    yield taken[1]
-                    self._acknowledge(taken[0])
+                    yield taken.window
+                    self._taken(taken)
                     deadline = None if timeout_s is None else time.monotonic() + timeout_s
                     continue
                 left = None if deadline is None else deadline - time.monotonic()
