@@ -19,7 +19,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ from store.encoded import Encoded
 from store.graph_change import GraphChange
 from store.quad_terms import encode_quads
 from store.snapshot import tick_of
-from store.trace import Entry
 from store.wal import WriteAheadLog
 from wukongs.backup import copy_folder
 from wukongs.catalogue import Catalogue, Definition
+from wukongs.checkpoint_plan import Load, Mark, Plan
 from wukongs.core import Core
 from wukongs.delivery import Delivery, Fired
 from wukongs.errors import StorageError
@@ -54,33 +54,6 @@ LOG_FORMAT = 1
 WRITTEN_AT_ONCE_BYTES = 1 << 20
 """A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
 log = logging.getLogger("wukongs")
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A segment's head: its LSN, and the newest timestamp that each stream (by LSN) had brought before it."""
-
-    lsn: int
-    last_ms: dict[int, int | None]
-
-
-@dataclass(slots=True)
-class Load:
-    """A load or update whose first record is lsn; stored at sn (None: not committed yet)."""
-
-    lsn: int
-    sn: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What one checkpoint writes. sn: up to which the entries go; start: the head of the first segment to keep."""
-
-    sn: int
-    entries: tuple[Entry, ...]
-    start: int
-    about: dict[str, Any]
-    definitions: tuple[Definition, ...]
 
 
 class DurableJournal(Journal):
