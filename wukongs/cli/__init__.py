@@ -23,6 +23,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "query": "ask one SPARQL query of RDF files or a data folder",
     "load": "load RDF files into a data folder",
+    "update": "apply one SPARQL Update request to a data folder",
     "run": "streams, stored data and continuous queries from one file",
     "demo": "the main job, on data that it makes itself",
     "bench": "measure with LSBench or CityBench",
@@ -56,6 +57,7 @@ commands:
 examples:
   wukongs query --data people.ttl 'SELECT ?s ?o WHERE {{ ?s ?p ?o }} LIMIT 10'
   wukongs load --data-dir db people.nt.gz
+  wukongs update --data-dir db 'DELETE WHERE {{ ?s <http://ex/age> ?o }}'
   wukongs run traffic.toml
   wukongs demo
 

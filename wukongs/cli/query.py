@@ -68,12 +68,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--explain", action="store_true", help="print the plan with estimated rows, not the answer")
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the query and of the files against it")
-    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after this time")
+    parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="give up after this time")
     parser.add_argument("--server", help=argparse.SUPPRESS)
     return parser
 
 
-def _seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
+    """Return the value of --timeout."""
     with contextlib.suppress(ValueError):
         if 0 < float(text) < float("inf"):
             return float(text)
@@ -86,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
     if options.server is not None:
         parser.error("--server is not built yet: give --data, which loads files into this process")
     argument, data, named = sort_out(options, parser)
-    text, source = _query_text(argument)
+    text, source = read_argument(argument, "a query")
     graphs = [_named_graph(value, parser) for value in named]
     for file in [*data, *(file for _, file in graphs)]:
         check_file(file, "an RDF file")
@@ -160,22 +161,22 @@ def check_file(file: str, kind: str) -> None:
         raise DataError("cannot be read; check its permissions", file)
 
 
-def _query_text(argument: str) -> tuple[str, str]:
-    """Return the text of the query and how errors are to call it."""
+def read_argument(argument: str, kind: str) -> tuple[str, str]:
+    """Return the text that an argument is, or names as @FILE, and how errors call it. kind: what it should be."""
     if not argument.startswith("@"):
-        return argument, "query"
+        return argument, kind.split()[-1]
     file = argument[1:]
     if file == "-":
         content, file = sys.stdin.buffer.read(), "standard input"
     else:
-        check_file(file, "a query file")
+        check_file(file, f"{kind} file")
         content = Path(file).read_bytes()
     try:
         return content.decode("utf-8-sig"), file
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"expected a query in UTF-8, found the byte 0x{content[error.start]:02X}; convert the file", file, line
+            f"expected {kind} in UTF-8, found the byte 0x{content[error.start]:02X}; convert the file", file, line
         ) from None
 
 

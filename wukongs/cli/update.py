@@ -1,0 +1,62 @@
+"""`wukongs update`: apply one SPARQL Update request to a data folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from csparql.parser_update import parse_update
+from wukongs.cli import DONE
+from wukongs.cli.query import parse_seconds, read_argument, say_if_compiling
+
+_EPILOG = """examples:
+  wukongs update --data-dir db 'INSERT DATA { <http://ex/a> <http://ex/knows> <http://ex/b> }'
+  wukongs update --data-dir db @tidy.ru
+  wukongs update --data-dir db 'LOAD <people.ttl> INTO GRAPH <http://ex/people>'
+  generate | wukongs update --data-dir db --quiet -
+  wukongs query --data-dir db 'SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }'
+
+All of the request is applied, or, with an error, nothing.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wukongs update",
+        usage="wukongs update --data-dir DIR [options] UPDATE|@FILE|-",
+        description="Apply one SPARQL Update request to a data folder; say on standard error what it has done.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("update", metavar="UPDATE|@FILE|-", help="the request, @FILE that holds it, or - for stdin")
+    parser.add_argument("--data-dir", required=True, type=Path, metavar="DIR", help="the data folder; made if need be")
+    parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the request against it")
+    parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="give up after this time")
+    parser.add_argument("--quiet", action="store_true", help="do not say what was done")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = make_parser()
+    options = parser.parse_args(list(argv))
+    if os.path.exists(options.update):
+        parser.error(f"no update: the last argument, {options.update!r}, is a file; give it as @{options.update}")
+    text, source = read_argument("@-" if options.update == "-" else options.update, "an update")
+    # Parsed before the folder is opened: a wrong request is refused at once, by the name of its file.
+    parse_update(text, options.base, source)
+    say_if_compiling()
+    from wukongs.engine import Engine
+
+    with Engine(options.data_dir) as engine:
+        sn = engine.update(text, base=options.base, timeout_s=options.timeout)
+        done = engine.stats()["updates"]
+    if not options.quiet:
+        counts = (
+            f"operations: {done['operations']:,}, triples deleted: {done['deleted']:,}, inserted: {done['inserted']:,}"
+        )
+        print(f"{counts}; snapshot {sn}", file=sys.stderr)
+    return DONE
