@@ -123,7 +123,7 @@ def promoted(value: Value, kind: Kind) -> Number:
     if kind == Kind.DOUBLE:
         return to_float64(value.number)
     if kind == Kind.FLOAT:
-        return to_float32(to_float64(value.number))
+        return to_float32(value.number)
     return value.number
 
 

@@ -159,7 +159,7 @@ def parse(lexical: str, name: str) -> tuple[Kind, Number | Duration] | None:
     if name == "double":
         return (Kind.DOUBLE, float(lexical)) if _FLOAT.fullmatch(lexical) else None
     if name == "float":
-        return (Kind.FLOAT, to_float32(float(lexical))) if _FLOAT.fullmatch(lexical) else None
+        return (Kind.FLOAT, _float32(lexical)) if _FLOAT.fullmatch(lexical) else None
     if name == "boolean":
         return (Kind.BOOLEAN, lexical in ("true", "1")) if lexical in ("true", "false", "1", "0") else None
     if name in DURATION_TYPES:
@@ -171,10 +171,28 @@ def parse(lexical: str, name: str) -> tuple[Kind, Number | Duration] | None:
     return None
 
 
-def to_float32(number: float) -> float:
-    """Round to the nearest 32-bit float; infinite beyond its range."""
+def _float32(lexical: str) -> float:
+    """Read an xsd:float; numbers with huge exponents are infinite or zero anyway."""
+    double = float(lexical)
+    is_usual = np.isfinite(double) and 1e-50 < abs(double) < 1e39
+    return to_float32(Decimal(lexical)) if is_usual else to_float32(double)
+
+
+def to_float32(number: Number) -> float:
+    """Round to the nearest 32-bit float; infinite beyond its range.
+
+    An exact number is not rounded twice: where its double lies midway between two floats, its exact value decides.
+    """
+    double = to_float64(number)
     with np.errstate(over="ignore"):
-        return float(np.float32(number))
+        single = np.float32(double)
+        nearest = float(single)
+        if isinstance(number, float) or nearest == double or not np.isfinite(single):
+            return nearest
+        other = float(np.nextafter(single, np.float32(np.copysign(np.inf, double - nearest))))
+    if nearest + other != 2 * double or number == double:
+        return nearest
+    return max(nearest, other) if Decimal(number) > Decimal(double) else min(nearest, other)
 
 
 def to_float64(number: Number) -> float:

@@ -108,7 +108,7 @@ def _number(value: Value, name: str) -> Number | None:
 
 def _to_float(value: Value) -> Value | None:
     number = _number(value, "float")
-    return None if number is None else computed(Kind.FLOAT, to_float32(to_float64(number)))
+    return None if number is None else computed(Kind.FLOAT, to_float32(number))
 
 
 def _to_double(value: Value) -> Value | None:

@@ -135,3 +135,22 @@ def test_integers_of_more_digits_than_python_converts() -> None:
     assert value.data == 10**5000 - 1
     assert text_of(computed(Kind.INTEGER, value.number)) == typed(lexical, "integer")
     assert value_of(typed(f"1{lexical}-01-01", "date")).kind == Kind.DATE
+
+
+@pytest.mark.parametrize(
+    ("lexical", "number"),
+    [
+        ("16777217", 16777216.0),
+        ("16777217.0000000001", 16777218.0),
+        ("16777219", 16777220.0),
+        ("16777218.9999999999", 16777218.0),
+        ("-16777217.0000000001", -16777218.0),
+        ("3.4028235e38", 3.4028234663852886e38),
+        ("1e-46", 0.0),
+        ("1e400", float("inf")),
+        ("1e-999999999999", 0.0),
+    ],
+)
+def test_a_float_is_rounded_once(lexical: str, number: float) -> None:
+    """The double of 16777217.0000000001 lies midway between two floats, though the number does not."""
+    assert value_of(typed(lexical, "float")).data == number
