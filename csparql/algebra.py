@@ -303,13 +303,15 @@ class Registration:
 class Query:
     """A parsed query.
 
-    form: select, ask or construct; pattern: the algebra with solution modifiers; variables: the names that a SELECT
-    reports, in order; template: what CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank).
+    pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: what
+    CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank); described: what DESCRIBE names, as IRIs
+    and as variables of the pattern.
     """
 
-    form: Choice["select", "ask", "construct"]
+    form: Choice["select", "ask", "construct", "describe"]
     pattern: Node
     variables: tuple[str, ...]
     template: tuple[TriplePattern, ...]
     dataset: DatasetClause
     registration: Registration | None = None
+    described: tuple[TermOrVariable, ...] = ()

@@ -6,9 +6,10 @@ forms are here. What the language knows and we do not support is refused by name
 
 from __future__ import annotations
 
-from csparql.algebra import DEFAULT, Bgp, Distinct, Node, Project, Query, Registration, TriplePattern
-from csparql.parser_select import Modifiers, SelectClause, SelectParser
-from csparql.terms import Variable
+from csparql.algebra import DEFAULT, Bgp, Node, Query, Registration, TermOrVariable, TriplePattern
+from csparql.parser_groups import UNIT
+from csparql.parser_select import SelectClause
+from csparql.parser_subqueries import SubqueryParser
 
 _FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"))
@@ -31,7 +32,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     return query
 
 
-class _QueryParser(SelectParser):
+class _QueryParser(SubqueryParser):
     def query(self) -> Query:
         self.prologue()
         registration = self.registration()
@@ -47,19 +48,17 @@ class _QueryParser(SelectParser):
         elif kind == "CONSTRUCT":
             query = self._construct(registration)
         elif kind == "DESCRIBE":
-            raise self.unsupported("DESCRIBE")
+            query = self._describe(registration)
         elif kind in _UPDATES:
             raise self.error("a query (SELECT, ASK ...); an update is given to Engine.update or parse_update")
         else:
-            either = "SELECT, ASK or CONSTRUCT"
+            either = "SELECT, ASK, CONSTRUCT or DESCRIBE"
             raise self.error(either if registration else f"{either} (or PREFIX, BASE or REGISTER QUERY before it)")
         if self.token.kind == "AGGREGATE":
             raise self.unsupported(
                 "the AGGREGATE clause of C-SPARQL",
                 advice="write it in SPARQL 1.1: SELECT ?key (COUNT(?x) AS ?count) ... GROUP BY ?key",
             )
-        if self.token.kind in ("VALUES", "BINDINGS"):
-            raise self.unsupported(self.token.kind)
         self.expect("end", "the end of the query")
         return query
 
@@ -68,23 +67,35 @@ class _QueryParser(SelectParser):
         registration = self.output_operator(registration)
         clause = self.select_clause()
         dataset = self.dataset()
-        pattern = self._where()
-        found = self.modifiers()
-        node = self._solutions(pattern, clause, found)
-        if clause.star is not None:
-            variables = tuple(variable for variable in self.in_scope if not variable.is_blank)
-        else:
-            variables = tuple(dict.fromkeys(item.variable for item in clause.items))
-        node = Project(self.ordered(node, found), variables)
-        if clause.distinct:
-            node = Distinct(node)
+        node, variables = self.selected(clause, self.where())
         names = tuple(variable.name for variable in variables)
-        return Query("select", self.sliced(node, found), names, (), dataset, registration)
+        return Query("select", node, names, (), dataset, registration)
 
     def _ask(self, registration: Registration | None) -> Query:
         self.advance()
         dataset = self.dataset()
-        return Query("ask", self._where_modified(), (), (), dataset, registration)
+        return Query("ask", self._modified(self.where()), (), (), dataset, registration)
+
+    def _describe(self, registration: Registration | None) -> Query:
+        self.advance()
+        described: list[TermOrVariable] = []
+        is_star = self.accept("*")
+        while not is_star and (self.token.kind == "var" or self.at_iri()):
+            is_variable = self.token.kind == "var"
+            described.append(self.named(self.advance()) if is_variable else self.iri("an IRI"))
+        if not is_star and not described:
+            raise self.error("'*', an IRI or a variable after DESCRIBE")
+        dataset = self.dataset()
+        if self.token.kind in ("WHERE", "{"):
+            pattern = self.where()
+        elif is_star:
+            raise self.error("WHERE or '{' after DESCRIBE *")
+        else:
+            pattern = UNIT
+        node = self._modified(pattern)
+        if is_star:
+            described = [variable for variable in self.in_scope if not variable.is_blank]
+        return Query("describe", node, (), (), dataset, registration, tuple(dict.fromkeys(described)))
 
     def _construct(self, registration: Registration | None) -> Query:
         self.advance()
@@ -95,17 +106,14 @@ class _QueryParser(SelectParser):
         self.in_scope.clear()
         self.labels.clear()
         dataset = self.dataset()
-        return Query("construct", self._where_modified(), (), template, dataset, registration)
+        return Query("construct", self._modified(self.where()), (), template, dataset, registration)
 
     def _construct_where(self, registration: Registration | None) -> Query:
         """Read the short form, whose pattern is also its template."""
         dataset = self.dataset()
         self.expect("WHERE", "WHERE")
         template = self._template("'{' and triple patterns")
-        found = self.modifiers()
-        node = self._solutions(Bgp(template), SelectClause(), found)
-        node = self.sliced(self.ordered(node, found), found)
-        return Query("construct", node, (), template, dataset, registration)
+        return Query("construct", self._modified(Bgp(template)), (), template, dataset, registration)
 
     def _template(self, expected: str) -> tuple[TriplePattern, ...]:
         """Read `{ triples }`."""
@@ -119,19 +127,7 @@ class _QueryParser(SelectParser):
         template, self.patterns = tuple(self.patterns), []
         return template
 
-    def _where(self) -> Node:
-        self.accept("WHERE")
-        if self.token.kind != "{":
-            raise self.error("FROM, WHERE or '{'")
-        return self.group()
-
-    def _where_modified(self) -> Node:
-        pattern = self._where()
-        found = self.modifiers()
-        node = self._solutions(pattern, SelectClause(), found)
+    def _modified(self, pattern: Node) -> Node:
+        """Read the modifiers and VALUES of a form that has no SELECT clause."""
+        node, found = self.solutions(SelectClause(), pattern)
         return self.sliced(self.ordered(node, found), found)
-
-    def _solutions(self, pattern: Node, clause: SelectClause, found: Modifiers) -> Node:
-        node = self.grouped(pattern, clause, found)
-        keys: set[Variable] | None = None if node is pattern else {variable for variable, _ in found.keys}
-        return self.extended(node, clause, keys)

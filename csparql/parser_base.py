@@ -107,6 +107,8 @@ class TermReader(TokenReader):
     def __init__(self, text: str, base: str | None, source: str) -> None:
         super().__init__(text, source)
         self.base = base
+        self.subqueries: list[tuple[frozenset[str], int]] = []
+        """The subqueries that we are in, the innermost last: the names that each one lets out, and its number."""
 
     def prologue(self) -> None:
         """Read any number of BASE and PREFIX."""
@@ -166,7 +168,16 @@ class TermReader(TokenReader):
             raise self.error("an escape for a character that an IRI may hold", at) from None
 
     def variable(self, expected: str) -> Variable:
-        return Variable(self.expect("var", expected).text[1:])
+        return self.named(self.expect("var", expected))
+
+    def named(self, token: Token) -> Variable:
+        """Return the variable that a token names: of all those with one name, each subquery has its own, unless it
+        lets it out. A dot cannot stand in a name of the text, so `?x.2` is no other's name."""
+        name = token.text[1:]
+        for visible, number in reversed(self.subqueries):
+            if name not in visible:
+                return Variable(f"{name}.{number}")
+        return Variable(name)
 
     def at_literal(self) -> bool:
         kind = self.token.kind

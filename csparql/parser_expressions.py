@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from csparql.algebra import Aggregate, Call, Expression
+from typing import NamedTuple
+
+from csparql.algebra import Aggregate, Call, Exists, Expression, Node
 from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, UNSUPPORTED_FUNCTIONS, arity_text
 from csparql.parser_base import NUMBERS, TermReader
 from csparql.terms import Term, Variable
@@ -12,6 +14,13 @@ COMPARISONS = frozenset(("=", "!=", "<", ">", "<=", ">="))
 AN_EXPRESSION = "an expression"
 
 
+class Mention(NamedTuple):
+    """A variable that an expression reads, and where."""
+
+    variable: Variable
+    token: Token
+
+
 class ExpressionParser(TermReader):
     """Reads expressions. Each aggregate goes to `aggregates` and leaves a variable in its place."""
 
@@ -19,8 +28,13 @@ class ExpressionParser(TermReader):
         super().__init__(text, base, source)
         self.aggregates: dict[Aggregate, Variable] = {}
         self.aggregates_allowed = False
-        self.mentions: list[Token] = []
-        """The variables read in expressions so far, apart from those inside of aggregates."""
+        self.aggregate_count = 0
+        self.mentions: list[Mention] = []
+        """The variables read in expressions so far, apart from those inside of aggregates and of EXISTS."""
+
+    def nested_group(self) -> Node:
+        """Read a group graph pattern whose variables are in scope nowhere else."""
+        raise NotImplementedError
 
     def expression(self) -> Expression:
         operands = [self._conjunction()]
@@ -107,8 +121,9 @@ class ExpressionParser(TermReader):
         kind = token.kind
         if kind == "var":
             self.advance()
-            self.mentions.append(token)
-            return Variable(token.text[1:])
+            variable = self.named(token)
+            self.mentions.append(Mention(variable, token))
+            return variable
         if kind == "(":
             return self._parenthesised()
         if kind in NUMBERS or kind in ("string", "TRUE", "FALSE"):
@@ -137,7 +152,7 @@ class ExpressionParser(TermReader):
         token = self.token
         name = token.kind
         if name == "EXISTS" or (name == "NOT" and self.peek().kind == "EXISTS"):
-            raise self.unsupported("EXISTS" if name == "EXISTS" else "NOT EXISTS")
+            return self._exists()
         if name in UNSUPPORTED_FUNCTIONS and self.peek().kind == "(":
             raise self.unsupported(f"the function {name}")
         if name == "BOUND":
@@ -150,10 +165,16 @@ class ExpressionParser(TermReader):
     def _bound(self) -> Call:
         self.advance()
         self.expect("(", "'(' after BOUND")
-        self.mentions.append(self.token)
+        token = self.token
         variable = self.variable("a variable in BOUND(...)")
+        self.mentions.append(Mention(variable, token))
         self.expect(")", "')' after the variable")
         return Call("BOUND", (variable,))
+
+    def _exists(self) -> Exists:
+        negated = self.accept("NOT")
+        self.expect("EXISTS", "EXISTS after NOT")
+        return Exists(self.nested_group(), negated)
 
     def _call(self, name: Token) -> Call:
         fewest, most = FUNCTIONS[name.kind]
@@ -185,7 +206,15 @@ class ExpressionParser(TermReader):
         aggregate = self._aggregate_arguments(name.kind)
         self.aggregates_allowed = True
         del self.mentions[mention_count:]
-        return self.aggregates.setdefault(aggregate, Variable(f".agg{len(self.aggregates) + 1}"))
+        return self.aggregated(aggregate)
+
+    def aggregated(self, aggregate: Aggregate) -> Variable:
+        """Return the variable that stands for an aggregate; equal ones of one SELECT share theirs."""
+        variable = self.aggregates.get(aggregate)
+        if variable is None:
+            self.aggregate_count += 1
+            variable = self.aggregates[aggregate] = Variable(f".agg{self.aggregate_count}")
+        return variable
 
     def _aggregate_arguments(self, name: str) -> Aggregate:
         self.expect("(", f"'(' after {name}")

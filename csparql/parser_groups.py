@@ -3,6 +3,9 @@
 A group inside of a GRAPH block is evaluated once per graph. Here its triple patterns carry the graph instead, and where
 no triple pattern would see to it that the graph exists (and binds its variable), a `GraphNames` stands before what
 depends on it: `GRAPH ?g { OPTIONAL { P } }` is LeftJoin(GraphNames(?g), P in ?g).
+
+SPARQL binds ?g only after the block is evaluated: an expression, a MINUS or a subquery inside of it does not see it. So
+the block is read with a hidden variable for its graph, and only where nothing of the kind is in it this becomes ?g.
 """
 
 from __future__ import annotations
@@ -17,44 +20,75 @@ from csparql.algebra import (
     GraphNames,
     Join,
     LeftJoin,
+    Minus,
     Node,
-    TermOrVariable,
+    PerGraph,
     Union,
 )
 from csparql.nesting import DEPTH_MAX
 from csparql.parser_expressions import balanced
-from csparql.parser_triples import TriplesParser
-from csparql.scope import always_matches_in, certain_variables, possible_variables
+from csparql.parser_values import ValuesParser
+from csparql.scope import always_matches_in, certain_variables, possible_variables, renamed
 from csparql.terms import Variable
 
 UNIT = Bgp(())
-_UNSUPPORTED_ELEMENTS = {
-    "MINUS": "MINUS",
-    "VALUES": "VALUES",
-    "SERVICE": "SERVICE",
-    "SELECT": "a subquery",
-}
+_UNSUPPORTED_ELEMENTS = {"SERVICE": "SERVICE"}
 
 
-class GroupParser(TriplesParser):
+class GroupParser(ValuesParser):
     """Reads group graph patterns."""
+
+    graph_count = 0
+    hides_graph = False
+    """Whether the GRAPH block that we are in has a part to which its variable must not be known."""
+    is_per_graph = False
+    """Whether the GRAPH block that we are in counts or cuts rows, so that it must be evaluated graph by graph."""
+
+    def subselect(self) -> Node:
+        """Read a subquery; the parser of queries does it."""
+        raise NotImplementedError
 
     def group(self) -> Node:
         """Read `{ ... }`, with its filters around it."""
         pattern, condition = self._group_parts()
         return pattern if condition is None else Filter(condition, pattern)
 
+    def nested_group(self) -> Node:
+        """Read `{ ... }` for EXISTS or MINUS: what it names comes into scope nowhere else, and the basic graph pattern
+        around it goes on behind it."""
+        in_scope, scope_number, mention_count = self.in_scope, self.scope_number, len(self.mentions)
+        aggregates_allowed, self.aggregates_allowed = self.aggregates_allowed, False
+        self.in_scope = {}
+        node = self.group()
+        self.in_scope, self.scope_number, self.aggregates_allowed = in_scope, scope_number, aggregates_allowed
+        del self.mentions[mention_count:]
+        self.hides_graph = True
+        return node
+
+    def graph_key(self, by_rows: bool) -> tuple[Variable, ...]:
+        """Return what a subquery must keep apart besides its own keys: the graph, if it is a variable here.
+
+        by_rows : whether it is enough to look at each row's graph; else the block is evaluated graph by graph.
+        """
+        if not isinstance(self.graph, Variable):
+            return ()
+        self.is_per_graph = self.is_per_graph or not by_rows
+        return (self.graph,) if by_rows else ()
+
     def _group_parts(self) -> tuple[Node, Expression | None]:
         """Read `{ ... }`; return its pattern, and what its filters ask for: OPTIONAL takes that as its condition."""
         self.expect("{", "'{'")
-        if self.token.kind == "SELECT":
-            raise self.unsupported("a subquery")
         outer = self.patterns, self.path_nodes, self.paths_allowed
         self.patterns, self.path_nodes, self.paths_allowed = [], [], True
-        self.scope_number += 1
+        self.new_scope()
         node: Node = UNIT
         conditions: list[Expression] = []
         elements = 0
+        if self.token.kind == "SELECT":
+            node = self.subselect()
+            self.hides_graph = True
+            if self.token.kind != "}":
+                raise self.unexpected("'}' to close the subquery")
         while self.token.kind != "}":
             if self.at_triples():
                 self.triples_block()
@@ -69,11 +103,11 @@ class GroupParser(TriplesParser):
                     raise self.error(f"at most {DEPTH_MAX} parts of one group that are no triples or filters")
                 node = self._element(self._flush(node))
                 self.accept(".")
-                self.scope_number += 1
+                self.new_scope()
         self.advance()
         node = self._anchored(self._flush(node))
         self.patterns, self.path_nodes, self.paths_allowed = outer
-        self.scope_number += 1
+        self.new_scope()
         return node, balanced("&&", conditions) if conditions else None
 
     def _flush(self, node: Node) -> Node:
@@ -102,15 +136,21 @@ class GroupParser(TriplesParser):
             self.advance()
             pattern, condition = self._group_parts()
             return LeftJoin(self._anchored(node), pattern, condition)
+        if kind == "MINUS":
+            self.advance()
+            return Minus(self._anchored(node), self.nested_group())
         if kind == "GRAPH":
             self.advance()
             return join(node, self._graph_block())
         if kind == "BIND":
             self.advance()
             return self._bind(node)
+        if kind == "VALUES":
+            self.advance()
+            return join(node, self.data_block())
         if kind in _UNSUPPORTED_ELEMENTS:
             raise self.unsupported(_UNSUPPORTED_ELEMENTS[kind])
-        raise self.unexpected("a triple pattern, FILTER, OPTIONAL, UNION, GRAPH, BIND, a group or '}'")
+        raise self.unexpected("a triple pattern, FILTER, OPTIONAL, UNION, MINUS, GRAPH, BIND, VALUES, a group or '}'")
 
     def _union(self) -> Node:
         branches = [self.group()]
@@ -121,7 +161,7 @@ class GroupParser(TriplesParser):
     def _bind(self, node: Node) -> Node:
         self.expect("(", "'(' after BIND")
         expression, token = self.expression_as()
-        variable = Variable(token.text[1:])
+        variable = self.named(token)
         if variable in possible_variables(node):
             raise self.error("a variable after AS that the group has not used before", token)
         self.in_scope[variable] = None
@@ -129,10 +169,8 @@ class GroupParser(TriplesParser):
 
     def _graph_block(self) -> Node:
         outer_graph = self.graph
-        name: TermOrVariable
         if self.token.kind == "var":
-            name = self._variable()
-            node = self._variable_graph(name)
+            node = self._variable_graph(self.named(self.token))
         else:
             self.graph = self.iri("an IRI or a variable after GRAPH")
             node = self.group()
@@ -140,30 +178,26 @@ class GroupParser(TriplesParser):
         return node
 
     def _variable_graph(self, name: Variable) -> Node:
-        """Read the block of `GRAPH ?name`.
-
-        SPARQL binds ?name only after the block is evaluated: an expression inside of it does not see it. Where there is
-        such an expression, the block is read again with a hidden variable for its graph.
-        """
-        start, labels, mention_count = self.index, dict(self.labels), len(self.mentions)
-        self.graph = name
-        node = self.group()
-        if all(token.text[1:] != name.name for token in self.mentions[mention_count:]):
-            return node
-        self.rewind(start)
-        self.labels = labels
-        hidden = self.fresh_blank()
+        self.advance()
+        self.in_scope[name] = None
+        outer_hides, outer_per_graph = self.hides_graph, self.is_per_graph
+        self.hides_graph = self.is_per_graph = False
+        mention_count = len(self.mentions)
+        self.graph_count += 1
+        hidden = Variable(f".graph{self.graph_count}")
         self.graph = hidden
         node = self.group()
+        hides, per_graph = self.hides_graph, self.is_per_graph
+        self.hides_graph, self.is_per_graph = outer_hides or hides, outer_per_graph
+        if per_graph:
+            node = PerGraph(hidden, node)
+        elif not hides and all(mention.variable != name for mention in self.mentions[mention_count:]):
+            return renamed(node, hidden, name)
         if name not in possible_variables(node):
             return Extend(node, name, hidden)
         if name in certain_variables(node):
             return Filter(Call("SAMETERM", (name, hidden)), node)
-        raise self.unsupported(
-            f"a GRAPH ?{name.name} block that has both an expression with ?{name.name} and an optional pattern with it",
-            self.tokens[start - 1],
-            "use another variable inside of the block",
-        )
+        return Join(node, Extend(GraphNames(hidden), name, hidden))
 
 
 def join(left: Node, right: Node) -> Node:

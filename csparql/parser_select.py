@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from csparql.algebra import Aggregate, Expression, Extend, Filter, Group, Node, OrderBy, Slice
+from csparql.parser_expressions import Mention
 from csparql.parser_streams import StreamClauseParser
 from csparql.scope import expression_variables, substitute
 from csparql.terms import Variable
@@ -18,7 +19,7 @@ class SelectItem:
     token: Token
     variable: Variable
     expression: Expression | None
-    mentions: tuple[Token, ...]
+    mentions: tuple[Mention, ...]
 
 
 @dataclass(slots=True)
@@ -35,7 +36,6 @@ class Modifiers:
     group_by: bool = False
     keys: list[tuple[Variable, Expression | None]] = field(default_factory=list)
     having: list[Expression] = field(default_factory=list)
-    having_mentions: tuple[Token, ...] = ()
     order: list[tuple[Expression, bool]] = field(default_factory=list)
     limit: int | None = None
     offset: int = 0
@@ -43,6 +43,8 @@ class Modifiers:
 
 class SelectParser(StreamClauseParser):
     """Reads SELECT clauses and solution modifiers and puts them around a pattern."""
+
+    key_count = 0
 
     def select_clause(self) -> SelectClause:
         """Read from after SELECT to the last projected variable."""
@@ -61,12 +63,13 @@ class SelectParser(StreamClauseParser):
     def _select_item(self) -> SelectItem:
         token = self.advance()
         if token.kind == "var":
-            return SelectItem(token, Variable(token.text[1:]), None, (token,))
+            variable = self.named(token)
+            return SelectItem(token, variable, None, (Mention(variable, token),))
         start = len(self.mentions)
         self.aggregates_allowed = True
         expression, token = self.expression_as()
         self.aggregates_allowed = False
-        return SelectItem(token, Variable(token.text[1:]), expression, tuple(self.mentions[start:]))
+        return SelectItem(token, self.named(token), expression, tuple(self.mentions[start:]))
 
     def modifiers(self) -> Modifiers:
         """Read GROUP BY, HAVING, ORDER BY, LIMIT and OFFSET."""
@@ -75,11 +78,9 @@ class SelectParser(StreamClauseParser):
             self._group_by(found)
         self.aggregates_allowed = True
         if self.accept("HAVING"):
-            start = len(self.mentions)
             found.having.append(self.constraint("HAVING"))
             while self.at_constraint():
                 found.having.append(self.constraint("HAVING"))
-            found.having_mentions = tuple(self.mentions[start:])
         if self.accept("ORDER"):
             self._order_by(found)
         self.aggregates_allowed = False
@@ -91,20 +92,20 @@ class SelectParser(StreamClauseParser):
         found.group_by = True
         while True:
             if self.token.kind == "var":
-                found.keys.append((Variable(self.advance().text[1:]), None))
+                found.keys.append((self.named(self.advance()), None))
             elif self.accept("("):
-                found.keys.append(self._group_key(found))
+                found.keys.append(self._group_key())
             elif self.at_constraint():
-                found.keys.append((_unnamed_key(found), self.constraint("GROUP BY")))
+                found.keys.append((self._unnamed_key(), self.constraint("GROUP BY")))
             elif found.keys:
                 return
             else:
                 raise self.error("a variable, a function or (expression AS ?variable) after GROUP BY")
 
-    def _group_key(self, found: Modifiers) -> tuple[Variable, Expression]:
+    def _group_key(self) -> tuple[Variable, Expression]:
         expression = self.expression()
         if self.accept(")"):
-            return _unnamed_key(found), expression
+            return self._unnamed_key(), expression
         self.expect("AS", "')', or AS and a variable")
         token = self.token
         variable = self.variable("a variable after AS")
@@ -123,7 +124,7 @@ class SelectParser(StreamClauseParser):
                 found.order.append((self.expression(), kind == "DESC"))
                 self.expect(")", "')' or an operator")
             elif kind == "var":
-                found.order.append((Variable(self.advance().text[1:]), False))
+                found.order.append((self.named(self.advance()), False))
             elif self.at_constraint():
                 found.order.append((self.constraint("ORDER BY"), False))
             elif found.order:
@@ -157,27 +158,20 @@ class SelectParser(StreamClauseParser):
         for item in select.items:
             self._check_projection(item, visible)
             visible.add(item.variable)
-        aliases = {item.variable.name for item in select.items if item.expression is not None}
-        for token in found.having_mentions:
-            if token.text[1:] in aliases:
-                raise self.unsupported(
-                    f"{token.text}, an alias of SELECT, in HAVING", token, "repeat the expression there"
-                )
         self._sample_ungrouped(found, visible)
         for variable, expression in found.keys:
             if expression is not None:
                 pattern = Extend(pattern, variable, expression)
-        keys = tuple(dict.fromkeys(variable for variable, _ in found.keys))
-        node: Node = Group(
-            pattern, keys, tuple((variable, aggregate) for aggregate, variable in self.aggregates.items())
-        )
+        keys = tuple(dict.fromkeys((*(variable for variable, _ in found.keys), *self.graph_key(bool(found.keys)))))
+        made = tuple((variable, aggregate) for aggregate, variable in self.aggregates.items())
+        node: Node = Group(pattern, keys, made)
         for condition in found.having:
             node = Filter(condition, node)
         return node
 
     def _check_projection(self, item: SelectItem, visible: set[Variable]) -> None:
-        for token in item.mentions:
-            if Variable(token.text[1:]) not in visible:
+        for variable, token in item.mentions:
+            if variable not in visible:
                 raise self.error(
                     "a variable of GROUP BY, or one inside of an aggregate", token, f"the ungrouped '{token.text}'"
                 )
@@ -187,11 +181,9 @@ class SelectParser(StreamClauseParser):
 
         def sampled(expression: Expression) -> Expression:
             replacements = {}
-            for variable in sorted(expression_variables(expression) - visible, key=str):
+            for variable in sorted(expression_variables(expression, within_exists=False) - visible, key=str):
                 if not variable.is_blank:
-                    aggregate = Aggregate("SAMPLE", variable)
-                    fresh = Variable(f".agg{len(self.aggregates) + 1}")
-                    replacements[variable] = self.aggregates.setdefault(aggregate, fresh)
+                    replacements[variable] = self.aggregated(Aggregate("SAMPLE", variable))
             return substitute(expression, replacements) if replacements else expression
 
         found.having = [sampled(condition) for condition in found.having]
@@ -201,22 +193,22 @@ class SelectParser(StreamClauseParser):
         """Bind the expressions of SELECT; each alias must be new."""
         taken = set(self.in_scope) if grouped_keys is None else set(grouped_keys)
         for item in select.items:
-            if item.expression is None:
-                continue
-            if item.variable in taken:
-                raise self.error("a variable after AS that is not in use yet", item.token)
+            if item.expression is not None:
+                if item.variable in taken:
+                    raise self.error("a variable after AS that is not in use yet", item.token)
+                node = Extend(node, item.variable, item.expression)
             taken.add(item.variable)
-            node = Extend(node, item.variable, item.expression)
         return node
 
     def sliced(self, node: Node, found: Modifiers) -> Node:
         if found.limit is None and not found.offset:
             return node
+        self.graph_key(by_rows=False)
         return Slice(node, found.offset, found.limit)
 
     def ordered(self, node: Node, found: Modifiers) -> Node:
         return OrderBy(node, tuple(found.order)) if found.order else node
 
-
-def _unnamed_key(found: Modifiers) -> Variable:
-    return Variable(f".key{len(found.keys) + 1}")
+    def _unnamed_key(self) -> Variable:
+        self.key_count += 1
+        return Variable(f".key{self.key_count}")

@@ -28,7 +28,8 @@ class TriplesParser(PathParser):
         self.in_scope: dict[Variable, None] = {}
         """The variables of patterns, in the order in which the text names them."""
         self.scope_number = 0
-        """Counts basic graph patterns, which is as far as a blank node label reaches."""
+        """The number of the basic graph pattern that we are in, which is as far as a blank node label reaches."""
+        self.scope_count = 0
         self.labels: dict[str, tuple[int, Variable]] = {}
 
     def at_triples(self) -> bool:
@@ -118,9 +119,14 @@ class TriplesParser(PathParser):
         raise self.unexpected(expected)
 
     def _variable(self) -> Variable:
-        variable = Variable(self.advance().text[1:])
+        variable = self.named(self.advance())
         self.in_scope[variable] = None
         return variable
+
+    def new_scope(self) -> None:
+        """Begin another basic graph pattern."""
+        self.scope_count += 1
+        self.scope_number = self.scope_count
 
     def _labelled(self, token: Token) -> Variable:
         scope_number, variable = self.labels.get(token.text, (self.scope_number, None))

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal as Choice
 
 from csparql.algebra import DEFAULT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
-from csparql.parser_select import SelectParser
+from csparql.parser_subqueries import SubqueryParser
 from csparql.terms import Term, Variable
 from csparql.tokens import Token
 from csparql.updates import (
@@ -46,7 +46,7 @@ def parse_update(text: str, base: str | None = None, source: str = "update") -> 
     return update
 
 
-class _UpdateParser(SelectParser):
+class _UpdateParser(SubqueryParser):
     def __init__(self, text: str, base: str | None, source: str) -> None:
         super().__init__(text, base, source)
         self._data_labels: set[str] = set()
@@ -133,7 +133,7 @@ class _UpdateParser(SelectParser):
         after = "USING or WHERE" if dataset.is_empty else "USING or WHERE after USING"
         self.expect("WHERE", f"INSERT, {after}" if kind == "DELETE" else after)
         self.in_scope.clear()
-        self.scope_number += 1
+        self.new_scope()
         pattern = self.group()
         if graph is not None:
             delete, insert = (

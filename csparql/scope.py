@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from csparql.algebra import (
     Aggregate,
@@ -29,7 +31,7 @@ from csparql.algebra import (
     Values,
 )
 from csparql.paths import is_nullable
-from csparql.terms import Variable
+from csparql.terms import Term, Variable
 
 NO_VARIABLES: frozenset[Variable] = frozenset()
 
@@ -95,7 +97,7 @@ def _possible_variables(node: Node) -> frozenset[Variable]:
         case Group():
             return frozenset(node.keys).union(variable for variable, _ in node.aggregates)
         case Project():
-            return possible_variables(node.pattern).intersection(node.variables)
+            return frozenset(node.variables)  # in scope, whether or not the pattern binds them
         case Filter() | Distinct() | OrderBy() | Slice():
             return possible_variables(node.pattern)
 
@@ -173,6 +175,22 @@ def substitute(expression: Expression, replacements: Mapping[Variable, Variable]
             return Call(expression.op, tuple(substitute(argument, replacements) for argument in expression.arguments))
         case _:
             return expression
+
+
+def renamed(node: Node, old: Variable, new: Variable) -> Node:
+    """Put one variable in the place of another, wherever it stands in a pattern."""
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, Variable):
+            return new if part == old else part
+        if isinstance(part, tuple):
+            return tuple(map(visit, part))
+        if is_dataclass(part) and not isinstance(part, type | Term):
+            return replace(part, **{field.name: visit(getattr(part, field.name)) for field in fields(part)})
+        return part
+
+    changed: Node = visit(node)
+    return changed
 
 
 def always_matches_in(node: Node, graph: GraphRef) -> bool:

@@ -15,6 +15,7 @@ from store.dtypes import UNBOUND, Int64Array
 from store.terms import blank_node
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
+from wukongs.describe import describe
 from wukongs.executor import Executor
 from wukongs.ordering import canonical
 from wukongs.plan_memo import PlanMemo
@@ -55,6 +56,8 @@ def answer(
         if in_order:
             table = canonical(table)  # a blank node is named by its row
         return Answer((), 0, None, _construct(query.template, table, terms, scope, by_solution))
+    if query.form == "describe":
+        return Answer((), 0, None, _described(query, table, executor, terms))
     columns = tuple(table.column(Variable(name)) for name in query.variables)
     return Answer(columns, table.length, None, None)
 
@@ -98,6 +101,15 @@ def _solution_names(table: BindingTable, terms: QueryTerms) -> list[str]:
         seen[name] += 1
         names.append(f"{blake2b(name, digest_size=12).hexdigest()}n{seen[name]}")
     return names
+
+
+def _described(query: Query, table: BindingTable, executor: Executor, terms: QueryTerms) -> list[tuple[str, str, str]]:
+    columns = [table.column(part) for part in query.described if isinstance(part, Variable)]
+    if table.length:
+        columns.append(terms.ids([part.text for part in query.described if isinstance(part, Term)]))
+    found = describe(np.concatenate([np.empty(0, np.int64), *columns]), executor, terms)
+    subjects, predicates, objects = map(terms.texts, found)
+    return list(zip(subjects, predicates, objects, strict=True))
 
 
 def column_texts(column: Int64Array, terms: QueryTerms) -> list[str | None]:

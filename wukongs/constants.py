@@ -28,4 +28,5 @@ def constants_of(query: Query) -> list[Term]:
                 visit(getattr(part, field.name))
 
     visit(query.pattern)
+    visit(query.described)
     return list(found)

@@ -3,17 +3,22 @@
 Bottom-up evaluation as the SPARQL specification has it (section 18), with one short cut that keeps the answer: a basic
 graph pattern or path that is joined, or optional, is explored from the rows of what it is joined to, so that its cost
 follows those rows and not the size of the graph (exploration.py).
+
+Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bindings are given from outside
+(`wukongs/exists.py`): every leaf is joined with the table of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from csparql.algebra import (
     Bgp,
     Distinct,
+    Exists,
     Expression,
     Extend,
     Filter,
@@ -35,18 +40,24 @@ from csparql.algebra import (
 from csparql.exploration_order import is_explorable
 from csparql.functions import PER_ROW, calls_any
 from csparql.rules.walk import join_operands
-from csparql.terms import Variable
+from csparql.scope import exists_patterns, mentioned_variables, possible_variables
+from csparql.terms import Term, Variable
+from store.dtypes import UNBOUND, BoolArray, Int64Array
 from wukongs import operators
 from wukongs.aggregates import group
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset
+from wukongs.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.exploration import Exploration
-from wukongs.expressions import holds
+from wukongs.expressions import evaluate, holds
 from wukongs.ordering import canonical, canonical_order, order_by
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
+from wukongs.rows import numbered
+from wukongs.values import FALSE, TRUE, text_of
 
 _ROW = Variable(".row")
+_GIVEN = Variable(".given")
 
 
 class Executor:
@@ -61,6 +72,11 @@ class Executor:
         self._limits = limits
         self._exploration = Exploration(dataset, terms, limits, memo)
         self._in_order = in_order
+        self._given = BindingTable.unit()
+
+    def explore(self, node: Node, table: BindingTable) -> BindingTable:
+        """Join a table with an explorable pattern. Raises as run."""
+        return self._exploration.explore(node, table)
 
     def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
         """Return the solutions of a node. rows_wanted: more than these many are not needed.
@@ -71,37 +87,103 @@ class Executor:
         rows_max = self._limits.rows_max
         match node:
             case Bgp() | PathPattern():
-                return self._exploration.explore(node, BindingTable.unit(), rows_wanted)
+                return self._exploration.explore(node, self._given, rows_wanted)
+            case Values(variables=variables, rows=rows):
+                return operators.join(self._given, self._values(variables, rows), rows_max)
             case GraphNames(graph=graph):
-                return self._graph_names(graph)
+                return operators.join(self._given, self._graph_names(graph), rows_max)
             case Join():
                 return self._join(node)
-            case LeftJoin(left=left, right=right) if is_explorable(right):
-                return self._optional(self.run(left), node)
-            case LeftJoin(left=left, right=right, condition=condition):
-                return operators.left_join(self.run(left), self.run(right), condition, self._terms, rows_max)
+            case LeftJoin():
+                return self._left_join(node)
+            case Minus():
+                return self._minus(node)
             case Union(left=left, right=right):
                 return operators.union(self.run(left), self.run(right), rows_max)
             case Filter(condition=condition, pattern=pattern):
-                return operators.filter_rows(condition, self._settled(self.run(pattern), [condition]), self._terms)
+                table = self._settled(self.run(pattern), [condition])
+                return table.take(np.flatnonzero(self._holds(condition, table)))
             case Extend():
                 return self._extend(node, rows_wanted)
-            case Group(pattern=pattern, keys=keys, aggregates=aggregates):
-                table = self.run(pattern)
-                if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in aggregates):
-                    table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
-                return group(table, keys, aggregates, self._terms)
+            case Group():
+                return self._group(node)
             case Project(pattern=pattern, variables=variables):
-                return operators.project(self.run(pattern, rows_wanted), variables)
+                kept = dict.fromkeys((*variables, *self._given.variables))
+                return operators.project(self.run(pattern, rows_wanted), tuple(kept))
             case Distinct(pattern=pattern):
                 return operators.distinct(self.run(pattern))
-            case OrderBy(pattern=pattern, conditions=conditions):
-                table = self.run(pattern)
-                return order_by(canonical(table) if self._in_order else table, conditions, self._terms)
+            case OrderBy():
+                return self._order_by(node)
             case Slice():
                 return self._slice(node)
-            case Minus() | Values() | PerGraph():
-                raise AssertionError(f"the parser makes no {type(node).__name__} yet")
+            case PerGraph():
+                return self._per_graph(node)
+
+    # --- leaves -------------------------------------------------------------------------------------------------------
+
+    def _values(self, variables: Sequence[Variable], rows: Sequence[Sequence[Term | None]]) -> BindingTable:
+        texts = list(dict.fromkeys(cell.text for row in rows for cell in row if cell is not None))
+        ids = dict(zip(texts, self._terms.ids(texts).tolist(), strict=True)) if texts else {}
+        cells = [[UNBOUND if cell is None else ids[cell.text] for cell in row] for row in rows]
+        columns = np.array(cells, np.int64).reshape(len(rows), len(variables)).T
+        return BindingTable(tuple(variables), tuple(np.ascontiguousarray(column) for column in columns), len(rows))
+
+    def _graph_names(self, graph: TermOrVariable) -> BindingTable:
+        if isinstance(graph, Variable):
+            names = self._names()
+            return BindingTable((graph,), (names,), len(names))
+        return BindingTable.unit() if self._dataset.is_named(graph) else BindingTable.empty()
+
+    def _names(self) -> Int64Array:
+        # A graph that the clause names need not be in the data: the terms of the query know it all the same.
+        declared = [f"<{name}>" for name in self._dataset.declared_names()]
+        return self._terms.ids(declared) if declared else self._dataset.named_graphs()
+
+    # --- operators of two sides ---------------------------------------------------------------------------------------
+
+    def _join(self, node: Join) -> BindingTable:
+        """Join what cannot be explored, and explore the rest from its rows."""
+        operands = join_operands(node)
+        table = self._given
+        for number, operand in enumerate(operand for operand in operands if not is_explorable(operand)):
+            found = self.run(operand)
+            table = found if number == 0 else operators.join(table, found, self._limits.rows_max)
+        return self._exploration.explore_all(tuple(filter(is_explorable, operands)), table)
+
+    def _left_join(self, node: LeftJoin) -> BindingTable:
+        left, rows_max = self.run(node.left), self._limits.rows_max
+        condition = node.condition
+        if not is_explorable(node.right) and not (condition is not None and exists_patterns(condition)):
+            return operators.left_join(left, self.run(node.right), condition, self._terms, rows_max)
+        # Number the left rows, extend them, and keep those that find nothing.
+        numbered_left = operators.with_column(left, _ROW, np.arange(left.length, dtype=np.int64))
+        if is_explorable(node.right):
+            found = self._exploration.explore_all((node.right,), numbered_left)
+        else:
+            found = operators.join(numbered_left, self.run(node.right), rows_max)
+        if condition is not None:
+            found = found.take(np.flatnonzero(self._holds(condition, found)))
+        alone = np.ones(left.length, np.bool_)
+        alone[found.column(_ROW)] = False
+        rows = operators.union(found, numbered_left.take(np.flatnonzero(alone)), rows_max)
+        rows = rows.take(np.argsort(rows.column(_ROW), kind="stable"))
+        return operators.project(rows, [variable for variable in rows.variables if variable != _ROW])
+
+    def _minus(self, node: Minus) -> BindingTable:
+        left = self.run(node.left)
+        given = frozenset(self._given.variables)
+        names = possible_variables(node.right)
+        shared = [variable for variable in left.variables if variable in names or variable in given]
+        if left.length == 0 or not any(variable in names for variable in operators.counted(shared, given)):
+            return left
+        if is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
+            asked = operators.distinct(operators.project(left, shared))
+            right = self._exploration.explore_all((node.right,), asked)
+        else:
+            right = self.run(node.right)
+        return operators.minus(left, right, given)
+
+    # --- groups, order, parts of the whole ----------------------------------------------------------------------------
 
     def _extend(self, node: Extend, rows_wanted: int | None) -> BindingTable:
         """Bind one variable after the other: to BNODE(string) the rows of the whole chain are the same solutions."""
@@ -111,7 +193,8 @@ class Executor:
         table = self._settled(self.run(chain[-1].pattern, rows_wanted), [link.expression for link in chain])
         self._terms.moment.next_solutions()
         for link in reversed(chain):
-            table = operators.extend(table, link.variable, link.expression, self._terms)
+            (resolved,), seen = self._resolved((link.expression,), table)
+            table = operators.with_column(table, link.variable, evaluate(resolved, seen, self._terms))
         return table
 
     def _settled(self, table: BindingTable, expressions: Sequence[Expression]) -> BindingTable:
@@ -119,36 +202,25 @@ class Executor:
         draws = self._in_order and any(calls_any(expression, PER_ROW) for expression in expressions)
         return canonical(table) if draws else table
 
-    def _graph_names(self, graph: TermOrVariable) -> BindingTable:
-        if isinstance(graph, Variable):
-            # A graph that the clause names need not be in the data: the terms of the query know it all the same.
-            declared = [f"<{name}>" for name in self._dataset.declared_names()]
-            names = self._terms.ids(declared) if declared else self._dataset.named_graphs()
-            return BindingTable((graph,), (names,), len(names))
-        return BindingTable.unit() if self._dataset.is_named(graph) else BindingTable.empty()
+    def _group(self, node: Group) -> BindingTable:
+        table = self.run(node.pattern)
+        if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in node.aggregates):
+            table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
+        arguments = [aggregate.argument for _, aggregate in node.aggregates if aggregate.argument is not None]
+        resolved, seen = self._resolved(arguments, table)
+        rest = iter(resolved)
+        made = [(v, a if a.argument is None else replace(a, argument=next(rest))) for v, a in node.aggregates]
+        grouped = group(seen, node.keys, made, self._terms)
+        # What is given is one row here (see is_row_by_row), so it is the same for every group.
+        return operators.join(self._given, grouped, self._limits.rows_max) if self._given.variables else grouped
 
-    def _join(self, node: Join) -> BindingTable:
-        """Join what cannot be explored, and explore the rest from its rows."""
-        operands = join_operands(node)
-        table = BindingTable.unit()
-        for number, operand in enumerate(operand for operand in operands if not is_explorable(operand)):
-            found = self.run(operand)
-            table = found if number == 0 else operators.join(table, found, self._limits.rows_max)
-        return self._exploration.explore_all(tuple(filter(is_explorable, operands)), table)
-
-    def _optional(self, left: BindingTable, node: LeftJoin) -> BindingTable:
-        """OPTIONAL { explorable pattern }: explore from the left rows, numbered, and keep those that find nothing."""
-        numbered = BindingTable(
-            (*left.variables, _ROW), (*left.columns, np.arange(left.length, dtype=np.int64)), left.length
-        )
-        found = self._exploration.explore_all((node.right,), numbered)
-        if node.condition is not None:
-            found = found.take(np.flatnonzero(holds(node.condition, found, self._terms)))
-        alone = np.ones(left.length, np.bool_)
-        alone[found.column(_ROW)] = False
-        rows = operators.union(found, numbered.take(np.flatnonzero(alone)), self._limits.rows_max)
-        rows = rows.take(np.argsort(rows.column(_ROW), kind="stable"))
-        return operators.project(rows, [variable for variable in rows.variables if variable != _ROW])
+    def _order_by(self, node: OrderBy) -> BindingTable:
+        table = self.run(node.pattern)
+        if self._in_order:
+            table = canonical(table)
+        expressions, seen = self._resolved([expression for expression, _ in node.conditions], table)
+        conditions = [(by, down) for by, (_, down) in zip(expressions, node.conditions, strict=True)]
+        return operators.project(order_by(seen, conditions, self._terms), table.variables)
 
     def _slice(self, node: Slice) -> BindingTable:
         is_ordered = _is_ordered(node.pattern)
@@ -159,6 +231,71 @@ class Executor:
         if self._in_order and not is_ordered:
             table = table.take(canonical_order(table))
         return operators.slice_rows(table, node.offset, node.limit)
+
+    def _per_graph(self, node: PerGraph) -> BindingTable:
+        outer = self._given
+        table = BindingTable.empty((*outer.variables, node.graph))
+        for name in self._names().tolist():
+            names = BindingTable((node.graph,), (np.array([name], np.int64),), 1)
+            self._given = operators.join(outer, names)
+            table = operators.union(table, self.run(node.pattern), self._limits.rows_max)
+        self._given = outer
+        return table
+
+    # --- EXISTS -------------------------------------------------------------------------------------------------------
+
+    def _holds(self, condition: Expression, table: BindingTable) -> BoolArray:
+        """Tell in which rows a condition is true."""
+        if isinstance(condition, Exists):
+            return self._exists(condition, table)
+        (resolved,), seen = self._resolved((condition,), table)
+        return holds(resolved, seen, self._terms)
+
+    def _resolved(
+        self, expressions: Sequence[Expression], table: BindingTable
+    ) -> tuple[Sequence[Expression], BindingTable]:
+        """Put a column in the place of each EXISTS: (expressions without any, the table with these columns)."""
+        columns: dict[Exists, Variable] = {}
+        for exists in (found for expression in expressions for found in exists_patterns(expression)):
+            if exists not in columns:
+                columns[exists] = Variable(f".exists{len(columns) + 1}")
+        if not columns:
+            return expressions, table
+        true_id, false_id = self._terms.ids([text_of(TRUE), text_of(FALSE)]).tolist()
+        seen = table
+        for exists, variable in columns.items():
+            seen = operators.with_column(seen, variable, np.where(self._exists(exists, table), true_id, false_id))
+        return [replaced(expression, columns) for expression in expressions], seen
+
+    def _exists(self, exists: Exists, table: BindingTable) -> BoolArray:
+        """Tell in which rows EXISTS (or NOT EXISTS) is true: once for each distinct binding that the pattern sees."""
+        mentioned = mentioned_variables(exists.pattern)
+        shared = [variable for variable in table.variables if variable in mentioned]
+        places, firsts = numbered([table.column(variable) for variable in shared], table.length)
+        bindings = operators.project(table.take(firsts), shared)
+        numbers = operators.with_column(bindings, _GIVEN, np.arange(bindings.length, dtype=np.int64))
+        found = np.zeros(bindings.length, np.bool_)
+        outer = self._given
+        for rows in operators.by_bound(numbers, shared):
+            found[self._satisfied(exists.pattern, rows)] = True
+        self._given = outer
+        return found[places] != exists.negated  # type: ignore[no-any-return]
+
+    def _satisfied(self, pattern: Node, bindings: BindingTable) -> Int64Array:
+        """Return the numbers of the rows, all bound, for which a pattern has a solution; some of them repeatedly."""
+        assigned = assigned_variables(pattern)
+        given = operators.project(bindings, [variable for variable in bindings.variables if variable not in assigned])
+        if is_row_by_row(pattern):
+            pieces = [given.take(np.array([row])) for row in range(given.length)]
+        else:
+            pieces = [given]
+        numbers = []
+        for self._given in pieces:
+            solutions = self.run(pattern, 1 if len(given.variables) == 1 == given.length else None)
+            made = [variable for variable in solutions.variables if variable in assigned]
+            agreeing = operators.project(solutions, [_GIVEN, *made])
+            numbers.append(operators.join(bindings, agreeing, self._limits.rows_max).column(_GIVEN))
+        return np.concatenate(numbers) if numbers else np.empty(0, np.int64)
 
 
 def _is_ordered(node: Node) -> bool:

@@ -8,16 +8,12 @@ all that c mentions (csparql.exploration_order.is_explorable).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from csparql.algebra import Bgp, Filter, Join, Node, PathPattern, Union
 from csparql.rules.walk import join_operands
 from csparql.scope import possible_variables
-from csparql.terms import Variable
-from store.dtypes import UNBOUND
 from wukongs import operators
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset
@@ -73,22 +69,10 @@ class Exploration:
     ) -> BindingTable:
         """Explore from the rows of each class apart: those that leave the same of the node's variables unbound."""
         gathered: BindingTable | None = None
-        for seeds in _classes(table, possible_variables(node)):
+        variables = possible_variables(node)
+        # What a row leaves unbound the pattern is to bind.
+        for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in variables]):
             found = explore(seeds)
             gathered = found if gathered is None else operators.union(gathered, found, self.limits.rows_max)
         assert gathered is not None
         return gathered
-
-
-def _classes(table: BindingTable, variables: Iterable[Variable]) -> Iterator[BindingTable]:
-    """Split rows by which of the variables they leave unbound, and drop those: the pattern is to bind them."""
-    shared = [variable for variable in table.variables if variable in frozenset(variables)]
-    unbound = [table.column(variable) == UNBOUND for variable in shared]
-    if not any(mask.any() for mask in unbound):
-        yield table
-        return
-    classes = sum((mask.astype(np.int64) << at for at, mask in enumerate(unbound)), np.zeros(table.length, np.int64))
-    for number in np.unique(classes).tolist():
-        rows = table.take(np.flatnonzero(classes == number))
-        dropped = {variable for at, variable in enumerate(shared) if number >> at & 1}
-        yield operators.project(rows, [variable for variable in rows.variables if variable not in dropped])

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.errors import BudgetExceeded
-from wukongs.expressions import evaluate, holds
+from wukongs.expressions import holds
 from wukongs.operator_kernels import count_pairs, fill_pairs, find_rows, group_members, number_rows
 from wukongs.rows import key_matrix, numbered
 from wukongs.scalar_evaluator import variables_of
@@ -78,10 +78,44 @@ def filter_rows(expression: Expression, table: BindingTable, terms: TermSpace) -
     return table.take(np.flatnonzero(holds(expression, table, terms)))
 
 
-def extend(table: BindingTable, variable: Variable, expression: Expression, terms: TermSpace) -> BindingTable:
-    """Bind a new variable to the expression's value; an error leaves it unbound."""
+def minus(left: BindingTable, right: BindingTable, given: Set[Variable] = frozenset()) -> BindingTable:
+    """Drop the rows of left that are compatible with a row of right and bind a variable that this one binds, too.
+
+    given : variables that must agree like all others, but do not count as shared (`counted`)."""
+    shared = [variable for variable in left.variables if variable in right.variables]
+    kept = np.ones(left.length, np.bool_)
+    for one, other in itertools.product(_classes(left, shared), _classes(right, shared)):
+        variables = sorted(one.bound & other.bound, key=lambda variable: variable.name)
+        if counted(variables, given):
+            keys = other.keys(variables)
+            _, firsts, slots = number_rows(keys)
+            found = find_rows(keys, firsts, slots, one.keys(variables))
+            kept[one.numbers(np.flatnonzero(found >= 0))] = False
+    return left.take(np.flatnonzero(kept))
+
+
+def counted(variables: Sequence[Variable], given: Set[Variable]) -> list[Variable]:
+    """Return the variables that MINUS counts as part of a solution: not those given from outside, and neither blank
+    nodes nor the hidden variable of a GRAPH block."""
+    return [variable for variable in variables if not variable.is_blank and variable not in given]
+
+
+def by_bound(table: BindingTable, variables: Sequence[Variable]) -> Iterator[BindingTable]:
+    """Split rows by which of these variables they leave unbound, and leave these columns out. At least one table."""
+    unbound = [table.column(variable) == UNBOUND for variable in variables]
+    if not any(mask.any() for mask in unbound):
+        yield table
+        return
+    classes, firsts = numbered([mask.astype(np.int64) for mask in unbound], table.length)
+    for number, first in enumerate(firsts.tolist()):
+        rows = table.take(np.flatnonzero(classes == number))
+        dropped = {variable for variable, mask in zip(variables, unbound, strict=True) if mask[first]}
+        yield project(rows, [variable for variable in rows.variables if variable not in dropped])
+
+
+def with_column(table: BindingTable, variable: Variable, column: Int64Array) -> BindingTable:
+    """Bind a new variable to a column of ids."""
     assert variable not in table.variables, f"{variable} is bound already in {table.variables}"
-    column = evaluate(expression, table, terms)
     return BindingTable((*table.variables, variable), (*table.columns, column), table.length)
 
 

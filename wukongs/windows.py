@@ -105,6 +105,8 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
                 yield from visit(getattr(part, each.name))
 
     yield from visit(query.pattern)
+    if query.form == "describe":  # which looks at all that is said of a resource
+        yield TriplePattern(Variable("s"), Variable("p"), Variable("o"))
 
 
 def check_clause(query: Query) -> None:

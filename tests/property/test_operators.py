@@ -19,6 +19,7 @@ from tests.term_spaces import ListTermSpace
 from wukongs import aggregates, operators
 from wukongs import operator_kernels as kernels
 from wukongs.binding_table import BindingTable
+from wukongs.expressions import evaluate
 
 TERMS = ["<a>", "<b>", '"x"']
 NAMES = "pqrst"
@@ -126,7 +127,8 @@ def test_distinct_project_and_slice(bag: tuple[str, Rows], offset: int, limit: i
 @settings(deadline=None)
 def test_extend(bag: tuple[str, Rows]) -> None:
     space = ListTermSpace()
-    table = operators.extend(table_of(space, bag), Variable("new"), Call("STR", (Variable("p"),)), space)
+    table = table_of(space, bag)
+    table = operators.with_column(table, Variable("new"), evaluate(Call("STR", (Variable("p"),)), table, space))
 
     def text(solution: Solution) -> str | None:
         return f'"{solution["p"][1:-1]}"' if "p" in solution else None

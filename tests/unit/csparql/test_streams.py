@@ -175,7 +175,7 @@ def test_a_missing_window_is_shown_how_to_write() -> None:
             "REGISTER QUERY q COMPUTED EVERY 0s AS ASK {}",
             "column 33: expected a whole number above 0 and a unit after EVERY",
         ),
-        ("REGISTER QUERY q AS {}", "column 21: expected SELECT, ASK or CONSTRUCT, found '{'"),
+        ("REGISTER QUERY q AS {}", "column 21: expected SELECT, ASK, CONSTRUCT or DESCRIBE, found '{'"),
     ],
 )
 def test_refused(text: str, message: str) -> None:

@@ -85,7 +85,10 @@ def test_variables_of_a_pattern() -> None:
         ("?s 'p' ?o", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found ''p''"),
         ("[]", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found '}'"),
         ("()", "column 10: expected a predicate: an IRI, a variable, 'a' or a property path, found '}'"),
-        ("?s ?p ?o . . ", "column 18: expected a triple pattern, FILTER, OPTIONAL, UNION, GRAPH, BIND, a group or '}'"),
+        (
+            "?s ?p ?o . . ",
+            "column 18: expected a triple pattern, FILTER, OPTIONAL, UNION, MINUS, GRAPH, BIND, ",
+        ),
         ("?s ?p [ ?q ?r", "column 21: expected ';', ',' or ']', found '}'"),
         ("?s ?p ( ?q", "column 18: expected an object: an IRI, a literal, a variable or a blank node, found '}'"),
         (

@@ -12,16 +12,7 @@ from wukongs.errors import UnsupportedFeatureError
 @pytest.mark.parametrize(
     ("text", "feature", "column"),
     [
-        ("ASK { ?s ?p ?o MINUS { ?s ?p 1 } }", "MINUS", 16),
-        ("ASK { ?s ?p ?o FILTER EXISTS { ?s ?p 1 } }", "EXISTS", 23),
-        ("ASK { ?s ?p ?o FILTER NOT EXISTS { ?s ?p 1 } }", "NOT EXISTS", 23),
-        ("ASK { FILTER(1 = 1 && NOT EXISTS {}) }", "NOT EXISTS", 23),
-        ("ASK { VALUES ?x { 1 } }", "VALUES", 7),
-        ("ASK {} VALUES ?x { 1 }", "VALUES", 8),
-        ("ASK { { SELECT * { ?s ?p ?o } } }", "a subquery", 9),
-        ("ASK { OPTIONAL { SELECT * { ?s ?p ?o } } }", "a subquery", 18),
         ("ASK { SERVICE <s> { ?s ?p ?o } }", "SERVICE", 7),
-        ("DESCRIBE <x>", "DESCRIBE", 1),
         ("ASK { FILTER isTriple(?x) }", "the function ISTRIPLE", 14),
         ("ASK { FILTER <f>(DISTINCT ?x) }", "DISTINCT in a call of <f>", 18),
         ("ASK { << ?s ?p ?o >> ?q ?r }", "the triple terms and annotations of SPARQL 1.2", 7),

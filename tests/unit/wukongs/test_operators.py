@@ -9,7 +9,8 @@ from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
 from wukongs.errors import BudgetExceeded
-from wukongs.operators import distinct, extend, filter_rows, join, left_join, project, slice_rows, union
+from wukongs.expressions import evaluate
+from wukongs.operators import distinct, filter_rows, join, left_join, project, slice_rows, union, with_column
 
 pytestmark = pytest.mark.nojit
 
@@ -70,10 +71,10 @@ def test_a_condition_that_is_an_error_finds_no_partner() -> None:
     assert space.rows(left_join(left, right, Call("<", (Z, Term(integer(1)))), space)) == [("<a>", None)]
 
 
-def test_filter_extend_project_and_slice() -> None:
+def test_column_project_and_slice() -> None:
     space = ListTermSpace()
     table = space.table("x y", [("<a>", integer(1)), ("<b>", '"no"'), ("<c>", integer(3)), ("<d>", None)])
-    table = extend(table, Z, Call("+", (Y, Term(integer(1)))), space)
+    table = with_column(table, Z, evaluate(Call("+", (Y, Term(integer(1)))), table, space))
     assert space.column(table.column(Z)) == [integer(2), None, integer(4), None]
     large = filter_rows(Call(">", (Z, Term(integer(1)))), table, space)
     assert space.rows(project(large, [Z, Variable("w"), X])) == [(integer(2), None, "<a>"), (integer(4), None, "<c>")]
