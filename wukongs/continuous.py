@@ -23,7 +23,7 @@ from wukongs.query_windows import QueryWindows, spans
 from wukongs.reporting import Reporter
 from wukongs.results import WindowResult
 from wukongs.subscription import Subscription
-from wukongs.windows import covered_ms, firing_step, first_firing, first_multiple
+from wukongs.windows import covered_ms, firing_step, first_firing, first_multiple, makes_stream
 
 if TYPE_CHECKING:
     from wukongs.injector import Injector
@@ -61,6 +61,7 @@ class ContinuousQuery:
         """The end of the last window that was taken before the engine was opened; those up to it do not fire again."""
         self.is_recovered = False
         """It was found in the data folder, and nobody has registered it again yet."""
+        self.is_stream = makes_stream(query)
         self.step_ms = firing_step(query)
         """None: it fires when one of its windows moves on, at the end of a stream batch."""
         self._core = core
@@ -378,4 +379,5 @@ class ContinuousQuery:
             windows=windows,
             partial=firing.reading.partial,
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
+            is_stream=self.is_stream,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -101,9 +101,18 @@ def parse_continuous(source: QuerySource) -> Query:
     return replace(query, registration=replace(query.registration, output=output))
 
 
-def check_windows(core: Core, query: Query) -> None:
-    """Check a query's windows against the streams. Raises StreamError. Called with the lock held."""
+def check_windows(core: Core, query: Query, makers: Mapping[str, ContinuousQuery]) -> None:
+    """Check a query's windows against the streams. makers: the registered queries by name. Raises StreamError.
+
+    Called with the lock held."""
     for window in query.dataset.windows:
+        maker = makers.get(window.stream)
+        if maker is not None and maker.is_stream and window.stream not in core.streams:
+            raise StreamError(
+                f"query, line {window.line}, column {window.column}: <{window.stream}> is what a registered query makes, "
+                "and is not read inside of the same engine: give it to a stream of another one, with "
+                "on_result=lambda window: stream.push_arrow(window.arrow()), or write both queries as one"
+            )
         state = core.stream(window.stream)
         check_window(window, state)
         expected = expected_bytes(state, window)

@@ -271,7 +271,7 @@ class Engine:
             if known is not None:
                 other = " in the data folder with another text" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
-            check_windows(core, query)
+            check_windows(core, query, self._injector.queries)
             lsn = core.journal.commit({"op": "register", "query": name, **source._asdict()})
             return register_query(core, self._injector, query, on_result, source, lsn)
 

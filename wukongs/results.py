@@ -222,10 +222,12 @@ class Result:
 class WindowResult(Result):
     """What one firing of a registered query reports.
 
-    query: the registered name; windows: stream IRI -> (start_ms, end_ms), each start exclusive and end inclusive;
-    end_ms: the time of the firing, so that (query, end_ms) names it; start_ms: where the earliest window begins;
-    partial: a window reached back before what the slices still held; latency_us: from the moment the window could be
-    closed until its columns were ready, in microseconds.
+    query: the registered name; windows: stream IRI (and IRI of a window with a name of its own) -> (start_ms, end_ms),
+    each start exclusive and end inclusive; of several windows over one stream, the stream's is the one that reaches
+    back the farthest; end_ms: the time of the firing, so that (query, end_ms) names it; start_ms: where the earliest
+    window begins; partial: a window reached back before what the slices still held; is_stream: what a REGISTER STREAM
+    makes (or RSP-QL's CONSTRUCT): its triples stand at end_ms; latency_us: from the moment the window could be closed
+    until its columns were ready, in microseconds.
     """
 
     def __init__(
@@ -245,6 +247,7 @@ class WindowResult(Result):
         windows: Mapping[str, tuple[int, int]],
         partial: bool,
         latency_us: float,
+        is_stream: bool = False,
     ) -> None:
         super().__init__(kind, variables, columns, reader, snapshot, boolean, triples, length)
         self.query = query
@@ -253,6 +256,16 @@ class WindowResult(Result):
         self.windows = dict(windows)
         self.partial = partial
         self.latency_us = latency_us
+        self.is_stream = is_stream
+
+    def arrow(self) -> pyarrow.Table:
+        """As Result.arrow; the triples of a stream have timestamp_ms beside them, as `Stream.push_arrow` takes it."""
+        import pyarrow
+
+        table = super().arrow()
+        if not self.is_stream:
+            return table
+        return table.append_column("timestamp_ms", pyarrow.array([self.end_ms] * len(self), pyarrow.int64()))
 
     def _summary(self) -> str:
         partial = ", partial" if self.partial else ""

@@ -38,6 +38,15 @@ def firing_step(query: Query) -> int | None:
     return min((window.step_ms for window in query.dataset.windows if not window.is_counted), default=None)
 
 
+def makes_stream(query: Query) -> bool:
+    """Tell whether a registered query makes a stream of triples: REGISTER STREAM, or RSTREAM, ISTREAM, DSTREAM in its
+    place, and CONSTRUCT."""
+    registration = query.registration
+    return (
+        query.form == "construct" and registration is not None and (registration.is_stream or registration.has_operator)
+    )
+
+
 def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
     """Return the first multiple of step_ms at or after a time (strictly after it, if is_strict)."""
     return (time_ms // step_ms + 1) * step_ms if is_strict else -(-time_ms // step_ms) * step_ms
