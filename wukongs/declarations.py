@@ -109,7 +109,7 @@ def check_windows(core: Core, query: Query, makers: Mapping[str, ContinuousQuery
         maker = makers.get(window.stream)
         if maker is not None and maker.is_stream and window.stream not in core.streams:
             raise StreamError(
-                f"query, line {window.line}, column {window.column}: <{window.stream}> is what a registered query makes, "
+                f"query, line {window.line}, column {window.column}: <{window.stream}> is what a query makes, "
                 "and is not read inside of the same engine: give it to a stream of another one, with "
                 "on_result=lambda window: stream.push_arrow(window.arrow()), or write both queries as one"
             )
