@@ -174,6 +174,19 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Timestamp:
+    """Bind variable to the newest time (ms) at which what a solution makes of the patterns came on a stream, as far as
+    it is in the windows where each is matched; everywhere: in any window of the query. It is the newest of `times`,
+    too: variables that the pattern binds to such times, or not. Unbound where there is none. (csparql/timestamps.py)"""
+
+    pattern: Node
+    variable: Variable
+    patterns: tuple[TriplePattern, ...]
+    times: tuple[Variable, ...] = ()
+    everywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """GROUP BY: keys, each a variable that the pattern already binds; aggregates, each under a variable of its own.
 
@@ -223,6 +236,7 @@ Node = (
     | PerGraph
     | Filter
     | Extend
+    | Timestamp
     | Group
     | Project
     | Distinct

@@ -30,6 +30,7 @@ from csparql.algebra import (
     Slice,
     StreamWindow,
     TermOrVariable,
+    Timestamp,
     TriplePattern,
     Union,
     Values,
@@ -127,7 +128,7 @@ def _node_lines(node: Node, depth: int, dataset: DatasetClause, plans: Planner) 
         for line in _step_lines(plans(node) if node.patterns else (), dataset):
             yield pad + _INDENT + line
         return
-    yield pad + _operator(node)
+    yield pad + _operator(node, dataset)
     for child in _children(node):
         yield from _node_lines(child, depth + 1, dataset, plans)
     for exists in (found for expression in node_expressions(node) for found in exists_patterns(expression)):
@@ -143,7 +144,7 @@ def _children(node: Node) -> tuple[Node, ...]:
     return (node.pattern,)
 
 
-def _operator(node: Node) -> str:
+def _operator(node: Node, dataset: DatasetClause) -> str:
     match node:
         case PathPattern():
             return f"Path {_format_term(node.subject)} {format_path(node.path)} {_format_term(node.object)}"
@@ -159,6 +160,11 @@ def _operator(node: Node) -> str:
             return f"Filter {format_expression(node.condition)}"
         case Extend():
             return f"Extend {node.variable} := {format_expression(node.expression)}"
+        case Timestamp():
+            noted = [str(variable) for variable in node.times]
+            tuples = [f"{_format_pattern(each)} {_where(each.graph, dataset)}" for each in node.patterns]
+            where = "in any window of " if node.everywhere else ""
+            return f"Timestamp {node.variable} := newest time {where}{', '.join(tuples + noted)}"
         case Group():
             keys = ", ".join(map(str, node.keys)) or "all rows"
             made = ", ".join(f"{variable} := {format_expression(aggregate)}" for variable, aggregate in node.aggregates)

@@ -1,7 +1,7 @@
 """The functions of the language by name: how many arguments each takes, and which do not give one value for ever.
 
 Functions named by an IRI are not listed: whether one exists shows at evaluation, where an unknown one is an error
-(SPARQL 1.1, 17.6). BOUND, which takes a variable, and the operators are the parser's own.
+(SPARQL 1.1, 17.6). BOUND, which takes a variable, TIMESTAMP of C-SPARQL and the operators are the parser's own.
 """
 
 from __future__ import annotations

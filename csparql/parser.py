@@ -10,6 +10,7 @@ from csparql.algebra import DEFAULT, Bgp, Node, Query, Registration, TermOrVaria
 from csparql.parser_groups import UNIT
 from csparql.parser_select import SelectClause
 from csparql.parser_subqueries import SubqueryParser
+from csparql.timestamps import resolve_timestamps
 
 _FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"))
@@ -25,7 +26,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     """
     parser = _QueryParser(text, base, source)
     try:
-        query = parser.query()
+        query = resolve_timestamps(parser.query(), parser.refuse_timestamp)
     except RecursionError:
         raise parser.error("a query that is nested less deeply") from None
     parser.check_depth(query.pattern)

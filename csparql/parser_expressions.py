@@ -9,6 +9,7 @@ from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, UNSUPPORTED_FUNCTI
 from csparql.parser_base import NUMBERS, TermReader
 from csparql.terms import Term, Variable
 from csparql.tokens import Token
+from wukongs.errors import QuerySyntaxError
 
 COMPARISONS = frozenset(("=", "!=", "<", ">", "<=", ">="))
 AN_EXPRESSION = "an expression"
@@ -29,6 +30,8 @@ class ExpressionParser(TermReader):
         self.aggregates: dict[Aggregate, Variable] = {}
         self.aggregates_allowed = False
         self.aggregate_count = 0
+        self._calls_at: dict[Call, Token] = {}
+        """Where the functions named by IRIs, and TIMESTAMP, are called first."""
         self.mentions: list[Mention] = []
         """The variables read in expressions so far, apart from those inside of aggregates and of EXISTS."""
 
@@ -59,7 +62,7 @@ class ExpressionParser(TermReader):
         kind = self.token.kind
         return (
             kind in FUNCTIONS
-            or kind in ("(", "BOUND", "EXISTS", "NOT", "iri", "pname")
+            or kind in ("(", "BOUND", "TIMESTAMP", "EXISTS", "NOT", "iri", "pname")
             or kind in AGGREGATES
             or kind in UNSUPPORTED_FUNCTIONS
         )
@@ -141,12 +144,15 @@ class ExpressionParser(TermReader):
         return expression
 
     def _iri_or_call(self) -> Term | Call:
+        token = self.token
         term = self.iri(AN_EXPRESSION)
         if self.token.kind != "(":
             return term
         if self.peek().kind == "DISTINCT":
             raise self.unsupported(f"DISTINCT in a call of {term}", self.peek(), "there are no aggregates with an IRI")
-        return Call(term.text, self._arguments())
+        call = Call(term.text, self._arguments())
+        self._calls_at.setdefault(call, token)
+        return call
 
     def _function(self) -> Expression:
         token = self.token
@@ -157,6 +163,8 @@ class ExpressionParser(TermReader):
             raise self.unsupported(f"the function {name}")
         if name == "BOUND":
             return self._bound()
+        if name == "TIMESTAMP":
+            return self._timestamp()
         if name in FUNCTIONS:
             self.advance()
             return self._call(token)
@@ -185,6 +193,17 @@ class ExpressionParser(TermReader):
         if op == "IRI" and self.base is not None:
             arguments = (*arguments, Term(f"<{self.base}>"))
         return Call(op, arguments)
+
+    def _timestamp(self) -> Call:
+        name = self.advance()
+        call = Call("TIMESTAMP", self._arguments())
+        self._calls_at.setdefault(call, name)
+        return call
+
+    def refuse_timestamp(self, call: Call, expected: str) -> QuerySyntaxError:
+        """Make the error for a call of timestamp() that can have no value."""
+        at = self._calls_at.get(call) or next(at for known, at in self._calls_at.items() if known.op == call.op)
+        return self.error(expected, at)
 
     def _arguments(self) -> tuple[Expression, ...]:
         """Read `(expression, ...)`, possibly empty."""

@@ -14,6 +14,7 @@ from typing import Literal as Choice
 from csparql.algebra import DEFAULT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
 from csparql.parser_subqueries import SubqueryParser
 from csparql.terms import Term, Variable
+from csparql.timestamps import resolve_timestamps
 from csparql.tokens import Token
 from csparql.updates import (
     Clear,
@@ -155,7 +156,8 @@ class _UpdateParser(SubqueryParser):
         needed = [variable for quad in quads for variable in quad.variables() if not variable.is_blank]
         variables = tuple(dict.fromkeys(needed))
         names = tuple(variable.name for variable in variables)
-        return Query("select", Project(pattern, variables), names, (), dataset)
+        where = Query("select", Project(pattern, variables), names, (), dataset)
+        return resolve_timestamps(where, self.refuse_timestamp)
 
     def _quads(
         self, expected: str, *, variables: bool = True, blanks: bool = True

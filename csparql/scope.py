@@ -27,6 +27,7 @@ from csparql.algebra import (
     PerGraph,
     Project,
     Slice,
+    Timestamp,
     Union,
     Values,
 )
@@ -57,7 +58,7 @@ def certain_variables(node: Node) -> frozenset[Variable]:
             return certain_variables(node.pattern).intersection(node.keys)
         case Project():
             return certain_variables(node.pattern).intersection(node.variables)
-        case Filter() | Extend() | Distinct() | OrderBy() | Slice():
+        case Filter() | Extend() | Timestamp() | Distinct() | OrderBy() | Slice():
             return certain_variables(node.pattern)  # Extend's own variable is unbound where its expression fails
         case _:
             return possible_variables(node)
@@ -92,7 +93,7 @@ def _possible_variables(node: Node) -> frozenset[Variable]:
             return possible_variables(node.pattern) | {node.graph}
         case Join() | LeftJoin() | Union():
             return possible_variables(node.left) | possible_variables(node.right)
-        case Extend():
+        case Extend() | Timestamp():
             return possible_variables(node.pattern) | {node.variable}
         case Group():
             return frozenset(node.keys).union(variable for variable, _ in node.aggregates)

@@ -23,6 +23,7 @@ from store.layout import (
     PREDICATES,
     SIDE_WIDTH,
     SIDES,
+    TIMES,
     VALUES,
     VERTEX_COUNT,
     VERTEX_FENCE,
@@ -162,15 +163,25 @@ def code_at(descriptor, position):
 
 
 @njit_uncounted
-def row_has_edge(descriptor, row, subject, object_):
-    """Tell whether a directory row of a batch holds an edge. Cost: key and value look-ups, each logarithmic."""
+def edge_position(descriptor, row, subject, object_):
+    """Return the position of an edge of a directory row among the values of the out side; -1 if it is not there.
+
+    Cost: key and value look-ups, each logarithmic."""
     position = find_key(descriptor, 0, row, subject)
     if position < 0:
-        return False
+        return np.int64(-1)
     lo, hi = value_range(descriptor, 0, position)
     values = int64_array(values_at(descriptor, 0), hi)
     at = lower_bound(values, lo, hi, object_)
-    return at < hi and values[at] == object_
+    if at < hi and values[at] == object_:
+        return np.int64(at)
+    return np.int64(-1)
+
+
+@njit_uncounted
+def row_has_edge(descriptor, row, subject, object_):
+    """Tell whether a directory row of a batch holds an edge. Cost: as edge_position."""
+    return edge_position(descriptor, row, subject, object_) >= 0
 
 
 @njit_uncounted
@@ -209,6 +220,29 @@ def count_degree(descriptors, graph, predicate, direction, vertex):
                 lo, hi = value_range(descriptor, direction, position)
                 total += hi - lo
     return total
+
+
+@njit
+def raise_to_newest(descriptors, graph, subjects, predicates, objects, newest):
+    """Raise `newest` to the newest time of each tuple in these batches, which have times.
+
+    Parameters
+    ----------
+    descriptors : int64[n_batches, DESCRIPTOR_WIDTH]
+    subjects, predicates, objects : int64[n_rows]      Any order, repeats allowed; below 0: no term, so no tuple.
+    newest : int64[n_rows]                             In ms; changed in place, left where no batch has the tuple.
+
+    Cost: n_rows look-ups in each batch; neighbours of one predicate share its directory row."""
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        row = np.int64(-1)
+        for i in range(subjects.size):
+            if i == 0 or predicates[i] != predicates[i - 1]:
+                row = directory_row(descriptor, predicates[i], graph)
+            if row >= 0 and subjects[i] >= 0 and objects[i] >= 0:
+                at = edge_position(descriptor, row, subjects[i], objects[i])
+                if at >= 0:
+                    newest[i] = max(newest[i], int64_array(descriptor[TIMES], at + 1)[at])
 
 
 @njit

@@ -146,6 +146,10 @@ class Dataset:
     def _window(self, window: StreamWindow) -> Part:
         return Part(self.windows[window], WINDOW_GRAPH, self.resolve(iri(window.name)))
 
+    def window_parts(self) -> list[Part]:
+        """Return all windows of the clause."""
+        return [self._window(window) for window in self.windows]
+
     def _default(self) -> Source:
         if self.clause.is_empty:
             graph = self.default_graph if self.with_graph is None else self.resolve(self.with_graph)

@@ -34,6 +34,7 @@ from csparql.algebra import (
     Project,
     Slice,
     TermOrVariable,
+    Timestamp,
     Union,
     Values,
 )
@@ -54,6 +55,7 @@ from wukongs.ordering import canonical, canonical_order, order_by
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.rows import numbered
+from wukongs.timestamps import stamp
 from wukongs.values import FALSE, TRUE, text_of
 
 _ROW = Variable(".row")
@@ -105,6 +107,8 @@ class Executor:
                 return table.take(np.flatnonzero(self._holds(condition, table)))
             case Extend():
                 return self._extend(node, rows_wanted)
+            case Timestamp(pattern=pattern):
+                return stamp(node, self.run(pattern, rows_wanted), self._dataset, self._terms)
             case Group():
                 return self._group(node)
             case Project(pattern=pattern, variables=variables):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from csparql.algebra import DefaultGraph, Query, StreamWindow, TriplePattern
+from csparql.algebra import DefaultGraph, Query, StreamWindow, Timestamp, TriplePattern
 from csparql.terms import Variable, iri
 from wukongs.errors import StreamError
 from wukongs.stream_state import StreamState
@@ -110,6 +110,8 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
             for item in part:
                 yield from visit(item)
         elif is_dataclass(part):
+            if isinstance(part, Timestamp) and part.everywhere:
+                yield from part.patterns
             for each in fields(part):
                 yield from visit(getattr(part, each.name))
 

@@ -3,14 +3,16 @@
 * Filter(c, Join(L, R)) = Join(Filter(c, L), R) if L binds every variable of c in every solution.
 * Filter(c, LeftJoin(L, R, e)) = LeftJoin(Filter(c, L), R, e) under the same condition: R adds nothing that c sees.
 * Filter(c, Union(L, R)) = Union(Filter(c, L), Filter(c, R)) always.
-* Filter(c, Extend(P, v, e)) = Extend(Filter(c, P), v, e) if c does not mention v.
+* Filter(c, Extend(P, v, e)) = Extend(Filter(c, P), v, e) if c does not mention v; and so for a Timestamp.
 
 An expression without variables stays where it is.
 """
 
 from __future__ import annotations
 
-from csparql.algebra import Expression, Extend, Filter, Join, LeftJoin, Node, Union
+from dataclasses import replace
+
+from csparql.algebra import Expression, Extend, Filter, Join, LeftJoin, Node, Timestamp, Union
 from csparql.rules.walk import map_children
 from csparql.scope import certain_variables, expression_variables
 
@@ -37,6 +39,8 @@ def _pushed(condition: Expression, node: Node) -> Node:
             return Union(_pushed(condition, node.left), _pushed(condition, node.right))
         case Extend() if node.variable not in mentioned:
             return Extend(_pushed(condition, node.pattern), node.variable, node.expression)
+        case Timestamp() if node.variable not in mentioned:
+            return replace(node, pattern=_pushed(condition, node.pattern))
         case Filter():
             inner = _pushed(condition, node.pattern)
             if inner == Filter(condition, node.pattern):
