@@ -126,9 +126,12 @@ class PathExplorer:
         """Return (row, graph) of each search that can find something from these nodes: distinct (node, graph)."""
         numbers = np.arange(len(nodes))
         is_open = bool(len(graphs)) and graphs[0] == _ANY_GRAPH
-        if is_open and self._outside:
+        if isinstance(self.pattern.graph, Variable) and self._outside:
             names = self.dataset.named_graphs()
-            return np.repeat(numbers, len(names)), np.tile(names, len(nodes))
+            if is_open:
+                return np.repeat(numbers, len(names)), np.tile(names, len(nodes))
+            is_named = np.isin(graphs, names)
+            return numbers[is_named], graphs[is_named]
         if is_open or (self._automata[0].is_nullable and not self._outside):
             found = self._search_any().graphs(nodes, graphs, not is_open)
             rows = found[:, 0]

@@ -1,0 +1,146 @@
+"""Property paths to the letter of SPARQL 1.1, section 18.4, over plain sets of triples. Slow and simple on purpose.
+
+A path is a tuple: ('link', p), ('^', P), ('/', P, Q), ('|', P, Q), ('*', P), ('+', P), ('?', P), and ('!', forward,
+inverse), tuples of predicates or None for a direction that the set does not name. An end is a `Var` or a term; terms
+are anything that can be compared and hashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NamedTuple
+
+Path = tuple[Any, ...]
+Solution = dict[str, Hashable]
+Triples = set[tuple[Any, Any, Any]]
+
+
+class Var(NamedTuple):
+    name: str
+
+
+def evaluate(path: Path, subject: Hashable, object_: Hashable, triples: Triples) -> list[Solution]:
+    """eval(Path(subject, path, object)): a multiset of solutions."""
+    if isinstance(subject, Var) and subject == object_:
+        fresh = Var(f"{subject.name}'")
+        found = evaluate(path, subject, fresh, triples)
+        return [{subject.name: s[subject.name]} for s in found if s[subject.name] == s[fresh.name]]
+    kind = path[0]
+    if kind == "link":
+        return [s for a, p, b in triples if p == path[1] for s in _matches(subject, a, object_, b)]
+    if kind == "^":
+        return evaluate(path[1], object_, subject, triples)
+    if kind == "/":
+        return _sequence(path, subject, object_, triples)
+    if kind == "|":
+        return evaluate(path[1], subject, object_, triples) + evaluate(path[2], subject, object_, triples)
+    if kind == "!":
+        return [
+            *(s for a, p, b in triples if _is_other(p, path[1]) for s in _matches(subject, a, object_, b)),
+            *(s for a, p, b in triples if _is_other(p, path[2]) for s in _matches(object_, a, subject, b)),
+        ]
+    if kind == "?":
+        return _distinct(evaluate(path[1], subject, object_, triples) + _zero_length(subject, object_, triples))
+    return _repeated(path, subject, object_, triples)
+
+
+def _sequence(path: Path, subject: Hashable, object_: Hashable, triples: Triples) -> list[Solution]:
+    between = Var(f"{len(str(path))}between{subject}{object_}")
+    left = evaluate(path[1], subject, between, triples)
+    right = evaluate(path[2], between, object_, triples)
+    joined = [{**one, **other} for one in left for other in right if _compatible(one, other)]
+    return [{name: value for name, value in s.items() if name != between.name} for s in joined]
+
+
+def _repeated(path: Path, subject: Hashable, object_: Hashable, triples: Triples) -> list[Solution]:
+    """ZeroOrMorePath and OneOrMorePath."""
+    reach = _one_or_more if path[0] == "+" else _arbitrary_length
+    if isinstance(subject, Var) and not isinstance(object_, Var):
+        return _repeated((path[0], ("^", path[1])), object_, subject, triples)
+    if not isinstance(subject, Var):
+        reached = reach(subject, path[1], triples)
+        if isinstance(object_, Var):
+            return [{object_.name: node} for node in reached]
+        return [{}] if object_ in reached else []
+    assert isinstance(object_, Var)
+    return [
+        {subject.name: start, object_.name: node} for start in nodes(triples) for node in reach(start, path[1], triples)
+    ]
+
+
+def _arbitrary_length(start: Hashable, path: Path, triples: Triples) -> set[Hashable]:
+    """ALP(x:term, P:path)."""
+    visited: set[Hashable] = set()
+    _visit(start, path, visited, triples)
+    return visited
+
+
+def _one_or_more(start: Hashable, path: Path, triples: Triples) -> set[Hashable]:
+    visited: set[Hashable] = set()
+    for node in _next(start, path, triples):
+        _visit(node, path, visited, triples)
+    return visited
+
+
+def _visit(node: Hashable, path: Path, visited: set[Hashable], triples: Triples) -> None:
+    if node in visited:
+        return
+    visited.add(node)
+    for after in _next(node, path, triples):
+        _visit(after, path, visited, triples)
+
+
+def _next(node: Hashable, path: Path, triples: Triples) -> list[Hashable]:
+    return [solution["v"] for solution in evaluate(path, node, Var("v"), triples)]
+
+
+def _zero_length(subject: Hashable, object_: Hashable, triples: Triples) -> list[Solution]:
+    if isinstance(subject, Var) and isinstance(object_, Var):
+        return [{subject.name: node, object_.name: node} for node in nodes(triples)]
+    if isinstance(subject, Var):
+        return [{subject.name: object_}]
+    if isinstance(object_, Var):
+        return [{object_.name: subject}]
+    return [{}] if subject == object_ else []
+
+
+def nodes(triples: Triples) -> set[Hashable]:
+    """nodes(G): the subjects and objects."""
+    return {node for a, _, b in triples for node in (a, b)}
+
+
+def _matches(subject: Hashable, a: Hashable, object_: Hashable, b: Hashable) -> Iterator[Solution]:
+    solution: Solution = {}
+    for end, node in ((subject, a), (object_, b)):
+        if isinstance(end, Var):
+            solution[end.name] = node
+        elif end != node:
+            return
+    yield solution
+
+
+def _is_other(predicate: Hashable, excluded: tuple[Hashable, ...] | None) -> bool:
+    return excluded is not None and predicate not in excluded
+
+
+def _compatible(one: Solution, other: Solution) -> bool:
+    return all(other.get(name, value) == value for name, value in one.items())
+
+
+def _distinct(solutions: list[Solution]) -> list[Solution]:
+    return [dict(each) for each in dict.fromkeys(tuple(sorted(s.items())) for s in solutions)]
+
+
+def text(path: Path, write: Callable[[Any], str]) -> str:
+    """The path in SPARQL, with all parentheses. write: a predicate's text."""
+    kind = path[0]
+    if kind == "link":
+        return write(path[1])
+    if kind == "^":
+        return f"^({text(path[1], write)})"
+    if kind == "!":
+        members = [*map(write, path[1] or ()), *(f"^{write(each)}" for each in path[2] or ())]
+        return f"!({'|'.join(members)})"
+    if kind in "/|":
+        return f"({text(path[1], write)}){kind}({text(path[2], write)})"
+    return f"({text(path[1], write)}){kind}"
