@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from tests.oracles import query_ast as ast
+from tests.oracles.paths import Path
 from tests.oracles.query_ast import Var
 from tests.oracles.rdf import XSD, Term, Triple, bnode, iri, literal
 
@@ -118,6 +119,26 @@ def bgps(draw: st.DrawFn, blank: str) -> ast.Bgp:
     return ast.Bgp(tuple(draw(st.tuples(subject, predicate, term)) for _ in range(size)))
 
 
+def paths() -> st.SearchStrategy[Path]:
+    """Property paths of up to four parts."""
+    link = st.tuples(st.just("link"), st.sampled_from(PREDICATES))
+    some = st.one_of(st.none(), st.lists(st.sampled_from(PREDICATES), min_size=1, max_size=2, unique=True).map(tuple))
+    negated = st.tuples(st.just("!"), some, some).filter(lambda path: path[1] is not None or path[2] is not None)
+    return st.recursive(
+        st.one_of(link, link, negated),
+        lambda inner: st.one_of(
+            st.tuples(st.sampled_from("^*+?*+"), inner),
+            st.tuples(st.sampled_from("/|"), inner, inner),
+        ),
+        max_leaves=4,
+    )
+
+
+def path_triples() -> st.SearchStrategy[ast.PathTriple]:
+    end: st.SearchStrategy[ast.Node] = st.sampled_from([*VARS * 3, *SUBJECTS, NUMBERS[0], iri(f"{EX}nowhere")])
+    return st.builds(ast.PathTriple, end, paths(), end)
+
+
 @dataclass
 class _Labels:
     """Counts the blank nodes of one query, since a label may stand in one basic graph pattern only."""
@@ -141,13 +162,15 @@ def groups(
     elements: list[object] = []
     if not start_empty or draw(st.booleans()):
         elements.append(draw(bgps(labels.next())))
-    kinds = ["bgp", "filter"]
+    kinds = ["bgp", "filter", "path"]
     if depth > 0:
         kinds += ["optional", "optional", "union", "group"] + (["graph", "graph"] if named else [])
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=0 if elements else 1, max_size=3 if depth == 2 else 1)):
         inner = groups(named, any_graph, depth - 1, labels)
         if kind == "bgp" and not (elements and isinstance(elements[-1], ast.Bgp)):
             elements.append(draw(bgps(labels.next())))
+        elif kind == "path":
+            elements.append(draw(path_triples()))
         elif kind == "filter":
             elements.append(ast.Filter(draw(conditions())))
         elif kind == "optional":

@@ -62,12 +62,13 @@ def judge(dataset: Dataset, query: Query, ask_rdflib: bool = True) -> Verdict:
     strict, open_ = (_evaluate(Evaluator(dataset, reading), whole) for reading in (True, False))
     clear = _same(query, strict, open_)
     allowed: list[Answer] = [strict] if clear else [strict, open_]
-    oxigraph = libraries.oxigraph_answer(dataset, whole) if libraries.keeps_lexical_forms(dataset) else None
+    follows = libraries.oxigraph_follows_paths(query)
+    oxigraph = libraries.oxigraph_answer(dataset, whole) if follows and libraries.keeps_lexical_forms(dataset) else None
     if oxigraph is not None and clear:
         assert _same(query, oxigraph, strict), f"pyoxigraph: {oxigraph!r}, plain evaluator: {strict!r}\n{query.text()}"
     if oxigraph is not None and not clear:
         allowed.append(oxigraph)
-    if ask_rdflib and _rdflib_is_asked(query, strict):
+    if ask_rdflib and follows and _rdflib_is_asked(query, strict):
         theirs = libraries.rdflib_answer(dataset, whole)
         if theirs is not None and not clear:
             allowed.append(theirs)

@@ -131,6 +131,26 @@ def _distinct(solutions: list[Solution]) -> list[Solution]:
     return [dict(each) for each in dict.fromkeys(tuple(sorted(s.items())) for s in solutions)]
 
 
+def is_nullable(path: Path) -> bool:
+    """Whether the path may have no length."""
+    kind = path[0]
+    if kind in "*?":
+        return True
+    if kind == "/":
+        return is_nullable(path[1]) and is_nullable(path[2])
+    if kind == "|":
+        return is_nullable(path[1]) or is_nullable(path[2])
+    return kind in "^+" and is_nullable(path[1])
+
+
+def may_repeat(path: Path) -> bool:
+    """Whether one triple, or two between the same nodes, may be found twice: by `|`, or by both sides of a set."""
+    kind = path[0]
+    if kind in "/^":
+        return any(map(may_repeat, path[1:]))
+    return kind == "|" or (kind == "!" and None not in path[1:])
+
+
 def text(path: Path, write: Callable[[Any], str]) -> str:
     """The path in SPARQL, with all parentheses. write: a predicate's text."""
     kind = path[0]

@@ -6,15 +6,12 @@ that nobody can name. Random tests make trees, so that the plain evaluator needs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
+from tests.oracles import paths
+from tests.oracles.paths import Var
 from tests.oracles.rdf import Term, ntriples
-
-
-class Var(NamedTuple):
-    name: str
-
 
 Node = Term | Var
 TriplePattern = tuple[Node, Node, Node]
@@ -65,6 +62,15 @@ class Bgp:
 
 
 @dataclass(frozen=True)
+class PathTriple:
+    """A triple with a property path (tests/oracles/paths.py) in the place of its predicate."""
+
+    subject: Node
+    path: paths.Path
+    object: Node
+
+
+@dataclass(frozen=True)
 class Optional:
     group: Group
 
@@ -85,12 +91,12 @@ class Filter:
     condition: Expression
 
 
-Element = "Bgp | Optional | Union | GraphPattern | Filter | Group"
+Element = "Bgp | PathTriple | Optional | Union | GraphPattern | Filter | Group"
 
 
 @dataclass(frozen=True)
 class Group:
-    elements: tuple[Bgp | Optional | Union | GraphPattern | Filter | Group, ...]
+    elements: tuple[Bgp | PathTriple | Optional | Union | GraphPattern | Filter | Group, ...]
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,18 @@ class Query:
         return "SELECT " + ("DISTINCT " if self.distinct else "") + " ".join(shown)
 
 
+def path_triples(node: object) -> Iterator[PathTriple]:
+    """All triples with a path of a group."""
+    if isinstance(node, PathTriple):
+        yield node
+    elif isinstance(node, tuple):
+        for part in node:
+            yield from path_triples(part)
+    elif isinstance(node, Group | Optional | Union | GraphPattern):
+        for each in fields(node):
+            yield from path_triples(getattr(node, each.name))
+
+
 def render(node: object) -> str:
     """Any node of the tree as SPARQL text."""
     match node:
@@ -164,6 +182,8 @@ def render(node: object) -> str:
             return f"{function}({'DISTINCT ' if distinct else ''}{render(var) if var else '*'})"
         case Bgp(triples):
             return " ".join(" ".join(map(render, triple)) + " ." for triple in triples)
+        case PathTriple(subject, path, object_):
+            return f"{render(subject)} {paths.text(path, render)} {render(object_)} ."
         case Optional(group):
             return f"OPTIONAL {render(group)}"
         case Union(groups):

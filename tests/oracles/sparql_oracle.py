@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from tests.oracles import paths
 from tests.oracles import query_ast as ast
 from tests.oracles.query_ast import Var
 from tests.oracles.rdf import Term, Triple, bnode
@@ -105,6 +106,8 @@ class Evaluator:
         match element:
             case ast.Bgp(triples):
                 return _match(triples, graph)
+            case ast.PathTriple(subject, path, object_):
+                return _follow(paths.evaluate(path, subject, object_, graph))
             case ast.Group():
                 return self.group(element, graph)
             case ast.Union(groups):
@@ -251,6 +254,12 @@ def _join(left: list[Solution], right: list[Solution]) -> list[Solution]:
         if len(joined) > SOLUTION_LIMIT:
             raise TooBig
     return joined
+
+
+def _follow(found: list[paths.Solution]) -> list[Solution]:
+    if len(found) > SOLUTION_LIMIT:
+        raise TooBig
+    return [{name: value for name, value in s.items() if not name.startswith("_:")} for s in found]  # type: ignore[misc]
 
 
 def _match(patterns: Iterable[ast.TriplePattern], graph: set[Triple]) -> list[Solution]:
