@@ -4,8 +4,8 @@ Three parts say it all, whatever came before: graphs of which everything goes; q
 applied in this order, and the last action on a quad is the one that counts, so the last two have no quad in common.
 
 What has gone and come by then is a Difference over the snapshot: tombstones of triples that it holds, and additions of
-others. The parts are kept beside it, since they also say what becomes of triples that were sealed after the snapshot:
-`rebased` applies them to these, too. Only additions may have been sealed after it.
+others. What was sealed after the snapshot, which can only be additions, an update has not seen: it deletes nothing of
+it, also where it clears a graph.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class GraphChange:
         self._cleared = np.empty(0, np.int64)
         self._gone = _NOTHING
         self._come = _NOTHING
+        self._deleted = _NOTHING
         self._steps: list[tuple[bool, Quads]] = []
         """Not in _gone and _come yet: (whether they come, quads)."""
         self._difference: Difference | None = None
@@ -87,13 +88,13 @@ class GraphChange:
 
     @property
     def gone(self) -> Quads:
-        """The quads that go, wherever they have come from."""
-        self._fold()
-        return self._gone
+        """The quads of the snapshot that go, but for those of cleared graphs."""
+        self.difference()
+        return self._deleted
 
     @property
     def come(self) -> Quads:
-        """The quads that come."""
+        """The quads that come, also if they were there."""
         self._fold()
         return self._come
 
@@ -102,7 +103,9 @@ class GraphChange:
         if self._difference is None:
             self._fold()
             stays = _read_of(self._come)
-            parts = [taken(self._gone, is_held(self._stored, self._gone) & ~np.isin(self._gone[0], self._cleared))]
+            is_there = is_held(self._stored, self._gone)
+            self._deleted = taken(self._gone, is_there & ~np.isin(self._gone[0], self._cleared))
+            parts = [self._deleted]
             for graph in self._cleared.tolist():
                 held = graph_quads(self._stored, graph)
                 parts.append(taken(held, ~is_held(stays, held)))
@@ -111,21 +114,15 @@ class GraphChange:
             self._difference = Difference(come, build_batch(*gone) if len(gone[0]) else None)
         return self._difference
 
-    def rebased(self, since: Sequence[Batch]) -> Difference:
-        """Return what changes over the snapshot and these batches, in which only additions were sealed after it.
+    def beside(self, since: Sequence[Batch]) -> tuple[Difference, Quads]:
+        """Return what changes now that others have sealed these additions after the snapshot, and those of them that
+        stay though their graph is cleared: whoever repeats the change later has to add these again.
 
-        Cost: look-ups for the triples of `since`; of the change itself only where it meets them."""
+        Cost: look-ups for the smaller of what has come from here and from there."""
         come, gone = self.difference()
-        if not since:
-            return Difference(come, gone)
         come = without_held(come, BatchSet.of(tuple(since), disjoint=True))
-        if len(self._cleared) or len(self._gone[0]):
-            added = joined([batch.triples() for batch in since])
-            goes = np.isin(added[0], self._cleared) | is_held(_read_of(self._gone), added)
-            late = taken(added, goes & ~is_held(_read_of(self._come), added))
-            if len(late[0]):
-                gone = build_batch(*(late if gone is None else joined((gone.triples(), late))))
-        return Difference(come, gone)
+        added = joined([batch.triples() for batch in since]) if len(self._cleared) else _NOTHING
+        return Difference(come, gone), taken(added, np.isin(added[0], self._cleared))
 
 
 def _none(quads: Quads) -> BoolArray:

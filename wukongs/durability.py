@@ -25,8 +25,8 @@ from typing import Any
 
 from store.checkpoint import CheckpointStore
 from store.encoded import Encoded
-from store.graph_change import GraphChange
 from store.quad_terms import encode_quads
+from store.quads import Quads
 from store.snapshot import tick_of
 from store.wal import WriteAheadLog
 from wukongs.backup import copy_folder
@@ -116,11 +116,9 @@ class DurableJournal(Journal):
             if sum(map(len, payload)) >= WRITTEN_AT_ONCE_BYTES:
                 self.wait(lsn)
 
-    def note_change(self, number: int, change: GraphChange) -> None:
-        core = self._core
-        for quads, goes in ((change.gone, True), (change.come, False)):
-            for encoded in encode_quads(core.registry, quads, core.default_graph):
-                self.note_load(number, encoded, goes)
+    def note_quads(self, number: int, quads: Quads, goes: bool = False) -> None:
+        for encoded in encode_quads(self._core.registry, quads, self._core.default_graph):
+            self.note_load(number, encoded, goes)
 
     def abandon_load(self, number: int) -> None:
         with self._core.lock:

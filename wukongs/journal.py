@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from store.encoded import Encoded
-from store.graph_change import GraphChange
+from store.quads import Quads
 from wukongs.errors import StorageError
 from wukongs.messages import Close, Finish, Frame, Open, Piece
 
@@ -58,8 +58,8 @@ class Journal:
 
         goes: it is what an update deletes."""
 
-    def note_change(self, number: int, change: GraphChange) -> None:
-        """Log what an update deletes and inserts, but for graphs that it clears. It counts once it is committed."""
+    def note_quads(self, number: int, quads: Quads, goes: bool = False) -> None:
+        """As note_load, of quads whose terms are known: what an update stores, or, with goes, deletes."""
 
     def abandon_load(self, number: int) -> None:
         """Forget the chunks of a load that has failed."""

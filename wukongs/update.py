@@ -3,8 +3,8 @@
 * It reads one snapshot, and each of its operations also what those before have changed. It is stored at one SN, after
   that snapshot: all of it or, with an error, nothing.
 * Updates are serial: one is under way at a time. Queries, streams and loads go on meanwhile: the engine's lock is held
-  to pick the snapshot and to store the change. What is stored in between can only be additions; what the request
-  deletes goes with them, too, and graphs that it clears are empty then.
+  to pick the snapshot and to store the change. What is stored in between can only be additions. They stay, also in a
+  graph that the request clears: it has not seen them, and so could not have copied them.
 * The change is logged, then its SN; what an update makes visible is safe.
 """
 
@@ -53,18 +53,20 @@ def _store(
 ) -> int:
     come, _ = change.difference()
     try:
-        core.journal.note_change(number, change)
+        core.journal.note_quads(number, change.gone, goes=True)
+        core.journal.note_quads(number, change.come)
         if len(come) > STEP_ROWS:
             expect(core, come)
         with core.lock:
             core.check_is_open()
             injector.catch_up()
             sn = core.next_sn
+            difference, unseen = change.beside(core.arrangement.trace.batches_from(handle.sn + 1))
+            core.journal.note_quads(number, unseen)
             record = {"op": "update", "number": number, "sn": sn, "cleared": _names(core, change)}
             core.journal.commit(record)
             core.revoke_old_handles()
-            since = core.arrangement.trace.batches_from(handle.sn + 1)
-            deleted, inserted = core.arrangement.apply_difference(sn, change.rebased(since), fuel=0)
+            deleted, inserted = core.arrangement.apply_difference(sn, difference, fuel=0)
             counts = core.updated
             counts.requests += 1
             counts.operations += operation_count

@@ -118,11 +118,11 @@ def canonical(quads: Quads) -> list[str]:
     return sorted(map(str, dataset))
 
 
-def stored(engine: wukongs.Engine) -> Quads:
+def stored(engine: wukongs.Engine, at: int | None = None) -> Quads:
     from tests.oracles.rdf import from_rdflib
 
     found: Quads = set()
-    for graph, *triple in engine.query(EVERYTHING):
+    for graph, *triple in engine.query(EVERYTHING, at=at):
         subject, predicate, term = map(from_rdflib, triple)
         quad = (None if graph is None else from_rdflib(graph), (subject, predicate, term))
         assert quad not in found, f"{quad} twice"
@@ -172,6 +172,7 @@ def ask_oxigraph(before: Quads, request: list[Operation]) -> Quads | None:
 @fuzz(60)
 @given(REQUESTS, st.booleans())
 def test_requests(requests: list[list[Operation]], merges_wait: bool) -> None:
+    snapshots: dict[int, Quads] = {}
     with wukongs.Engine() as engine:
         for request in requests:
             before = stored(engine)
@@ -192,7 +193,10 @@ def test_requests(requests: list[list[Operation]], merges_wait: bool) -> None:
             assert engine.stats()["stored_triples"] == len(after)
             if merges_wait:
                 engine._core.arrangement.open(sn + 1, "test")
+                snapshots[sn + 1] = after
             if not missed and keeps_lexical_forms(Dataset({triple for _, triple in before | expected}, {})):
                 found = ask_oxigraph(before, request)
                 assert found is not None
                 assert canonical(found) == canonical(expected), f"pyoxigraph: {text}"
+        for sn, quads in snapshots.items():
+            assert stored(engine, at=sn) == quads

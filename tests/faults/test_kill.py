@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.faults.workload import QUERIES, RANGE_MS, STEP_MS, STREAMS, TIMING, operation
+from tests.oracles import update_ast
 from tests.oracles.durable import Model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +74,7 @@ class Watch:
         self.done = 0
         self.windows: dict[str, dict[int, str]] = {name: {} for name in QUERIES}
         self.last_ms: dict[str, int] = {}
-        self.stored: str | None = None
+        self.stored: dict[str, str] = {}
 
     def live(self, lines: int | None, die_at: int, is_last: bool = False) -> None:
         """One life: killed after so many lines, or by itself before a step of the disk, or not at all."""
@@ -103,18 +104,25 @@ class Watch:
             before = self.windows[name].setdefault(end_ms, rows)
             assert before == rows, f"seed {self.seed}: {name} at {end_ms} came again with other rows"
         else:
-            assert word == "stored", line
-            self.stored = rest
+            assert word in ("stored", "named"), line
+            self.stored[word] = rest
 
     def check(self) -> None:
         model = Model(dict.fromkeys(STREAMS, frozenset({TIMING})))
+        updated = update_ast.Store(set())
         for number in range(1, self.done + 1):
             what = operation(self.seed, number)
             if what.kind == "push":
                 model.push(what.stream, [(triple, what.time_ms) for triple in what.triples])
             elif what.kind == "load":
                 model.loaded |= set(what.triples)
-        assert self.stored == as_rows(model.stored(1 << 60)), f"seed {self.seed}: stored graph"
+            elif what.kind == "update":
+                updated.apply(list(what.request))
+        quads = [(graph, tuple(term.value for term in triple)) for graph, triple in updated.quads]
+        default = model.stored(1 << 60) | {triple for graph, triple in quads if graph is None}
+        assert self.stored["stored"] == as_rows(default), f"seed {self.seed}: stored graph"
+        named = {(graph.value, *triple) for graph, triple in quads if graph is not None}
+        assert self.stored["named"] == as_rows(named), f"seed {self.seed}: named graphs"
         for name, windows in self.windows.items():
             ends = sorted(windows)
             assert ends == list(range(ends[0], ends[-1] + 1, STEP_MS)), f"seed {self.seed}: {name} misses a window"

@@ -4,8 +4,8 @@
 
 reads a line of JSON per life from standard input: folder, seed, first and count of the operations, and die_at, the
 step of the disk at which the life ends itself (0: never). Each life is a fork, so that it begins at once. Lines out:
-`pid N`, `done N` (operation N was acknowledged), `window QUERY END_MS ROWS`, at the end of a last life `stored ROWS`,
-then `over STATUS`.
+`pid N`, `done N` (operation N was acknowledged), `window QUERY END_MS ROWS`, at the end of a last life `stored ROWS`
+and `named ROWS`, then `over STATUS`.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Victim:
             self.engine.settle(timeout_s=60)
             self.read()
             say("stored", rows_of(self.engine.query("SELECT ?s ?p ?o { ?s ?p ?o }")))
+            say("named", rows_of(self.engine.query("SELECT ?g ?s ?p ?o { GRAPH ?g { ?s ?p ?o } }")))
         self.engine.close()
 
     def do(self, number: int, is_first: bool) -> None:
@@ -99,6 +100,8 @@ class Victim:
         elif what.kind == "load":
             lines = [" ".join(f"<{term}>" for term in triple) + " .\n" for triple in what.triples]
             self.engine.load(io.BytesIO("".join(lines).encode()), format="nt")
+        elif what.kind == "update":
+            self.engine.update(what.text())
         else:
             self.engine.checkpoint()
 

@@ -6,11 +6,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from tests.oracles import update_ast
 from tests.oracles.durable import Triple
+from tests.oracles.query_ast import Bgp, Group, Var
+from tests.oracles.rdf import iri
 
 EX = "http://ex/"
 STREAMS = (EX + "a", EX + "b")
 TIMING = EX + "seen"
+UPDATED = iri(EX + "updated")
 BATCH_MS = 100
 STEP_MS = 200
 RANGE_MS = 600
@@ -19,12 +23,18 @@ QUERIES = {name: STREAMS[at] for at, name in enumerate(("first", "second"))}
 
 @dataclass(frozen=True)
 class Operation:
-    """kind: push, load, checkpoint, pause. Tuples of a push have one time, later than all before on that stream."""
+    """kind: push, load, update, checkpoint. Tuples of a push have one time, later than all before on that stream.
+
+    An update has a predicate of its own, so that nothing else depends on it; applied twice it is as if applied once."""
 
     kind: str
     stream: str = ""
     triples: tuple[Triple, ...] = ()
     time_ms: int = 0
+    request: tuple[update_ast.Operation, ...] = ()
+
+    def text(self) -> str:
+        return " ; ".join(update_ast.text_of(part) for part in self.request)
 
 
 def operation(seed: int, number: int) -> Operation:
@@ -36,8 +46,28 @@ def operation(seed: int, number: int) -> Operation:
         (rng.choice(names), rng.choice(predicates), rng.choice([*names, EX + f"new{number}"]))
         for _ in range(rng.randrange(1, 20))
     )
-    kind = rng.choices(["push", "load", "checkpoint"], [12, 2, 1])[0]
+    kind = rng.choices(["push", "load", "update", "checkpoint"], [12, 2, 4, 1])[0]
+    if kind == "update":
+        return Operation(kind, request=_request(rng, number))
     return Operation(kind, STREAMS[number % 2], triples if kind != "checkpoint" else (), 40 * number)
+
+
+def _request(rng: random.Random, number: int) -> tuple[update_ast.Operation, ...]:
+    graphs = [iri(EX + name) for name in ("g", "h")]
+
+    def data() -> tuple[update_ast.QuadPattern, ...]:
+        names = [iri(EX + f"n{rng.randrange(12)}") for _ in range(rng.randrange(1, 8))] + [iri(EX + f"new{number}")]
+        return tuple((rng.choice([None, None, *graphs]), (name, UPDATED, rng.choice(names))) for name in names)
+
+    found = (None, (Var("s"), UPDATED, Var("o")))
+    into = (graphs[0], (Var("s"), UPDATED, Var("o")))
+    insert, delete = update_ast.Data("INSERT", data()), update_ast.Data("DELETE", data())
+    move = update_ast.Modify((found,), (into,), Group((Bgp((found[1],)),)))
+    copy = update_ast.Transfer("COPY", rng.choice(graphs), graphs[1], silent=True)
+    clear = update_ast.Whole("CLEAR", rng.choice(graphs), silent=False)
+    return rng.choice(
+        [(delete, insert), (clear, insert), (move,), (insert, copy), (move, copy, delete), (insert, clear)]
+    )
 
 
 def query_text(name: str) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from store.arrangement import Arrangement
 from store.graph_change import GraphChange
+from store.quads import Quads
 from tests.fuzz import fuzzed
 from tests.property.test_tombstones import GRAPHS, QUADS, seen
 from tests.quads import Quad, columns, quads_of
@@ -80,32 +81,39 @@ def test_operations_in_a_row(
         arrangement.absorb(next_sn(arrangement), *columns(quads))
     added = set(itertools.chain.from_iterable(since)) - start
     cleared = {graph for kind, _, graphs in operations if kind == "clear" for graph in graphs}
-    gone = set(zip(*(part.tolist() for part in change.gone), strict=True))
-    come = set(zip(*(part.tolist() for part in change.come), strict=True))
-    rest = {quad for quad in added if quad in come or not (quad[0] in cleared or quad in gone)}
-    rebased = change.rebased(arrangement.trace.batches_from(handle.sn + 1))
+    rebased, unseen = change.beside(arrangement.trace.batches_from(handle.sn + 1))
+    assert set(quads_of_columns(unseen)) == {quad for quad in added if quad[0] in cleared}
     counts = arrangement.apply_difference(next_sn(arrangement), rebased)
     after = seen(arrangement.trace.read(arrangement.trace.upper))
-    assert after == sorted(expected | rest)
+    assert after == sorted(expected | added)
     assert counts == (len((start | added) - set(after)), len(set(after) - (start | added)))
     assert seen(handle.read()) == sorted(start)
+
+    again = Arrangement("again")  # from a log: the three parts, over all that was there by then
+    again.absorb(1, *columns(start | added))
+    come = [*quads_of_columns(change.come), *quads_of_columns(unseen)]
+    again.apply(2, change.gone, columns(come), change.cleared.tolist())
+    assert seen(again.trace.read(2)) == after
     handle.close()
     arrangement.trace.merge_all()
     assert seen(arrangement.trace.read(arrangement.trace.upper)) == after
 
 
+def quads_of_columns(parts: Quads) -> list[Quad]:
+    return list(zip(*(part.tolist() for part in parts), strict=True))
+
+
 def test_parts_of_a_change_have_nothing_in_common() -> None:
     quads = [(graph, 2, 4, 6) for graph in (10, 12)]
-    change = GraphChange(Arrangement("g").trace.read(0))
+    arrangement = Arrangement("g")
+    arrangement.absorb(1, *columns(quads))
+    change = GraphChange(arrangement.trace.read(1))
     change.insert(columns(quads))
     change.delete(columns(quads[:1]))
-    assert quads_of_parts(change) == (quads[:1], quads[1:])
+    assert (quads_of_columns(change.gone), quads_of_columns(change.come)) == (quads[:1], quads[1:])
     change.clear([12])
-    assert quads_of_parts(change) == (quads[:1], [])
+    assert (quads_of_columns(change.gone), quads_of_columns(change.come)) == (quads[:1], [])
     change.insert(columns([*quads, *quads]))
-    assert (change.cleared.tolist(), sorted(set(quads_of_parts(change)[1]))) == ([12], quads)
-
-
-def quads_of_parts(change: GraphChange) -> tuple[list[Quad], list[Quad]]:
-    gone, come = (list(zip(*(part.tolist() for part in quads), strict=True)) for quads in (change.gone, change.come))
-    return gone, come
+    assert change.cleared.tolist() == [12]
+    assert (quads_of_columns(change.gone), set(quads_of_columns(change.come))) == ([], set(quads))
+    assert change.difference().tombstones is None
