@@ -65,6 +65,7 @@ class SubqueryParser(SelectParser):
         keys: set[Variable] | None = None if node is pattern else {variable for variable, _ in found.keys}
         if values is not None:
             node = join(node, values)
+            keys = None if keys is None else keys.union(values.variables)
         return self.extended(node, clause, keys), found
 
     def _let_out(self) -> frozenset[str] | None:

@@ -32,6 +32,7 @@ from csparql.algebra import (
     PathPattern,
     PerGraph,
     Slice,
+    Timestamp,
     Union,
     Values,
 )
@@ -51,7 +52,7 @@ def children(node: Node) -> tuple[Node, ...]:
 def assigned_variables(node: Node) -> frozenset[Variable]:
     """Return the variables that a pattern makes values for."""
     own: frozenset[Variable] = NO_VARIABLES
-    if isinstance(node, Extend):
+    if isinstance(node, Extend | Timestamp):
         own = frozenset((node.variable,))
     elif isinstance(node, Group):
         own = frozenset(variable for variable, _ in node.aggregates)

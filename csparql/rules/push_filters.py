@@ -1,7 +1,11 @@
 """Filters go down to where their variables are bound.
 
-* Filter(c, Join(L, R)) = Join(Filter(c, L), R) if L binds every variable of c in every solution.
+* Filter(c, Join(L, R)) = Join(Filter(c, L), R) if L binds, in every solution, each variable of c that L or R may bind.
+  (One that neither binds is unbound before and after. So are the variables that only the pattern of an EXISTS binds.)
 * Filter(c, LeftJoin(L, R, e)) = LeftJoin(Filter(c, L), R, e) under the same condition: R adds nothing that c sees.
+* Filter(c, Minus(L, R)) = Minus(Filter(c, L), R) always: both only take rows of L away.
+* Filter(c, Project(P, v)) = Project(Filter(c, P), v), since variables that are not projected have names of their own;
+  Filter(c, Distinct(P)) = Distinct(Filter(c, P)). So a subquery is filtered inside, but not below what cuts or groups.
 * Filter(c, Union(L, R)) = Union(Filter(c, L), Filter(c, R)) always.
 * Filter(c, Extend(P, v, e)) = Extend(Filter(c, P), v, e) if c does not mention v; and so for a Timestamp.
 
@@ -12,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from csparql.algebra import Expression, Extend, Filter, Join, LeftJoin, Node, Timestamp, Union
+from csparql.algebra import Distinct, Expression, Extend, Filter, Join, LeftJoin, Minus, Node, Project, Timestamp, Union
 from csparql.rules.walk import map_children
-from csparql.scope import certain_variables, expression_variables
+from csparql.scope import certain_variables, expression_variables, possible_variables
 
 
 def push_filters(node: Node) -> Node:
@@ -28,13 +32,20 @@ def _pushed(condition: Expression, node: Node) -> Node:
     mentioned = expression_variables(condition)
     if not mentioned:
         return Filter(condition, node)
+    seen = mentioned & possible_variables(node)
     match node:
-        case Join() if mentioned <= certain_variables(node.left):
+        case Join() if seen <= certain_variables(node.left):
             return Join(_pushed(condition, node.left), node.right)
-        case Join() if mentioned <= certain_variables(node.right):
+        case Join() if seen <= certain_variables(node.right):
             return Join(node.left, _pushed(condition, node.right))
-        case LeftJoin() if mentioned <= certain_variables(node.left):
+        case LeftJoin() if seen <= certain_variables(node.left):
             return LeftJoin(_pushed(condition, node.left), node.right, node.condition)
+        case Minus():
+            return Minus(_pushed(condition, node.left), node.right)
+        case Project():
+            return Project(_pushed(condition, node.pattern), node.variables)
+        case Distinct():
+            return Distinct(_pushed(condition, node.pattern))
         case Union():
             return Union(_pushed(condition, node.left), _pushed(condition, node.right))
         case Extend() if node.variable not in mentioned:

@@ -124,6 +124,10 @@ def test_describe() -> None:
         ("ASK { { SELECT ?x { } } BIND(2 AS ?x) }", "column 35: expected a variable after AS that the group has not"),
         ("SELECT (1 AS ?x) { { SELECT ?x { } } }", "column 14: expected a variable after AS that is not in use yet"),
         ("SELECT ?x (1 AS ?x) { }", "column 17: expected a variable after AS that is not in use yet"),
+        (
+            "SELECT (COUNT(*) AS ?n) { } VALUES ?n { 1 }",
+            "column 21: expected a variable after AS that is not in use yet",
+        ),
         ("ASK { SELECT ?x FROM <g> { } }", "column 17: expected WHERE or '{', found 'FROM'"),
         ("ASK { { SELECT ?x { } ?a <A> ?b } }", "column 23: expected '}' to close the subquery, found '?a'"),
         ("ASK { { SELECT (COUNT(?x) AS ?n) ?x { } } }", "column 34: expected a variable of GROUP BY"),
