@@ -4,13 +4,15 @@ Invariants:
 
 * the columns never change; the reader gives the same text for an id as long as the result lives, because it holds the
   snapshot (and the slices) that the query read;
-* each distinct id is asked of the reader at most once, and made an rdflib term at most once.
+* each distinct id is asked of the reader at most once, and made an rdflib term at most once; but a result of more than
+  _KEPT_ROWS rows that is written to text or record batches asks once per chunk of rows, and keeps no text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -31,6 +33,7 @@ Triple: TypeAlias = tuple[str, str, str]
 
 _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 _CHUNK_ROWS = 8192
+_KEPT_ROWS = 65_536
 
 
 class TextReader(Protocol):
@@ -114,7 +117,7 @@ class Result:
                 yield from zip(*(self._decode(column[start:stop]) for column in self._columns), strict=True)
 
     def _decode(self, column: Int64Array) -> list[str | None]:
-        """Return the canonical text of each id of a column, None for UNBOUND."""
+        """Return the canonical text of each id of a column, None for UNBOUND; what was asked is kept."""
         distinct, places = np.unique(column, return_inverse=True)
         ids: list[int] = distinct.tolist()
         unknown = [term_id for term_id in ids if term_id != UNBOUND and term_id not in self._text_of]
@@ -123,6 +126,29 @@ class Result:
             self._text_of.update(zip(unknown, texts, strict=True))
         known = [self._text_of.get(term_id) for term_id in ids]
         return [known[place] for place in places.tolist()]
+
+    def cell_chunks(self, cells: Sequence[Callable[[str], str]]) -> Iterator[tuple[list[list[str | None]], int]]:
+        """Iterate over chunks of rows (or triples) as (columns of cells, number of rows), None where unbound.
+
+        cells: one function a column, from a canonical text to the cell; called once per distinct term of a chunk."""
+        for start in range(0, len(self), _CHUNK_ROWS):
+            stop = min(start + _CHUNK_ROWS, len(self))
+            if self.is_graph:
+                parts = zip(*self._triples[start:stop], strict=True)
+                yield [_mapped(cell, part) for cell, part in zip(cells, parts, strict=True)], stop - start
+            else:
+                columns = [column[start:stop] for column in self._columns]
+                yield [self._cells(cell, part) for cell, part in zip(cells, columns, strict=True)], stop - start
+
+    def _cells(self, cell: Callable[[str], str], column: Int64Array) -> list[str | None]:
+        if self._rows <= _KEPT_ROWS:
+            return _mapped(cell, self._decode(column))
+        distinct, places = np.unique(column, return_inverse=True)
+        bound = distinct[distinct != UNBOUND]
+        made: list[str | None] = [cell(text) for text in self._reader.texts(bound)]
+        if len(bound) < len(distinct):
+            made.insert(int(np.flatnonzero(distinct == UNBOUND)[0]), None)
+        return [made[place] for place in places.tolist()]
 
     def _term(self, text: str) -> RdfTerm:
         term = self._term_of.get(text)
@@ -155,15 +181,23 @@ class Result:
         """
         import pyarrow
 
+        schema, batches = self.batches()
+        return pyarrow.Table.from_batches(list(batches), schema)
+
+    def batches(self) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
+        """Return the schema of arrow(), and an iterator over its rows as record batches, made as they are asked for."""
+        import pyarrow
+
         if self.kind == "ask":
-            return pyarrow.table({"ask": pyarrow.array([bool(self.boolean)], pyarrow.bool_())})
-        names, columns = self._text_columns()
-        memo: dict[str, str] = {}
-        arrays = []
-        for texts in columns:
-            memo.update((text, to_ntriples(text)) for text in set(texts) if text is not None and text not in memo)
-            arrays.append(pyarrow.array([None if text is None else memo[text] for text in texts], pyarrow.string()))
-        return pyarrow.Table.from_arrays(arrays, names=list(names))
+            one = pyarrow.record_batch([pyarrow.array([bool(self.boolean)])], ["ask"])
+            return one.schema, iter((one,))
+        names = _TRIPLE_COLUMNS if self.is_graph else self._variables
+        schema = pyarrow.schema([(name, pyarrow.string()) for name in names])
+        chunks = self.cell_chunks([to_ntriples] * len(names))
+        return schema, (
+            pyarrow.record_batch([pyarrow.array(column, pyarrow.string()) for column in columns], schema=schema)
+            for columns, _ in chunks
+        )
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame of Python values: numbers, booleans, dates and times for literals that are such, strings
@@ -196,16 +230,42 @@ class Result:
             return _TRIPLE_COLUMNS, [[triple[place] for triple in self._triples] for place in range(3)]
         return self._variables, [self._decode(column) for column in self._columns]
 
-    def serialize(self, format: str = "json", prefixes: Mapping[str, str] | None = None) -> str:
-        """Return the result as text: json, xml, csv or tsv of a select or ask, ttl or nt of a graph, table of any.
+    @overload
+    def serialize(  # type: ignore[overload-overlap]
+        self, format: Literal["arrow"], destination: None = None, *, prefixes: Mapping[str, str] | None = None
+    ) -> bytes: ...
 
-        prefixes: prefix -> IRI, to shorten IRIs in ttl and table.
-        Raises: SettingsError (an unknown format, or one that does not go with this kind of result); DataError (a
-        character that XML cannot hold).
+    @overload
+    def serialize(
+        self, format: str = "json", destination: None = None, *, prefixes: Mapping[str, str] | None = None
+    ) -> str: ...
+
+    @overload
+    def serialize(
+        self, format: str, destination: str | PathLike[str] | BinaryIO, *, prefixes: Mapping[str, str] | None = None
+    ) -> None: ...
+
+    def serialize(
+        self,
+        format: str = "json",
+        destination: str | PathLike[str] | BinaryIO | None = None,
+        *,
+        prefixes: Mapping[str, str] | None = None,
+    ) -> str | bytes | None:
+        """Return the result as text: json, xml, csv or tsv of a select or ask, ttl or nt of a graph, table of any; or
+        as an Arrow IPC stream in bytes: arrow.
+
+        destination: a path or binary file object to write to instead, text in UTF-8, in chunks of rows: however many
+        rows there are, their text is never in memory as a whole. prefixes: prefix -> IRI, to shorten IRIs in ttl and
+        table. Raises: SettingsError (an unknown format, or one that does not go with this kind of result); DataError (a
+        character that XML cannot hold); StorageError (a path that cannot be written, a full disk).
         """
-        from wukongs.serialize import serialize
+        from wukongs.serialize import arrow_stream, serialize, write
 
-        return serialize(self, format, prefixes)
+        if destination is not None:
+            write(self, format, destination, prefixes)
+            return None
+        return arrow_stream(self) if format == "arrow" else serialize(self, format, prefixes)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._summary()}, snapshot {self.snapshot}>"
@@ -270,6 +330,13 @@ class WindowResult(Result):
     def _summary(self) -> str:
         partial = ", partial" if self.partial else ""
         return f"{self.query} ({self.start_ms}, {self.end_ms}] ms{partial}, {super()._summary()}"
+
+
+def _mapped(cell: Callable[[str], str], texts: Sequence[str | None]) -> list[str | None]:
+    """Apply a function to each distinct text; None stays None."""
+    made: dict[str | None, str | None] = {text: cell(text) for text in set(texts) if text is not None}
+    made[None] = None
+    return [made[text] for text in texts]
 
 
 def _counted(count: int, noun: str) -> str:

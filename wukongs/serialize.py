@@ -1,20 +1,22 @@
-"""Results as text: the SPARQL 1.1 results formats (JSON, XML, CSV, TSV), N-Triples, Turtle, tables, Arrow IPC.
+"""Results as text, in chunks of rows: the formats, which goes with which kind of result, where the text goes.
 
-Each writer renders a distinct term once. An ask in CSV or TSV, which the recommendations leave open, is the one word
-true or false.
+A result is columns of ids. A chunk of rows becomes text, is handed on and forgotten, so that the memory that writing
+takes does not depend on the number of rows. Per chunk and column each distinct term is rendered once.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
 
 from csparql.terms import RDF
-from wukongs.errors import DataError, SettingsError
-from wukongs.rdf_terms import split_literal, to_ntriples
-from wukongs.text_table import render_table
+from wukongs.errors import SettingsError, StorageError
+from wukongs.rdf_terms import to_ntriples
+from wukongs.row_formats import Cell, ask_text, row_format
+from wukongs.short_names import shortener
+from wukongs.text_table import TableLayout
 
 if TYPE_CHECKING:
     from wukongs.results import Result
@@ -23,12 +25,7 @@ ROW_FORMATS = ("json", "xml", "csv", "tsv")
 GRAPH_FORMATS = ("ttl", "nt")
 FORMATS = ("table", *ROW_FORMATS, *GRAPH_FORMATS, "arrow")
 
-_RESULTS_NAMESPACE = "http://www.w3.org/2005/sparql-results#"
-_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_XML_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
-_XML_SPECIAL = re.compile('[&<>"\r]')
-_XML_SPECIAL_IN_ATTRIBUTE = re.compile('[&<>"\r\n\t]')
-_LOCAL_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
+_TRIPLE_COLUMNS = ("subject", "predicate", "object")
 
 
 def serialize(result: Result, format: str, prefixes: Mapping[str, str] | None = None, width: int | None = None) -> str:
@@ -36,21 +33,32 @@ def serialize(result: Result, format: str, prefixes: Mapping[str, str] | None = 
 
     Raises: SettingsError (unknown format, or not one for this kind of result); DataError (text that XML cannot hold).
     """
+    return "".join(text_chunks(result, format, prefixes, width))
+
+
+def write(
+    result: Result,
+    format: str,
+    destination: str | os.PathLike[str] | BinaryIO,
+    prefixes: Mapping[str, str] | None = None,
+    width: int | None = None,
+) -> int:
+    """Write the result, text in UTF-8, to a path or binary file object, in chunks; return how many bytes.
+
+    Raises: as serialize; StorageError (a disk that is full, a path that cannot be written: what was written is said).
+    """
     check_format(format, result.kind)
-    if format == "arrow":
-        raise SettingsError("format = 'arrow': expected a text format; Result.arrow() gives the table")
-    if format == "table":
-        return _table(result, prefixes or {}, width)
-    if format == "ttl":
-        return _turtle(result, prefixes or {})
-    writers: dict[str, Callable[[Result], str]] = {
-        "json": _json,
-        "xml": _xml,
-        "csv": _csv,
-        "tsv": _tsv,
-        "nt": _ntriples,
-    }
-    return writers[format](result)
+    chunks = _byte_chunks(result, format, prefixes, width)
+    if not isinstance(destination, str | os.PathLike):
+        name = str(getattr(destination, "name", "the file object"))
+        return _write_chunks(chunks, destination, "standard output" if name == "<stdout>" else name)
+    name = os.fspath(destination)
+    try:
+        file = open(destination, "wb")  # noqa: SIM115
+    except OSError as error:
+        raise StorageError(f"{name}: cannot be written: {error.strerror}; give another path") from error
+    with file:
+        return _write_chunks(chunks, file, name)
 
 
 def check_format(format: str, kind: str) -> None:
@@ -66,199 +74,126 @@ def check_format(format: str, kind: str) -> None:
         )
 
 
+def text_chunks(
+    result: Result, format: str, prefixes: Mapping[str, str] | None = None, width: int | None = None
+) -> Iterator[str]:
+    """Return an iterator over the parts of the text of serialize. Raises as serialize; SettingsError at once."""
+    check_format(format, result.kind)
+    if format == "arrow":
+        raise SettingsError(
+            "format = 'arrow' is no text: Result.arrow() gives a table, Result.batches() record batches"
+        )
+    if result.kind == "ask":
+        return iter((ask_text(format, bool(result.boolean)),))
+    if format == "table":
+        return _table(result, shortener(prefixes or {}), width)
+    if format == "ttl":
+        return _turtle(result, prefixes or {})
+    rows = row_format(format, _TRIPLE_COLUMNS if result.is_graph else result.vars)
+    return rows.chunks(result.cell_chunks(rows.cells))
+
+
 def arrow_stream(result: Result) -> bytes:
     """Return Result.arrow() as the bytes of an Arrow IPC stream."""
+    return b"".join(_arrow_chunks(result))
+
+
+def _byte_chunks(result: Result, format: str, prefixes: Mapping[str, str] | None, width: int | None) -> Iterable[bytes]:
+    if format == "arrow":
+        return _arrow_chunks(result)
+    return (text.encode() for text in text_chunks(result, format, prefixes, width))
+
+
+def _write_chunks(chunks: Iterable[bytes], file: BinaryIO, name: str) -> int:
+    written = 0
+    try:
+        for chunk in chunks:
+            file.write(chunk)
+            written += len(chunk)
+        file.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"{name}: {error.strerror or error}, after about {written} bytes: what was written is incomplete; "
+            "make room or write elsewhere"
+        ) from error
+    except Exception as error:
+        error.add_note(f"{name} is incomplete: about {written} bytes were written")
+        raise
+    return written
+
+
+# --- Arrow ------------------------------------------------------------------------------------------------------------
+
+
+def _arrow_chunks(result: Result) -> Iterator[bytes]:
+    """Write an Arrow IPC stream; each part goes on as soon as it is written."""
     import pyarrow
 
-    table = result.arrow()
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
+    parts: list[bytes] = []
+    schema, batches = result.batches()
+    sink = pyarrow.PythonFile(_Parts(parts), mode="w")
+    with pyarrow.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield b"".join(parts)
+            parts.clear()
+    yield b"".join(parts)
 
 
-class _Memo(dict[str, str]):
-    """Canonical text -> what one writer makes of it, each made once."""
+class _Parts:
+    """A file object that only collects what is written to it."""
 
-    def __init__(self, render: Callable[[str], str]) -> None:
-        super().__init__()
-        self._render = render
+    closed = False
 
-    def __missing__(self, text: str) -> str:
-        rendered = self[text] = self._render(text)
-        return rendered
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = parts
 
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
 
-# --- SPARQL 1.1 Query Results JSON Format -----------------------------------------------------------------------------
+    def flush(self) -> None:
+        pass
 
-
-def _json_term(text: str) -> str:
-    if text.startswith("<"):
-        return json.dumps({"type": "uri", "value": text[1:-1]}, ensure_ascii=False)
-    if text.startswith("_:"):
-        return json.dumps({"type": "bnode", "value": text[2:]}, ensure_ascii=False)
-    lexical, datatype, language = split_literal(text)
-    term = {"type": "literal", "value": lexical}
-    if datatype is not None:
-        term["datatype"] = datatype
-    if language is not None:
-        term["xml:lang"] = language
-    return json.dumps(term, ensure_ascii=False)
+    def close(self) -> None:
+        pass
 
 
-def _json(result: Result) -> str:
-    if result.kind == "ask":
-        return json.dumps({"head": {}, "boolean": bool(result.boolean)}) + "\n"
-    memo = _Memo(_json_term)
-    keys = [json.dumps(name, ensure_ascii=False) for name in result.vars]
-    rows = (
-        "{" + ", ".join(f"{key}: {memo[text]}" for key, text in zip(keys, row, strict=True) if text is not None) + "}"
-        for row in result.texts()
-    )
-    bindings = ",\n".join(rows)
-    return f'{{"head": {{"vars": [{", ".join(keys)}]}}, "results": {{"bindings": [\n{bindings}\n]}}}}\n'
+# --- graphs and tables ------------------------------------------------------------------------------------------------
 
 
-# --- SPARQL Query Results XML Format ----------------------------------------------------------------------------------
-
-
-def _xml_text(text: str, special: re.Pattern[str] = _XML_SPECIAL) -> str:
-    unfit = _NOT_IN_XML.search(text)
-    if unfit:
-        raise DataError(
-            f"the result holds the character U+{ord(unfit[0]):04X}, which XML cannot hold: choose json, csv or tsv"
-        )
-    return special.sub(lambda match: _XML_ESCAPES[match[0]], text)
-
-
-def _xml_attribute(text: str) -> str:
-    return _xml_text(text, _XML_SPECIAL_IN_ATTRIBUTE)
-
-
-def _xml_term(text: str) -> str:
-    if text.startswith("<"):
-        return f"<uri>{_xml_text(text[1:-1])}</uri>"
-    if text.startswith("_:"):
-        return f"<bnode>{_xml_text(text[2:])}</bnode>"
-    lexical, datatype, language = split_literal(text)
-    attribute = ""
-    if datatype is not None:
-        attribute = f' datatype="{_xml_attribute(datatype)}"'
-    elif language is not None:
-        attribute = f' xml:lang="{language}"'
-    return f"<literal{attribute}>{_xml_text(lexical)}</literal>"
-
-
-def _xml(result: Result) -> str:
-    head = "".join(f'<variable name="{_xml_attribute(name)}"/>' for name in result.vars)
-    if result.kind == "ask":
-        body = f"<boolean>{str(bool(result.boolean)).lower()}</boolean>"
-        head = ""
-    else:
-        memo = _Memo(_xml_term)
-        names = [_xml_attribute(name) for name in result.vars]
-        rows = (
-            "".join(
-                f'<binding name="{name}">{memo[text]}</binding>'
-                for name, text in zip(names, row, strict=True)
-                if text is not None
-            )
-            for row in result.texts()
-        )
-        body = "<results>\n" + "".join(f"<result>{row}</result>\n" for row in rows) + "</results>"
-    return (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<sparql xmlns="{_RESULTS_NAMESPACE}">\n'
-        f"<head>{head}</head>\n{body}\n</sparql>\n"
-    )
-
-
-# --- SPARQL 1.1 Query Results CSV and TSV Formats ---------------------------------------------------------------------
-
-
-def _csv_field(value: str) -> str:
-    if any(mark in value for mark in ',"\r\n'):
-        return '"' + value.replace('"', '""') + '"'
-    return value
-
-
-def _csv_term(text: str) -> str:
-    if text.startswith("<"):
-        return _csv_field(text[1:-1])
-    if text.startswith("_:"):
-        return _csv_field(text)
-    return _csv_field(split_literal(text)[0])
-
-
-def _lines(rows: Iterable[tuple[str | None, ...]], memo: _Memo, between: str, end: str) -> str:
-    return "".join(between.join("" if text is None else memo[text] for text in row) + end for row in rows)
-
-
-def _csv(result: Result) -> str:
-    if result.kind == "ask":
-        return f"{str(bool(result.boolean)).lower()}\r\n"
-    head = ",".join(_csv_field(name) for name in result.vars)
-    return head + "\r\n" + _lines(result.texts(), _Memo(_csv_term), ",", "\r\n")
-
-
-def _tsv(result: Result) -> str:
-    if result.kind == "ask":
-        return f"{str(bool(result.boolean)).lower()}\n"
-    head = "\t".join(f"?{name}" for name in result.vars)
-    return head + "\n" + _lines(result.texts(), _Memo(to_ntriples), "\t", "\n")
-
-
-# --- graphs -----------------------------------------------------------------------------------------------------------
-
-
-def _ntriples(result: Result) -> str:
-    return _lines(result.texts(), _Memo(to_ntriples), " ", " .\n")
-
-
-def _shortener(prefixes: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Return a function from an IRI to `prefix:local`, or None where no prefix leaves a plain local name."""
-    longest_first = sorted(prefixes.items(), key=lambda item: -len(item[1]))
-
-    def shorten(iri: str) -> str | None:
-        for prefix, start in longest_first:
-            if start and iri.startswith(start) and _LOCAL_NAME.fullmatch(iri, len(start)):
-                return f"{prefix}:{iri[len(start) :]}"
-        return None
-
-    return shorten
-
-
-def _with_short_iris(text: str, shorten: Callable[[str], str | None]) -> str:
-    if text.startswith("<"):
-        return shorten(text[1:-1]) or to_ntriples(text)
-    written = to_ntriples(text)
-    datatype = split_literal(text)[1] if text.startswith('"') else None
-    short = shorten(datatype) if datatype is not None else None
-    return written if short is None else written[: written.rindex('"^^<') + 3] + short
-
-
-def _turtle(result: Result, prefixes: Mapping[str, str]) -> str:
-    shorten = _shortener(prefixes)
-    memo = _Memo(lambda text: _with_short_iris(text, shorten))
-    by_subject: dict[str, dict[str, list[str]]] = {}
-    for subject, predicate, object_ in result.triples():
-        verb = "a" if predicate == f"<{RDF}type>" else memo[predicate]
-        by_subject.setdefault(memo[subject], {}).setdefault(verb, []).append(memo[object_])
+def _turtle(result: Result, prefixes: Mapping[str, str]) -> Iterator[str]:
+    """Write the triples of a graph; those of one subject that stand in one chunk stand together."""
+    short = shortener(prefixes)
     head = "".join(f"@prefix {prefix}: {to_ntriples(f'<{start}>')} .\n" for prefix, start in prefixes.items())
-    body = "".join(
-        f"\n{subject} " + " ;\n    ".join(f"{verb} {', '.join(objects)}" for verb, objects in verbs.items()) + " .\n"
-        for subject, verbs in by_subject.items()
-    )
-    return head + body if head else body.lstrip("\n")
+    yield head
+    is_first = not head
+    for columns, _ in result.cell_chunks((short, _verb(short), short)):
+        by_subject: dict[str, dict[str, list[str]]] = {}
+        for subject, predicate, object_ in zip(*columns, strict=True):
+            by_subject.setdefault(str(subject), {}).setdefault(str(predicate), []).append(str(object_))
+        body = "".join(
+            f"\n{subject} "
+            + " ;\n    ".join(f"{verb} {', '.join(objects)}" for verb, objects in verbs.items())
+            + " .\n"
+            for subject, verbs in by_subject.items()
+        )
+        yield body[1:] if is_first else body
+        is_first = False
 
 
-# --- terminals --------------------------------------------------------------------------------------------------------
+def _verb(short: Cell) -> Cell:
+    return lambda text: "a" if text == f"<{RDF}type>" else short(text)
 
 
-def _table(result: Result, prefixes: Mapping[str, str], width: int | None) -> str:
-    if result.kind == "ask":
-        return f"{str(bool(result.boolean)).lower()}\n"
-    shorten = _shortener(prefixes)
-    memo = _Memo(lambda text: _with_short_iris(text, shorten))
-    head = ["subject", "predicate", "object"] if result.is_graph else [f"?{name}" for name in result.vars]
-    rows = [["" if text is None else memo[text] for text in row] for row in result.texts()]
-    return render_table(head, rows, width)
+def _table(result: Result, short: Cell, width: int | None) -> Iterator[str]:
+    """Write an aligned table: the rows are rendered twice, once to measure the columns."""
+    head = list(_TRIPLE_COLUMNS) if result.is_graph else [f"?{name}" for name in result.vars]
+    cells = [short] * len(head)
+    layout = TableLayout(head)
+    for columns, _ in result.cell_chunks(cells):
+        layout.measure(columns)
+    lines = (layout.lines(columns, count) for columns, count in result.cell_chunks(cells))
+    return chain((layout.head(width),), lines)

@@ -25,27 +25,40 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + _CUT
 
 
-def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """Return head, a rule and the rows, one line each. width: cells that a line may take; None is any.
+class TableLayout:
+    """The columns of a table that is written in chunks of rows: all chunks are measured, then each is shown.
 
     A table that is too wide has its widest columns cut, none below 8 cells.
     """
-    head = [visible(name) for name in head]
-    rows = [[visible(cell) for cell in row] for row in rows]
-    widths = [
-        max(display_width(name), max((display_width(row[place]) for row in rows), default=0))
-        for place, name in enumerate(head)
-    ]
-    if width is not None:
-        widths = _narrowed(widths, width - len(_BETWEEN) * (len(widths) - 1))
-    rule = ["─" * cells for cells in widths]
-    return "".join(_line(line, widths) + "\n" for line in [head, rule, *rows])
 
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = [visible(name) for name in names]
+        self._widths = [display_width(name) for name in self._names]
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    shown = [cut(cell, cells_max) for cell, cells_max in zip(cells, widths, strict=True)]
-    padded = [text + " " * (cells_max - display_width(text)) for text, cells_max in zip(shown, widths, strict=True)]
-    return _BETWEEN.join(padded).rstrip()
+    def measure(self, columns: Sequence[Sequence[str | None]]) -> None:
+        """Widen the columns as these cells need it."""
+        for place, cells in enumerate(columns):
+            widest = max((display_width(visible(cell)) for cell in set(cells) if cell is not None), default=0)
+            self._widths[place] = max(self._widths[place], widest)
+
+    def head(self, width: int | None = None) -> str:
+        """Return names and a rule, once all is measured. width: cells that a line may take; None is any."""
+        if width is not None:
+            self._widths = _narrowed(self._widths, width - len(_BETWEEN) * (len(self._widths) - 1))
+        rule = ["─" * cells for cells in self._widths]
+        return self._line(self._names) + self._line(rule)
+
+    def lines(self, columns: Sequence[Sequence[str | None]], count: int) -> str:
+        """Return so many rows, given by columns, one line each; None is an empty cell."""
+        if not columns:
+            return "\n" * count
+        rows = zip(*columns, strict=True)
+        return "".join(self._line([visible(cell or "") for cell in row]) for row in rows)
+
+    def _line(self, cells: Sequence[str]) -> str:
+        shown = [cut(cell, width) for cell, width in zip(cells, self._widths, strict=True)]
+        padded = [text + " " * (width - display_width(text)) for text, width in zip(shown, self._widths, strict=True)]
+        return _BETWEEN.join(padded).rstrip() + "\n"
 
 
 def _narrowed(widths: list[int], total: int) -> list[int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from csparql.parser import parse_query
 from wukongs.cli import DONE
 from wukongs.errors import DataError, SettingsError, StreamError
-from wukongs.serialize import FORMATS, arrow_stream, check_format, serialize
+from wukongs.serialize import FORMATS, check_format, write
 
 if TYPE_CHECKING:
     from wukongs.engine import Engine
@@ -215,11 +215,8 @@ def say_if_compiling() -> None:
 
 
 def _print(result: Result, format: str, text: str) -> None:
-    if format == "arrow":
-        if sys.stdout.isatty():
-            raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
-        sys.stdout.buffer.write(arrow_stream(result))
-        return
+    """Write the answer to standard output as it is made."""
+    if format == "arrow" and sys.stdout.isatty():
+        raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    prefixes = dict(_PREFIX.findall(text))
-    sys.stdout.buffer.write(serialize(result, format, prefixes, width).encode("utf-8"))
+    write(result, format, sys.stdout.buffer, dict(_PREFIX.findall(text)), width)

@@ -302,7 +302,6 @@ def test_table_is_cut_to_the_width_it_is_given_only() -> None:
             "json",
             "format = 'json': expected one of table, ttl, nt, arrow for the result of a construct query",
         ),
-        (select("x", []), "arrow", "format = 'arrow': expected a text format; Result.arrow() gives the table"),
     ],
 )
 def test_a_format_that_does_not_go_with_the_result_is_refused(result: Result, format: str, message: str) -> None:

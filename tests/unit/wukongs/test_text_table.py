@@ -1,9 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from csparql.cells import display_width, visible
-from wukongs.text_table import cut, render_table
+from wukongs.text_table import TableLayout, cut
+
+
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str | None]], width: int | None = None) -> str:
+    """Write a table, each row a chunk of its own."""
+    layout = TableLayout(head)
+    chunks = [[[cell] for cell in row] for row in rows]
+    for chunk in chunks:
+        layout.measure(chunk)
+    return layout.head(width) + "".join(layout.lines(chunk, 1) for chunk in chunks)
 
 
 @pytest.mark.parametrize(
