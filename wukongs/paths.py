@@ -234,6 +234,8 @@ def _origins(nodes: Int64Array, graphs: Int64Array, targets: Int64Array | None =
 
 def _distinct(*columns: Int64Array) -> Rows:
     """Return the distinct rows of columns, sorted by the first column, then the second, and so on."""
+    if len(columns[0]) == 1:
+        return np.stack(columns, axis=1)
     order = np.lexsort(columns[::-1])
     rows = np.stack([column[order] for column in columns], axis=1)
     is_new = np.ones(len(rows), np.bool_)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from csparql.algebra import DefaultGraph, Query, StreamWindow, Timestamp, TriplePattern
+from csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
+from csparql.automaton import automaton_of
 from csparql.terms import Variable, iri
 from wukongs.errors import StreamError
 from wukongs.stream_state import StreamState
@@ -102,10 +103,10 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
     names = {iri(window.name) for window in own}
 
     def visit(part: Any) -> Iterator[TriplePattern]:
-        if isinstance(part, TriplePattern):
+        if isinstance(part, TriplePattern | PathPattern):
             graph = part.graph
             if isinstance(graph, Variable) or (is_merged if isinstance(graph, DefaultGraph) else graph in names):
-                yield part
+                yield from (part,) if isinstance(part, TriplePattern) else _links_of(part)
         elif isinstance(part, tuple):
             for item in part:
                 yield from visit(item)
@@ -118,6 +119,15 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
     yield from visit(query.pattern)
     if query.form == "describe":  # which looks at all that is said of a resource
         yield TriplePattern(Variable("s"), Variable("p"), Variable("o"))
+
+
+def _links_of(path: PathPattern) -> Iterator[TriplePattern]:
+    """Yield a pattern for each kind of triple that a walk along a path may use, or that makes a node of the graph."""
+    found = automaton_of(path.path)
+    if found.is_nullable:
+        yield TriplePattern(Variable("s"), Variable("p"), Variable("o"), path.graph)
+    for link in found.links():
+        yield TriplePattern(Variable("s"), link.predicate or Variable("p"), Variable("o"), path.graph)
 
 
 def check_clause(query: Query) -> None:

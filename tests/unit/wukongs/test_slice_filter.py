@@ -60,6 +60,10 @@ def test_a_query_over_all_that_came_lacks_nothing() -> None:
         (f"FROM STREAM <{A}> [RANGE 1s STEP 1s]", "?s <p> ?o . GRAPH <other> { ?o <q> ?t }", {"<p>"}),
         (f"FROM NAMED STREAM <{A}> [RANGE 1s STEP 1s]", f"?s <p> ?o . GRAPH <{A}> {{ ?o <q> ?t }}", {"<q>"}),
         (f"FROM NAMED STREAM <{A}> [RANGE 1s STEP 1s]", "?s <p> ?o . GRAPH ?g { ?o ?q ?t }", {"?q"}),
+        (f"FROM STREAM <{A}> [RANGE 1s STEP 1s]", "?s (<p>/^<q>)+ ?o", {"<p>", "<q>"}),
+        (f"FROM STREAM <{A}> [RANGE 1s STEP 1s]", "?s (<p>|!<q>)+ ?o", {"<p>", "?p"}),
+        (f"FROM STREAM <{A}> [RANGE 1s STEP 1s]", "?s <p>* ?o", {"<p>", "?p"}),
+        (f"FROM STREAM <{A}> [RANGE 1s STEP 1s]", "GRAPH <other> { ?s <p>* ?o }", set()),
         (f"FROM STREAM <{B}> [RANGE 1s STEP 1s] FROM NAMED STREAM <{A}> [RANGE 1s STEP 1s]", "?s <p> ?o", set()),
     ],
 )

@@ -1,0 +1,94 @@
+"""The order in which the parts of a chain of joins are explored."""
+
+from __future__ import annotations
+
+import pytest
+
+from csparql.algebra import Join, Node, Project
+from csparql.exploration_order import exploration_order, exploration_parts, is_explorable
+from csparql.parser import parse_query
+from csparql.paths import format_path
+from csparql.rules import rewrite
+from csparql.rules.walk import join_operands
+from csparql.scope import NO_VARIABLES, possible_variables
+from tests.unit.csparql.counted_triples import CountedTriples, Triple
+
+
+def network() -> CountedTriples:
+    """1,000 people in a ring of friends; one of them is named Ann, all have an age."""
+
+    def triple(subject: str, predicate: str, object_: str) -> Triple:
+        return f"<{subject}>", f"<{predicate}>", object_
+
+    people = [triple(f"u{i}", "knows", f"<u{(i + k) % 1000}>") for i in range(1000) for k in (1, 7)]
+    people += [triple(f"u{i}", "age", f'"{i % 90}"') for i in range(1000)]
+    people += [triple("u5", "name", '"Ann"'), triple("u6", "city", "<x>")]
+    return CountedTriples.of_default(people)
+
+
+SIZES = network()
+
+
+def operands(text: str) -> tuple[Node, ...]:
+    pattern = rewrite(parse_query(f"SELECT * {{ {text} }}")).pattern
+    assert isinstance(pattern, Project)
+    return tuple(join_operands(pattern.pattern))
+
+
+def order(text: str) -> list[str]:
+    """The first predicate of each part, in the order of exploration."""
+    parts = exploration_parts(operands(text), NO_VARIABLES)
+    return [first_predicate(part) for part in exploration_order(parts, NO_VARIABLES, 1.0, SIZES)]
+
+
+def first_predicate(node: Node) -> str:
+    if hasattr(node, "patterns"):
+        return str(node.patterns[0].predicate)
+    return format_path(node.path) if hasattr(node, "path") else type(node).__name__
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("?x <name> 'Ann' . ?x <knows>+ ?y", ["<name>", "<knows>+"]),
+        ("?x <knows>+ ?y . ?y <name> 'Ann'", ["<name>", "<knows>+"]),
+        ("?x <age> ?a . <u1> <knows>+ ?x", ["<knows>+", "<age>"]),
+        ("?x <name> 'Ann' . ?x <knows>+ ?y . ?y <age> ?a", ["<name>", "<knows>+", "<age>"]),
+        ("?x <name> 'Ann' . ?y <city> <x> . ?x <knows>+ ?y", ["<city>", "<name>", "<knows>+"]),
+        ("?x <knows>* ?y . ?z <city> ?x", ["<city>", "<knows>*"]),
+        ("?x (<knows>|<name>) ?y . ?x <name> 'Ann'", ["<name>", "Union"]),
+    ],
+)
+def test_the_part_that_leaves_least_comes_first(text: str, expected: list[str]) -> None:
+    found = order(text)
+    assert sorted(found) == sorted(expected)
+    assert found == expected or {found[0], expected[0]} <= {"<name>", "<city>"}
+
+
+def test_triple_patterns_alone_stay_together() -> None:
+    (bgp,) = operands("?x <name> ?n . ?y <city> ?c")
+    assert exploration_parts((bgp,), NO_VARIABLES) == (bgp,)
+
+
+def test_triple_patterns_beside_a_path_are_split_where_they_share_nothing() -> None:
+    parts = exploration_parts(operands("?x <name> ?n . ?y <city> ?c . ?x <age> ?a . ?x <knows>+ ?y"), NO_VARIABLES)
+    assert sorted(len(getattr(part, "patterns", ())) for part in parts) == [0, 1, 2]
+    assert not possible_variables(parts[0]) & possible_variables(parts[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{ ?x <p>+ ?y }", True),
+        ("{ ?x <p>+ ?y FILTER(?x != ?y) }", True),
+        ("{ ?x <p>+ ?y FILTER(?x != ?z) }", False),
+        ("{ ?x <p> ?y } UNION { ?x <q>* ?y }", True),
+        ("{ ?x <p> ?y } UNION { ?x <q>* ?y OPTIONAL { ?y <r> ?z } }", False),
+        ("{ ?x <p>+ ?y FILTER EXISTS { ?x <q> ?z } }", False),
+    ],
+)
+def test_what_can_be_explored_from_rows(text: str, expected: bool) -> None:
+    pattern = parse_query(f"SELECT * {{ ?a <b> ?c {text} }}").pattern
+    assert isinstance(pattern, Project)
+    assert isinstance(pattern.pattern, Join)
+    assert is_explorable(pattern.pattern.right) is expected
