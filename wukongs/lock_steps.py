@@ -29,4 +29,5 @@ def pay_for_merges(core: Core, row_count: int) -> None:
         with core.lock:
             trace.work(STEP_ROWS)
         fuel -= STEP_ROWS
-        time.sleep(PAUSE_S)
+        if fuel > 0:
+            time.sleep(PAUSE_S)

@@ -62,7 +62,8 @@ class QueryTerms:
 
     def computed(self, ids: Int64Array) -> dict[int, str]:
         """Return those of some ids that this execution has given out itself, with their canonical forms."""
-        return {term: self._computed[term] for term in np.unique(ids).tolist() if term in self._computed}
+        given = np.array(list(self._computed), np.int64)
+        return {term: self._computed[term] for term in given[np.isin(given, ids)].tolist()}
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
         return np.fromiter((self._id(text) for text in texts), np.int64, len(texts))

@@ -76,7 +76,8 @@ def _filled(
     constants = _constants(template, resolve)
     final: dict[Variable, Int64Array] = {}
     kinds: dict[Variable, UInt8Array] = {}
-    for variable, column in columns.items():
+    for variable in {part for quad in template for part in quad.variables()}:
+        column = columns[variable]
         if variable.is_blank:
             final[variable] = column
             continue

@@ -84,5 +84,7 @@ def _store(
 
 def _names(core: Core, change: GraphChange) -> list[str | None]:
     """Return the names of the graphs that a change clears; None is the default graph."""
+    if not len(change.cleared):
+        return []
     names: list[str | None] = list(core.registry.texts(change.cleared[change.cleared != core.default_graph]))
     return [None, *names] if core.default_graph in change.cleared else names
