@@ -100,7 +100,11 @@ def clauses(draw: st.DrawFn, streams: list[OracleStream]) -> DatasetClause:
         for is_named in [named, not named] if draw(st.integers(0, 3)) == 3 else [named]:
             range_ms = stream.batch_ms * draw(st.sampled_from([1, 2, 3, 5, 10]))
             step_ms = stream.batch_ms * draw(st.sampled_from([1, 2, 3, 5]))
-            windows.append(Window(stream.iri, range_ms, step_ms, is_named))
+            if draw(st.integers(0, 2)) == 2:
+                count, step = draw(st.sampled_from([1, 2, 3, 7])), draw(st.sampled_from([1, 1, 2, 3]))
+                windows.append(Window(stream.iri, count, step, is_named, counted=True))
+            else:
+                windows.append(Window(stream.iri, range_ms, step_ms, is_named))
     g0, g1 = make.GRAPHS
     graphs: list[tuple[Term | None, ...]] = [(None,), (None, g0), (g0,), (), (None, g1)]
     named_graphs = draw(st.sampled_from([(), (g0,), (g1,)]))
@@ -296,8 +300,9 @@ class Harness:
         for window in self.handles[name].results(timeout_s=0.01):
             self.ends[name].append(window.end_ms)
             where = f"{event.text}\nwindow ending {window.end_ms}"
-            assert not window.partial, f"{where}: partial"
-            if len(event.clause.windows) == 1:
+            is_partial = self.oracle.is_partial(name, window.end_ms)
+            assert window.partial == is_partial, f"{where}: partial is {window.partial}, expected {is_partial}"
+            if len(event.clause.windows) == 1 and not event.clause.windows[0].counted:
                 assert window.start_ms == window_start(event.clause.windows[0], window.end_ms), where
             assert list(window.vars) == [column.var.name for column in event.query.columns], where
             dataset = self.oracle.dataset(name, window.end_ms)

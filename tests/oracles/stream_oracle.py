@@ -9,6 +9,10 @@ It says, from DESIGN.md section 6, which windows a registered query reports and 
   the timeless tuples of stream batches that end at or before t, and the loads committed while the stable time was
   below t.
 
+* a window that counts triples holds, at t, the last n of the arrivals up to the newest one whose number is a multiple
+  of its step, of the stream batches that end at or before t; arrivals that came before a query of the stream counted are
+  lost. A query that has such windows only fires at the end of each stream batch in which that newest one changes.
+
 Where the specification leaves the first firing open (streams of one query that stand at different times, or that start
 one after the other), `first` is a range: windows from its end on must come, those inside may.
 """
@@ -28,14 +32,18 @@ Tuple = tuple[Triple, int]
 
 @dataclass(frozen=True)
 class Window:
-    """FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms]."""
+    """FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms], or with `counted` these many triples."""
 
     stream: str
     range_ms: int
     step_ms: int
     named: bool = False
+    counted: bool = False
 
     def text(self) -> str:
+        if self.counted:
+            step = f" STEP {self.step_ms}" if self.step_ms > 1 else ""
+            return f"FROM {'NAMED ' if self.named else ''}STREAM <{self.stream}> [RANGE TRIPLES {self.range_ms}{step}]"
         size = "TUMBLING" if self.range_ms == self.step_ms and not self.named else f"STEP {self.step_ms}ms"
         return f"FROM {'NAMED ' if self.named else ''}STREAM <{self.stream}> [RANGE {self.range_ms}ms {size}]"
 
@@ -66,6 +74,8 @@ class OracleStream:
     first_ms: int | None = None
     last_ms: int = NOWHERE
     closed_ms: int = NOWHERE
+    counted_after: int | None = None
+    """How many tuples had been sealed when the first query that counts them came."""
 
     def accept(self, tuples: list[Tuple]) -> None:
         """Add tuples whose timestamps do not decrease. Raises ValueError, with nothing added, where they do."""
@@ -86,6 +96,23 @@ class OracleStream:
 
     def window(self, end_ms: int, range_ms: int) -> set[Triple]:
         return {triple for triple, t in self.tuples if end_ms - range_ms < t <= end_ms}
+
+    def arrived(self, t: int) -> int:
+        """How many tuples are in the stream batches that end at or before a time."""
+        return sum(-(-time // self.batch_ms) * self.batch_ms <= t for _, time in self.tuples)
+
+    def edge(self, t: int, step: int) -> int:
+        return self.arrived(t) // step * step
+
+    def last(self, t: int, count: int, step: int) -> set[Triple]:
+        """The last `count` arrivals up to the edge, without those that came before anybody counted."""
+        edge = self.edge(t, step)
+        start = max(edge - count, self.counted_after or 0)
+        return {triple for triple, _ in self.tuples[start:edge]}
+
+    def lacks(self, t: int, count: int, step: int) -> bool:
+        edge = self.edge(t, step)
+        return max(edge - count, 0) < min(edge, self.counted_after or 0)
 
     def timeless(self, until_ms: int) -> set[Triple]:
         """The tuples that are stored, of all stream batches that end at or before a time."""
@@ -108,8 +135,9 @@ class OracleQuery:
     waiting: list[str]
 
     @property
-    def step_ms(self) -> int:
-        return min(window.step_ms for window in self.clause.windows)
+    def step_ms(self) -> int | None:
+        """None if all its windows count triples."""
+        return min((window.step_ms for window in self.clause.windows if not window.counted), default=None)
 
 
 @dataclass
@@ -141,6 +169,11 @@ class StreamOracle:
         own = [self.streams[iri] for iri in dict.fromkeys(window.stream for window in clause.windows)]
         bounds = [stream.closed_ms for stream in own if stream.first_ms is not None]
         bounds += [self.stable_ms()] if self.stable_ms() > NOWHERE else []
+        begun = [stream.closed_ms for stream in self.streams.values() if stream.first_ms is not None]
+        for window in clause.windows:
+            stream = self.streams[window.stream]
+            if window.counted and stream.counted_after is None:
+                stream.counted_after = stream.arrived(min(begun, default=NOWHERE))
         self.queries[name] = OracleQuery(clause, bounds, [stream.iri for stream in own if stream.first_ms is None])
 
     # firings
@@ -148,7 +181,7 @@ class StreamOracle:
     def first(self, name: str) -> tuple[int, int] | None:
         """Earliest and latest allowed first firing; None while a stream of the query has not started."""
         query = self.queries[name]
-        step = query.step_ms
+        step = query.step_ms or 1
         candidates = [bound // step * step + step for bound in query.bounds]
         for iri in query.waiting:
             first_ms = self.streams[iri].first_ms
@@ -161,7 +194,22 @@ class StreamOracle:
         """Every window end that may have been reported by now, in order; those from first()[1] on must have been."""
         bounds = self.first(name)
         step = self.queries[name].step_ms
-        return [] if bounds is None else list(range(bounds[0], self.stable_ms() + 1, step))
+        if bounds is None:
+            return []
+        if step is None:
+            return [t for t in self._moves(name) if bounds[0] <= t <= self.stable_ms()]
+        return list(range(bounds[0], self.stable_ms() + 1, step))
+
+    def _moves(self, name: str) -> list[int]:
+        """The ends of stream batches at which a window of the query that counts triples moves on."""
+        found: set[int] = set()
+        for window in self.queries[name].clause.windows:
+            stream = self.streams[window.stream]
+            for number in {-(-time // stream.batch_ms) for _, time in stream.tuples}:
+                end = number * stream.batch_ms
+                if stream.edge(end, window.step_ms) != stream.edge(end - stream.batch_ms, window.step_ms):
+                    found.add(end)
+        return sorted(found)
 
     def own_stable_ms(self, name: str) -> int:
         """Beyond this time no window of the query can be complete."""
@@ -176,9 +224,15 @@ class StreamOracle:
             bounds = self.first(name)
             missing = [t for t in allowed if bounds and t >= bounds[1]]
             return f"no windows, expected {missing}" if missing else ""
+        bounds = self.first(name)
+        if step is None:
+            must = [t for t in allowed if bounds and t >= bounds[1]]
+            found = sorted(set(ends))
+            may = [t for t in self._moves(name) if t <= late and bounds and t >= bounds[0]]
+            is_right = found == ends and set(must) <= set(ends) <= set(may)
+            return "" if is_right else f"windows {ends}, expected {must}, allowed {may}"
         if ends != list(range(ends[0], ends[-1] + 1, step)):
             return f"windows {ends} are not every multiple of {step} once"
-        bounds = self.first(name)
         if bounds is None or not bounds[0] <= ends[0] <= bounds[1]:
             return f"first window {ends[0]}, expected between {bounds}"
         if ends[-1] > late or (allowed and ends[-1] < allowed[-1]):
@@ -215,11 +269,20 @@ class StreamOracle:
         for graph in clause.named_graphs:
             dataset.named[graph] = set(stored.get(graph, set()))
         for window in clause.windows:
-            triples = self.streams[window.stream].window(t // window.step_ms * window.step_ms, window.range_ms)
             if not window.named:
-                dataset.default |= triples
+                dataset.default |= self._held(window, t)
         # GRAPH <s> reads the window of FROM NAMED STREAM, or, without one, that of FROM STREAM.
         for window in sorted(clause.windows, key=lambda each: each.named):
-            triples = self.streams[window.stream].window(t // window.step_ms * window.step_ms, window.range_ms)
-            dataset.named[Term("iri", window.stream)] = triples
+            dataset.named[Term("iri", window.stream)] = self._held(window, t)
         return dataset
+
+    def _held(self, window: Window, t: int) -> set[Triple]:
+        stream = self.streams[window.stream]
+        if window.counted:
+            return stream.last(t, window.range_ms, window.step_ms)
+        return stream.window(t // window.step_ms * window.step_ms, window.range_ms)
+
+    def is_partial(self, name: str, t: int) -> bool:
+        """Whether a window of this firing lacks arrivals that came before anybody counted them."""
+        counted = [window for window in self.queries[name].clause.windows if window.counted]
+        return any(self.streams[w.stream].lacks(t, w.range_ms, w.step_ms) for w in counted)
