@@ -6,7 +6,7 @@ graphs and windows together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal as Choice
 
 from csparql.paths import Path
@@ -319,7 +319,7 @@ class Query:
 
     pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: what
     CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank); described: what DESCRIBE names, as IRIs
-    and as variables of the pattern.
+    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first.
     """
 
     form: Choice["select", "ask", "construct", "describe"]
@@ -329,3 +329,4 @@ class Query:
     dataset: DatasetClause
     registration: Registration | None = None
     described: tuple[TermOrVariable, ...] = ()
+    graph_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)

@@ -6,6 +6,8 @@ forms are here. What the language knows and we do not support is refused by name
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from csparql.algebra import DEFAULT, Bgp, Node, Query, Registration, TermOrVariable, TriplePattern
 from csparql.parser_groups import UNIT
 from csparql.parser_select import SelectClause
@@ -30,7 +32,8 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     except RecursionError:
         raise parser.error("a query that is nested less deeply") from None
     parser.check_depth(query.pattern)
-    return query
+    places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
+    return replace(query, graph_places=tuple(places))
 
 
 class _QueryParser(SubqueryParser):

@@ -30,6 +30,7 @@ from csparql.parser_expressions import balanced
 from csparql.parser_values import ValuesParser
 from csparql.scope import always_matches_in, certain_variables, possible_variables, renamed
 from csparql.terms import Variable
+from csparql.tokens import Token
 
 UNIT = Bgp(())
 _UNSUPPORTED_ELEMENTS = {"SERVICE": "SERVICE"}
@@ -37,6 +38,11 @@ _UNSUPPORTED_ELEMENTS = {"SERVICE": "SERVICE"}
 
 class GroupParser(ValuesParser):
     """Reads group graph patterns."""
+
+    def __init__(self, text: str, base: str | None, source: str) -> None:
+        super().__init__(text, base, source)
+        self.graph_places: dict[str, Token] = {}
+        """The IRIs of GRAPH blocks, with the first token of each."""
 
     graph_count = 0
     hides_graph = False
@@ -172,7 +178,9 @@ class GroupParser(ValuesParser):
         if self.token.kind == "var":
             node = self._variable_graph(self.named(self.token))
         else:
+            token = self.token
             self.graph = self.iri("an IRI or a variable after GRAPH")
+            self.graph_places.setdefault(self.graph.text[1:-1], token)
             node = self.group()
         self.graph = outer_graph
         return node

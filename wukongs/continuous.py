@@ -188,13 +188,20 @@ class ContinuousQuery:
             "plans_made": self._memo.planned_count,
         }
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the query may have got wrong, by its text and by the data so far: a sentence each, with its
+        place in the text. They are logged when it is registered."""
+        with self._core.lock:
+            return self.windows.advice(self.query)
+
     def explain(self) -> str:
-        """Return the plan as text, with the rows that are estimated for the windows as they stand now."""
+        """Return the plan as text, with the rows that are estimated for the windows as they stand now; and warnings."""
         with self._core.lock:
             at_ms = self._next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
             dataset, _ = self.windows.dataset(at_ms)
-        return explain_over(self.query, dataset)
+        told = [f"warning: {warning}\n" for warning in self.warnings()]
+        return "".join([explain_over(self.query, dataset), *told])
 
     def why(self) -> str:
         """Return, in words, what the query waits for."""

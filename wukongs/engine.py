@@ -273,7 +273,10 @@ class Engine:
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             check_windows(core, query, self._injector.queries)
             lsn = core.journal.commit({"op": "register", "query": name, **source._asdict()})
-            return register_query(core, self._injector, query, on_result, source, lsn)
+            registered = register_query(core, self._injector, query, on_result, source, lsn)
+            for warning in registered.warnings():
+                log.warning("query %s, %s", name, warning)
+            return registered
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""

@@ -8,6 +8,7 @@ from csparql.algebra import Query, StreamWindow
 from csparql.terms import Term
 from store.batch_set import EMPTY, BatchSet
 from store.snapshot import tick_sn
+from wukongs.advice import advice
 from wukongs.core import Core
 from wukongs.dataset import Dataset
 from wukongs.errors import BudgetExceeded, CompactedError
@@ -71,6 +72,10 @@ class QueryWindows:
                 after = interval(window, self.states[window.stream].batch_ms, next_ms).after
             found[window.stream] = min(after, found.get(window.stream, after))
         return found
+
+    def advice(self, query: Query) -> tuple[str, ...]:
+        """Return what the query may have got wrong."""
+        return advice(self._core, query, self._constants)
 
     def next_edge_ms(self, from_ms: int) -> int | None:
         """Return the first end of a stream batch, at or after a time, at which a window that counts moves on; None if

@@ -10,8 +10,8 @@ It says, from DESIGN.md section 6, which windows a registered query reports and 
   below t.
 
 * a window that counts triples holds, at t, the last n of the arrivals up to the newest one whose number is a multiple
-  of its step, of the stream batches that end at or before t; arrivals that came before a query of the stream counted are
-  lost. A query that has such windows only fires at the end of each stream batch in which that newest one changes.
+  of its step, of the stream batches that end at or before t; what came before a query counted is lost. A query that has
+  such windows only fires at the end of each stream batch in which that newest one changes.
 
 Where the specification leaves the first firing open (streams of one query that stand at different times, or that start
 one after the other), `first` is a range: windows from its end on must come, those inside may.

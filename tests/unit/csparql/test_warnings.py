@@ -1,0 +1,75 @@
+"""What the text of a continuous query shows to be a mistake, most likely; and that the queries we publish show none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from csparql.parser import parse_query
+from csparql.warnings import query_warnings
+
+EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/**/*.rq"))
+W = "[RANGE 1s STEP 1s]"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            f"SELECT * FROM STREAM <s> {W}\nFROM <g> {{ GRAPH <g> {{ ?s ?p ?o }} }}",
+            "line 1, column 26: no pattern reads the window over <s>: there is no pattern outside of GRAPH, nor in "
+            "GRAPH <s> { ... }; write one, or take the window out",
+        ),
+        (
+            f"SELECT * FROM <g>\nFROM NAMED STREAM <s> {W} {{ ?s ?p ?o }}",
+            "line 2, column 23: no pattern reads the window over <s>: only GRAPH <s> { ... } reads a window declared "
+            "by NAMED; put a pattern in one, or declare it without NAMED",
+        ),
+        (
+            f"SELECT * FROM STREAM <s> {W}\n{{ ?s ?p ?o .\n  GRAPH <x> {{ ?s ?q ?z }} }}",
+            "line 3, column 9: GRAPH <x> matches nothing, since the query declares no graph and no window of that "
+            "name: add FROM NAMED <x> for a stored graph, FROM NAMED STREAM for a window",
+        ),
+        (
+            f"SELECT * FROM NAMED STREAM <s> {W} {{ ?s ?p ?o GRAPH <s> {{ ?s ?q ?z }} }}",
+            "line 1, column 32: the patterns outside of GRAPH match nothing, since all that the query declares is "
+            "NAMED: put them in a GRAPH block, add FROM <urn:x-wukongs:default> for stored data, or declare the window "
+            "without NAMED",
+        ),
+    ],
+)
+def test_one_warning_with_place_and_way_out(text: str, warning: str) -> None:
+    assert query_warnings(parse_query(text)) == (warning,)
+
+
+def test_the_window_of_a_name_of_its_own() -> None:
+    text = f"SELECT * FROM <g> FROM NAMED WINDOW <w> ON <s> {W} {{ ?s ?p ?o GRAPH <s> {{ ?s ?p ?o }} }}"
+    unread, undeclared = query_warnings(parse_query(text))
+    assert unread.startswith("line 1, column 48: no pattern reads the window over <s>: only GRAPH <w> { ... } reads")
+    assert undeclared.startswith("line 1, column 84: GRAPH <s> matches nothing")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT * FROM STREAM <s> {W} {{ ?s ?p ?o }}",
+        f"SELECT * FROM STREAM <s> {W} {{ GRAPH <s> {{ ?s ?p ?o }} }}",
+        f"SELECT * FROM NAMED STREAM <s> {W} {{ GRAPH <s> {{ ?s ?p ?o }} }}",
+        f"SELECT * FROM NAMED STREAM <s> {W} {{ GRAPH ?g {{ ?s ?p ?o }} }}",
+        f"SELECT * FROM NAMED WINDOW <w> ON <s> {W} {{ WINDOW <w> {{ ?s ?p ?o }} }}",
+        f"SELECT * FROM NAMED WINDOW <w> ON <s> {W} FROM <g> {{ ?s ?p ?o MINUS {{ WINDOW <w> {{ ?s ?q ?o }} }} }}",
+        f"SELECT * FROM STREAM <s> {W} {{ ?s <p>/<q> ?o OPTIONAL {{ ?s <r>+ ?z }} }}",
+        f"SELECT * FROM STREAM <s> {W} {{ {{ SELECT ?s {{ ?s ?p ?o }} }} }}",
+        f"SELECT * FROM STREAM <s> {W} {{ ?s ?p ?o FILTER(timestamp(?s) > 5) }}",
+        f"DESCRIBE <x> FROM STREAM <s> {W}",
+        "SELECT * FROM NAMED <g> { ?s ?p ?o }",
+    ],
+)
+def test_none_where_all_is_read(text: str) -> None:
+    assert query_warnings(parse_query(text)) == ()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_none_for_the_queries_that_we_publish(path: Path) -> None:
+    assert query_warnings(parse_query(path.read_text())) == ()
