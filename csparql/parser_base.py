@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from csparql.cells import visible
+from csparql import cells
 from csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
 from csparql.iris import is_absolute, resolve
 from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, SMALL, algebra_depth, make_room, too_deep_token
@@ -84,7 +84,7 @@ class TokenReader:
         suggestion = suggest(self.text, self.tokens, token, expected, self.prefixes)
         if not found:
             shown = token.text if len(token.text) <= _SHOWN_CHARACTERS else token.text[:_SHOWN_CHARACTERS] + "..."
-            found = "the end of the query" if token.kind == "end" else f"'{visible(shown)}'"
+            found = "the end of the query" if token.kind == "end" else f"'{cells.visible(shown)}'"
         line, column = self.place_of(token)
         underlined = excerpt(self.text, token.start, len(token.text))
         return QuerySyntaxError(expected, found, line, column, self.source, underlined, suggestion)
