@@ -9,7 +9,7 @@ from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, SMALL, algebra_depth, make_
 from csparql.places import excerpt, place
 from csparql.suggestions import suggest
 from csparql.terms import XSD, Term, Variable, literal
-from csparql.tokens import Token, tokenize
+from csparql.tokens import Token, tokenize_decoded
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
@@ -22,10 +22,9 @@ class TokenReader:
     """A walk over the tokens of one query. `token` is the one not read yet."""
 
     def __init__(self, text: str, source: str) -> None:
-        self.text = text
         self.source = source
         self.prefixes: dict[str, str] = {}
-        self.tokens = tokenize(text, source)
+        self.text, self.tokens = tokenize_decoded(text, source)
         self.index = 0
         self.token = self.tokens[0]
         if len(self.tokens) > SMALL:
@@ -118,10 +117,16 @@ class TermReader(TokenReader):
                 self._base()
             elif self.accept("PREFIX"):
                 self._prefix()
-            elif self.token.kind == "VERSION":
-                raise self.unsupported("the VERSION declaration of SPARQL 1.2")
+            elif self.accept("VERSION"):
+                self._version()
             else:
                 return
+
+    def _version(self) -> None:
+        """Read what SPARQL 1.2 lets a text say of itself. It changes nothing: what we lack of a version is refused."""
+        if self.token.text.startswith(('"""', "'''")):
+            raise self.error("the version between single quotation marks, such as VERSION '1.1'")
+        self.string("a version as a string, such as VERSION '1.1'")
 
     def _base(self) -> None:
         token = self.token

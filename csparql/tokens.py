@@ -8,6 +8,7 @@ Tokens keep offsets; lines and columns are worked out only when an error needs t
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 from csparql.places import excerpt, place
@@ -65,6 +66,9 @@ _KINDS = ("", *_SHAPES)
 _TOKEN = re.compile(
     r"(?:[ \t\r\n]+|#[^\r\n]*)*(?:" + "|".join(f"({shape})" for shape in _SHAPES.values()) + ")", re.DOTALL
 )
+_CODEPOINTS = re.compile(
+    rf"{_SHAPES['string']}|{_SHAPES['iri']}|#[^\r\n]*|\\u([0-9A-Fa-f]{{4}})|\\U([0-9A-Fa-f]{{8}})", re.DOTALL
+)
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _CURLY_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb`\u00b4"
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
@@ -101,6 +105,29 @@ def tokenize(text: str, source: str = "query") -> list[Token]:
     reached = tokens[-1].end if tokens else 0
     blanks = _BLANKS.match(text, reached)
     raise _malformed(text, blanks.end() if blanks else reached, source)
+
+
+def tokenize_decoded(text: str, source: str = "query") -> tuple[str, list[Token]]:
+    r"""Cut a query into tokens; return them with the text that they are pieces of.
+
+    \uXXXX may stand anywhere (SPARQL 1.1, 19.2). Strings and IRIs decode their own; others are decoded here, and only
+    where the text makes no sense without, so that places in errors are those of the text as it was given.
+    """
+    try:
+        return text, tokenize(text, source)
+    except QuerySyntaxError:
+        decoded = _CODEPOINTS.sub(_decoded, text)
+        if decoded != text:
+            with suppress(QuerySyntaxError):
+                return decoded, tokenize(decoded, source)
+        raise
+
+
+def _decoded(match: re.Match[str]) -> str:
+    digits = match[1] or match[2]
+    if digits is None or int(digits, 16) > 0x10FFFF or 0xD800 <= int(digits, 16) <= 0xDFFF:
+        return match[0]
+    return chr(int(digits, 16))
 
 
 def _malformed(text: str, offset: int, source: str) -> QuerySyntaxError:

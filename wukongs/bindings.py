@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from csparql.algebra import Call, Distinct, Extend, Filter, Group, Node, OrderBy, Project, Query, Slice
+from csparql.algebra import Call, Distinct, Extend, Filter, Group, Join, Node, OrderBy, Project, Query, Slice, Values
 from csparql.terms import Term, Variable
 
 _TRUE = Term('"true"^^<http://www.w3.org/2001/XMLSchema#boolean>')
@@ -15,13 +15,22 @@ _TRUE = Term('"true"^^<http://www.w3.org/2001/XMLSchema#boolean>')
 def bind(query: Query, terms: Mapping[str, Term]) -> Query:
     """Return the query with variables of its WHERE clause replaced; SELECT still reports them, with these values."""
     values = {Variable(name.lstrip("?$")): term for name, term in terms.items()}
-    return replace(query, pattern=_bind_below_modifiers(query.pattern, values))
+    return replace(query, pattern=_bind_below_modifiers(query.pattern, values, query.form == "select"))
 
 
-def _bind_below_modifiers(node: Node, values: Mapping[Variable, Term]) -> Node:
-    is_modifier = isinstance(node, Slice | Distinct | Project | OrderBy | Group)
-    if is_modifier or (isinstance(node, Extend | Filter) and _has_group(node)):
-        return replace(node, pattern=_bind_below_modifiers(node.pattern, values))  # type: ignore[union-attr, arg-type]
+def _bind_below_modifiers(node: Node, values: Mapping[Variable, Term], in_clause: bool) -> Node:
+    """in_clause: whether the query's own SELECT clause is still below. Another Project is that of a subquery."""
+    match node:
+        case Project() | Distinct() if in_clause:
+            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, isinstance(node, Distinct)))
+        case Slice() if in_clause or not isinstance(node.pattern, Project | Distinct):
+            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, in_clause))
+        case OrderBy() | Group():
+            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, in_clause=False))
+        case Extend() | Filter() if _has_group(node):
+            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, in_clause=False))
+        case Join() if _has_group(node.left):  # VALUES behind GROUP BY
+            return replace(node, left=_bind_below_modifiers(node.left, values, in_clause=False))
     bound: Node = _replaced(node, values)
     for variable, term in values.items():
         bound = Extend(bound, variable, term)
@@ -29,8 +38,8 @@ def _bind_below_modifiers(node: Node, values: Mapping[Variable, Term]) -> Node:
 
 
 def _has_group(node: Node) -> bool:
-    while isinstance(node, Extend | Filter):
-        node = node.pattern
+    while isinstance(node, Extend | Filter | Join):
+        node = node.left if isinstance(node, Join) else node.pattern
     return isinstance(node, Group)
 
 
@@ -47,7 +56,28 @@ def _replaced(part: Any, values: Mapping[Variable, Term]) -> Any:
         return Filter(Call("COALESCE", (agrees, _TRUE)), pattern)
     if isinstance(part, Extend):
         return replace(part, pattern=_replaced(part.pattern, values), expression=_replaced(part.expression, values))
+    if isinstance(part, Project):  # of a subquery: there is nothing left to let out
+        kept = tuple(variable for variable in part.variables if variable not in values)
+        return Project(_replaced(part.pattern, values), kept)
+    if isinstance(part, Group):
+        pattern = _replaced(part.pattern, values)
+        for key in values.keys() & set(part.keys):
+            pattern = Extend(pattern, key, values[key])  # still one group for each key that there is, and not for none
+        return Group(pattern, part.keys, _replaced(part.aggregates, values))
+    if isinstance(part, Values):
+        return _fitting(part, values)
     if is_dataclass(part) and not isinstance(part, type | Term):
         changed = {field.name: _replaced(getattr(part, field.name), values) for field in fields(part)}
         return replace(part, **changed)
     return part
+
+
+def _fitting(data: Values, values: Mapping[Variable, Term]) -> Values:
+    """Keep the rows that agree with the values, without the columns of these."""
+    kept = [at for at, variable in enumerate(data.variables) if variable not in values]
+    rows = [
+        tuple(row[at] for at in kept)
+        for row in data.rows
+        if all(cell in (None, values.get(variable, cell)) for variable, cell in zip(data.variables, row, strict=True))
+    ]
+    return Values(tuple(data.variables[at] for at in kept), tuple(rows))

@@ -176,3 +176,11 @@ def _joined(text: str) -> tuple[object, object]:
 
 def _parts(expression: object) -> list[object]:
     return [expression, *(part for inner in getattr(expression, "arguments", ()) for part in _parts(inner))]
+
+
+def test_version_is_read_and_changes_nothing() -> None:
+    plain = parse_query("PREFIX : <http://e/> ASK { ?a :p ?b }")
+    assert parse_query("VERSION '1.2' PREFIX : <http://e/> VERSION \"1.1\" ASK { ?a :p ?b }") == plain
+    for wrong, expected in (("1.2", "a version as a string"), ("'''1.2'''", "between single quotation marks")):
+        with pytest.raises(QuerySyntaxError, match=expected):
+            parse_query(f"VERSION {wrong} ASK {{}}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from csparql.places import place
-from csparql.tokens import tokenize
+from csparql.tokens import tokenize, tokenize_decoded
 from wukongs.errors import QuerySyntaxError
 
 
@@ -133,3 +133,26 @@ def test_malformed_text(text: str, message: str) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         tokenize(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "decoded"),
+    [
+        (r"ASK { ?a\u0062c <p> 1 }", "ASK { ?abc <p> 1 }"),
+        (r"\u0041SK { ?s ?p \U00000031 }", "ASK { ?s ?p 1 }"),
+        (r"ASK { ?s ex\u003Ay 'a\u0022b' }", r"ASK { ?s ex:y 'a\u0022b' }"),
+        ("ASK # \\u0041\n{ ?\\u0041 <\\u0041> 'x' }", "ASK # \\u0041\n{ ?A <\\u0041> 'x' }"),
+    ],
+)
+def test_codepoint_escapes_anywhere(text: str, decoded: str) -> None:
+    assert tokenize_decoded(text) == (decoded, tokenize(decoded))
+
+
+def test_codepoint_escapes_that_help_nothing() -> None:
+    """A text that can be read is left as it is; what no escape can mend is an error at its place."""
+    text = r"SELECT ('\u0041' AS ?x) {}"
+    assert tokenize_decoded(text)[0] == text
+    for broken, column in ((r"ASK { ?a\uD800 }", 9), (r"ASK { ?a\U00110000 }", 9), (r"ASK { \u0041 ' }", 7)):
+        with pytest.raises(QuerySyntaxError) as caught:
+            tokenize_decoded(broken)
+        assert caught.value.column == column

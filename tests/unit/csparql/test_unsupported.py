@@ -17,7 +17,6 @@ from wukongs.errors import UnsupportedFeatureError
         ("ASK { FILTER <f>(DISTINCT ?x) }", "DISTINCT in a call of <f>", 18),
         ("ASK { << ?s ?p ?o >> ?q ?r }", "the triple terms and annotations of SPARQL 1.2", 7),
         ("ASK { ?s ?p ?o {| ?q ?r |} }", "the triple terms and annotations of SPARQL 1.2", 16),
-        ("VERSION '1.2' ASK {}", "the VERSION declaration of SPARQL 1.2", 1),
         ("ASK { ?s ?p 'a'@ar--rtl }", "the base direction of a language tag (SPARQL 1.2)", 16),
     ],
 )

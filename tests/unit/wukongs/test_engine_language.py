@@ -1,0 +1,129 @@
+"""Subqueries, MINUS, VALUES, EXISTS and DESCRIBE in the Engine: in firings, with bindings, and by DESCRIBE's rule."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import wukongs
+from tests.unit.wukongs.engine_helpers import EX, A, at, node, rows
+
+pytestmark = pytest.mark.nojit
+
+STORED = f"{node('a')} {node('q')} {node('x')} .\n{node('b')} {node('q')} {node('y')} .\n"
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        (f"{{ ?s ?p ?o FILTER EXISTS {{ ?s {node('r')} ?z }} }}", {100: [("a",)] * 2, 200: [("b",)] * 2, 300: []}),
+        (f"{{ ?s {node('p')} ?o FILTER NOT EXISTS {{ ?s {node('r')} ?z }} }}", {100: [("c",)], 200: [], 300: [("a",)]}),
+        (f"{{ ?s {node('p')} ?o MINUS {{ ?s {node('r')} ?z }} }}", {100: [("c",)], 200: [], 300: [("a",)]}),
+        (f"{{ {{ SELECT ?s {{ ?s {node('p')} ?o }} }} }}", {100: [("a",), ("c",)], 200: [("b",)], 300: [("a",)]}),
+        ("{ { SELECT (COUNT(*) AS ?s) { ?x ?p ?o } } }", {100: [("3",)], 200: [("2",)], 300: [("1",)]}),
+        ("{ { SELECT ?s { ?s ?p ?o } LIMIT 1 } }", {100: 1, 200: 1, 300: 1}),
+        (f"{{ ?s ?p ?o VALUES ?s {{ {node('c')} {node('b')} }} }}", {100: [("c",)], 200: [("b",)] * 2, 300: []}),
+        (f"{{ GRAPH <{A}> {{ ?s ?p ?o MINUS {{ ?s {node('r')} ?z }} }} }}", {100: [("c",)], 200: [], 300: [("a",)]}),
+    ],
+)
+def test_in_windows(engine: wukongs.Engine, where: str, found: dict[int, list[tuple[str, ...]] | int]) -> None:
+    """Each window is answered alone: what stands in another one neither removes nor satisfies anything."""
+    stream = engine.stream(A, timing=True, batch_ms=100)
+    query = engine.register(f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{A}> [RANGE 100ms STEP 100ms] WHERE {where}")
+    stream.push([at("a", 50), at("a", 60, "r"), at("c", 70), at("b", 150), at("b", 160, "r"), at("a", 250)])
+    stream.advance(300)
+    engine.settle(timeout_s=60)
+    for window in query.results(timeout_s=0.05):
+        expected = found[window.end_ms]
+        assert (len(window) if isinstance(expected, int) else rows(window)) == expected
+
+
+def test_exists_in_a_window_and_minus_in_the_stored_graph(engine: wukongs.Engine) -> None:
+    engine.load(io.BytesIO(STORED.encode()), format="nt", graph=EX + "g")
+    stream = engine.stream(A, timing=True, batch_ms=100)
+    query = engine.register(
+        f"REGISTER QUERY q AS SELECT ?s ?g FROM NAMED <{EX}g> FROM NAMED STREAM <{A}> [RANGE 100ms STEP 100ms] "
+        f"WHERE {{ GRAPH ?g {{ ?s {node('q')} ?o }} FILTER EXISTS {{ GRAPH <{A}> {{ ?s {node('p')} ?x }} }} }}"
+    )
+    stream.push([at("a", 50), at("b", 150), at("b", 160, "q", "z")])
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0.05)}
+    assert found == {100: [("a", "g")], 200: [("b", "g"), ("b", "streamA")]}
+
+
+def test_rows_that_a_firing_cuts_do_not_depend_on_the_plan(engine: wukongs.Engine) -> None:
+    """LIMIT without ORDER BY takes rows in canonical order, also inside of a subquery."""
+    text = (
+        f"SELECT ?s FROM STREAM <{A}> [RANGE 100ms STEP 100ms] "
+        f"WHERE {{ {{ SELECT ?s {{ ?s ?p ?o }} LIMIT 3 }} FILTER NOT EXISTS {{ ?s {node('none')} ?z }} }}"
+    )
+    stream = engine.stream(A, timing=True, batch_ms=100)
+    first = engine.register(f"REGISTER QUERY one AS {text}")
+    second = engine.register(f"REGISTER QUERY two AS {text}")
+    stream.push([at(f"n{number}", 10 + number) for number in range(50)])
+    stream.push([at(f"n{number}", 110 + number) for number in reversed(range(0, 50))][::-1])
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    windows = [[rows(window) for window in query.results(timeout_s=0.05)] for query in (first, second)]
+    assert windows[0] == windows[1]
+    assert windows[0][0] == windows[0][1], "the same rows in both windows, so the same three"
+    assert len(windows[0][0]) == 3
+
+
+def test_describe(engine: wukongs.Engine) -> None:
+    """Statements with the resource as subject, and those of the blank nodes that they lead to; in every graph."""
+    a, b, p = node("a"), node("b"), node("p")
+    data = f"{a} {p} _:x .\n_:x {p} _:y .\n_:y {p} _:x .\n_:y {p} {b} .\n{b} {p} {a} .\n_:z {p} {a} .\n{a} {p} 'l' .\n"
+    engine.load(io.BytesIO(data.replace("'", '"').encode()), format="nt")
+    engine.load(io.BytesIO(f"{a} {node('q')} {b} .\n{b} {p} {b} .\n".encode()), format="nt", graph=EX + "g")
+
+    def described(text: str) -> int:
+        result = engine.query(text)
+        assert result.kind == "describe"
+        assert len(result.graph()) == len(result)
+        return len(result)
+
+    assert described(f"DESCRIBE {a}") == 6
+    assert described(f"DESCRIBE {node('nothing')}") == 0
+    assert described(f"DESCRIBE {a} {b} {a}") == 8
+    assert described(f"DESCRIBE ?x {{ ?x {p} ?y . ?y {p} {b} }}") == 3
+    assert described(f"DESCRIBE * {{ ?x {p} 'l' BIND({b} AS ?y) }}") == 8
+    assert described(f"DESCRIBE ?x {b} {{ ?x {p} 'none' }}") == 0
+    assert described(f"DESCRIBE ?l {{ {a} {p} ?l FILTER isLiteral(?l) }}") == 0
+    assert described(f"DESCRIBE {a} FROM <{EX}g>") == 1
+    assert described(f"DESCRIBE {a} FROM NAMED <{EX}g>") == 1
+
+
+def test_describe_in_windows(engine: wukongs.Engine) -> None:
+    """Also of a stream that keeps only what queries match: DESCRIBE looks at everything."""
+    stream = engine.stream(A, timing=True, batch_ms=100, index="matching")
+    query = engine.register(
+        f"REGISTER QUERY q AS DESCRIBE ?s FROM STREAM <{A}> [RANGE 100ms STEP 100ms] WHERE {{ ?s {node('p')} ?o }}"
+    )
+    stream.push([at("a", 50), at("a", 60, "r"), at("c", 70, "r"), at("b", 150)])
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    assert {w.end_ms: len(w.graph()) for w in query.results(timeout_s=0.05)} == {100: 2, 200: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SELECT ?s ?n { { SELECT ?s (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?s } }", [("a", "1")]),
+        ("SELECT ?s ?o { ?s ?p ?o { SELECT ?s { ?s ?q ?z } } }", [("a", "x")]),
+        ("SELECT ?s ?o { VALUES (?s ?o) { (<http://ex/a> 1) (UNDEF 2) (<http://ex/b> 3) } }", [("a", "1"), ("a", "2")]),
+        ("SELECT ?s ?o { ?s ?p ?o } VALUES ?s { <http://ex/a> <http://ex/b> }", [("a", "x")]),
+        ("SELECT ?s (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?s VALUES ?s { <http://ex/a> }", [("a", "1")]),
+        ("SELECT ?s ?o { ?s ?p ?o FILTER EXISTS { ?s ?q <http://ex/x> } }", [("a", "x")]),
+        ("SELECT ?s ?o { ?s ?p ?o MINUS { ?s ?p ?z FILTER(?z = <http://ex/y>) } }", [("a", "x")]),
+        ("SELECT ?s ?n { { SELECT (COUNT(?o) AS ?n) { ?x <http://ex/none> ?o } } }", [("a", "0")]),
+        ("SELECT ?s ?o { { SELECT ?s ?o { ?s ?p ?o } LIMIT 1 } } LIMIT 1", [("a", "x")]),
+    ],
+)
+def test_bindings_reach_into_subqueries_and_values(
+    engine: wukongs.Engine, text: str, found: list[tuple[str, ...]]
+) -> None:
+    engine.load(io.BytesIO(STORED.encode()), format="nt")
+    assert rows(engine.query(text, bindings={"s": node("a")})) == found
