@@ -17,8 +17,6 @@ from tests.oracles.rdf import Triple, from_rdflib
 from tests.oracles.w3c import SUITE, Rows, W3cTest, all_tests, csv_rows, expected_answer, graph_of
 
 KNOWN_FILE = Path(__file__).with_name("w3c_known.md")
-REFUSALS = ("not supported yet", "this is not RDF 1.1")
-"""What is refused by name is not there yet; nothing else may be wrong."""
 _ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
 
 pytestmark = [
@@ -45,8 +43,6 @@ def held(test: W3cTest, fault: str | None) -> None:
     if reason is not None:
         assert fault is not None, f"{test.short_id} passes: take it out of {KNOWN_FILE.name} ({reason})"
     elif fault is not None:
-        if any(words in fault for words in REFUSALS):
-            pytest.xfail(fault)
         pytest.fail(f"{test.short_id} ({test.text}): {fault}", pytrace=False)
 
 
