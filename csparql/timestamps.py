@@ -11,7 +11,7 @@ a subquery or in a property path of arbitrary length binds ?x by no tuple that c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from csparql.algebra import (
@@ -36,7 +36,7 @@ from csparql.algebra import (
     TriplePattern,
     Union,
 )
-from csparql.rules.walk import map_children
+from csparql.rules.walk import map_children, map_expressions
 from csparql.scope import node_expressions
 from csparql.terms import Term, Variable, iri
 
@@ -89,7 +89,19 @@ class _Resolver:
             else:
                 assert isinstance(node, Filter | Extend | Group | OrderBy), node
                 node = replace(node, pattern=self._bound(node.pattern, call, variable))
-        return _with_expressions(node, made)
+
+        def changed(expression: Expression) -> Expression:
+            match expression:
+                case Call() if expression in made:
+                    return made[expression]
+                case Call():
+                    return Call(expression.op, tuple(map(changed, expression.arguments)))
+                case Aggregate(argument=argument) if argument is not None:
+                    return replace(expression, argument=changed(argument))
+                case _:
+                    return expression
+
+        return map_expressions(node, changed)
 
     def _fresh(self) -> Variable:
         self._count += 1
@@ -182,33 +194,3 @@ class _Resolver:
             return node, times
         variable = self._fresh()
         return Timestamp(node, variable, patterns, times), (variable,)
-
-
-def _with_expressions(node: Node, made: Mapping[Call, Variable]) -> Node:
-    """Put the variables in the place of the calls."""
-
-    def changed(expression: Expression) -> Expression:
-        match expression:
-            case Call() if expression in made:
-                return made[expression]
-            case Call():
-                return Call(expression.op, tuple(map(changed, expression.arguments)))
-            case _:
-                return expression
-
-    match node:
-        case Filter():
-            return replace(node, condition=changed(node.condition))
-        case LeftJoin(condition=condition) if condition is not None:
-            return replace(node, condition=changed(condition))
-        case Extend():
-            return replace(node, expression=changed(node.expression))
-        case Group():
-            return replace(node, aggregates=tuple((v, _aggregate(found, changed)) for v, found in node.aggregates))
-        case OrderBy():
-            return replace(node, conditions=tuple((changed(by), down) for by, down in node.conditions))
-    raise AssertionError(node)
-
-
-def _aggregate(aggregate: Aggregate, changed: Callable[[Expression], Expression]) -> Aggregate:
-    return aggregate if aggregate.argument is None else replace(aggregate, argument=changed(aggregate.argument))

@@ -62,18 +62,23 @@ def _map_exists(node: Node, change: Callable[[Node], Node]) -> Node:
             case _:
                 return expression
 
+    return map_expressions(node, changed)
+
+
+def map_expressions(node: Node, change: Callable[[Expression], Expression]) -> Node:
+    """Return a node that has expressions with each of its own changed; an Aggregate must stay one."""
     match node:
         case Filter():
-            return replace(node, condition=changed(node.condition))
+            return replace(node, condition=change(node.condition))
         case LeftJoin(condition=condition) if condition is not None:
-            return replace(node, condition=changed(condition))
+            return replace(node, condition=change(condition))
         case Extend():
-            return replace(node, expression=changed(node.expression))
+            return replace(node, expression=change(node.expression))
         case Group():
-            made = tuple((variable, changed(aggregate)) for variable, aggregate in node.aggregates)
+            made = tuple((variable, change(aggregate)) for variable, aggregate in node.aggregates)
             return replace(node, aggregates=made)  # type: ignore[arg-type]
         case OrderBy():
-            return replace(node, conditions=tuple((changed(by), down) for by, down in node.conditions))
+            return replace(node, conditions=tuple((change(by), down) for by, down in node.conditions))
     raise AssertionError(node)
 
 

@@ -115,6 +115,10 @@ def test_filters_that_do_not_ask_for_the_time_go_below() -> None:
             f"ASK {STREAM} {{ ?s ?p ?o FILTER(timestamp(STR(?s)) > 5) }}",
             "column 58: expected timestamp(?x), or timestamp of three variables, IRIs or literals, found 'timestamp'",
         ),
+        (
+            f"ASK {STREAM} {{ ?s ?p ?o FILTER NOT EXISTS {{ ?s ?q ?z FILTER(timestamp(?s) > 5) }} }}",
+            "column 87: expected no timestamp() inside of EXISTS, found 'timestamp'",
+        ),
         (f"ASK {STREAM} {{ ?s ?p ?o FILTER(timestamp(<s>) > 5) }}", "expected a variable in timestamp(?x), found"),
         (
             f"ASK {STREAM} {{ ?s ?p ?o FILTER(<http://larkc.eu/csparql/sparql/jena/ext#timestamp>(?x) > 5) }}",
