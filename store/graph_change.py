@@ -16,7 +16,7 @@ import numpy as np
 
 from store.batch import Batch, build_batch
 from store.batch_set import BatchSet
-from store.dtypes import BoolArray, Int64Array
+from store.dtypes import Int64Array
 from store.quads import Quads, graph_quads, is_held, joined, taken, without_held
 from store.tombstones import Difference
 
@@ -68,8 +68,7 @@ class GraphChange:
         self._steps = []
         self._gone = joined([quads for comes, quads in steps if not comes])
         self._come = joined([quads for comes, quads in steps if comes])
-        both = is_held(_read_of(self._come), self._gone) if len(self._come[0]) else _none(self._gone)
-        if both.any():
+        if len(self._gone[0]) and len(self._come[0]) and (both := is_held(_read_of(self._come), self._gone)).any():
             disputed = _read_of(taken(self._gone, both))
             self._gone = taken(self._gone, ~both)
             self._come = taken(self._come, ~is_held(disputed, self._come))
@@ -123,10 +122,6 @@ class GraphChange:
         come = without_held(come, BatchSet.of(tuple(since), disjoint=True))
         added = joined([batch.triples() for batch in since]) if len(self._cleared) else _NOTHING
         return Difference(come, gone), taken(added, np.isin(added[0], self._cleared))
-
-
-def _none(quads: Quads) -> BoolArray:
-    return np.zeros(len(quads[0]), np.bool_)
 
 
 def _read_of(quads: Quads) -> BatchSet:
