@@ -68,3 +68,33 @@ def test_where_a_step_reads() -> None:
         assert f"  {words} " in text
     assert text.count("~12 rows") == 4
     assert "in the stored default graph" in explain(parse_query("ASK { ?x a ?y }"), plans)
+
+
+def test_operators_of_patterns() -> None:
+    """Each with what it does; the pattern of an EXISTS stands below the operator whose expression asks for it."""
+    text = """ASK {
+      GRAPH ?g { SELECT (COUNT(*) AS ?n) { ?x <p> ?y } }
+      MINUS { VALUES (?x ?y) { (1 UNDEF) (2 3) } }
+      FILTER(?n > 1 || NOT EXISTS { ?x <p> ?y })
+    }"""
+    shown = explain(parse_query(text), lambda bgp: tuple(PlanStep(pattern, "out", 1.0) for pattern in bgp.patterns))
+    lines = [line.partition("  in ")[0] for line in shown.splitlines()]
+    integer = "http://www.w3.org/2001/XMLSchema#integer"
+    assert lines == [
+        "ASK",
+        f'Filter ((?n > "1"^^<{integer}>) || NOT EXISTS {{...}})',
+        "  Minus",
+        "    Extend ?g := ?.graph1",
+        "      PerGraph ?.graph1",
+        "        Join",
+        "          GraphNames ?.graph1",
+        "          Project ?n ?.graph1",
+        "            Extend ?n := ?.agg1",
+        "              Group by all rows: ?.agg1 := COUNT(*)",
+        "                Bgp of 1",
+        "                  1  scan  out  ?x.1 <p> ?y.1",
+        "    Values ?x ?y: 2 rows",
+        "  NOT EXISTS of",
+        "    Bgp of 1",
+        "      1  scan  out  ?x <p> ?y",
+    ]

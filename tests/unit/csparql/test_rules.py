@@ -80,6 +80,18 @@ def test_split_filters(group: str, expected: str) -> None:
         (f"{{ {A} BIND(1 AS ?z) FILTER(?a) }}", "extend(?z=1, filter(?a, [A]))"),
         (f"{{ {A} BIND(1 AS ?z) FILTER(?z) }}", "filter(?z, extend(?z=1, [A]))"),
         (f"{{ {A} OPTIONAL {{ {B} }} FILTER(1 = 1) }}", "filter((1 = 1), ([A] ? [B]))"),
+        (f"{{ {A} MINUS {{ {B} }} FILTER(?b) }}", "(filter(?b, [A]) - [B])"),
+        (f"{{ {{ SELECT DISTINCT ?b {{ {A} }} }} FILTER(?b) }}", "distinct(project(?b, filter(?b, [A])))"),
+        (f"{{ {{ SELECT ?b {{ {A} }} LIMIT 1 }} FILTER(?b) }}", "filter(?b, slice(project(?b, [A])))"),
+        (f"{{ {{ SELECT ?b {{ {A} }} GROUP BY ?b }} FILTER(?b) }}", "project(?b, filter(?b, group(?b, [A])))"),
+        (
+            f"{{ {A} {{ {{ {C} }} UNION {{ {C} }} }} FILTER EXISTS {{ ?b <D> ?e }} }}",
+            "(filter(EXISTS {[D]}, [A]) * ([C] | [C]))",
+        ),
+        (
+            f"{{ {A} {{ {{ {C} }} UNION {{ {C} }} }} FILTER EXISTS {{ ?b <D> ?c }} }}",
+            "filter(EXISTS {[D]}, ([A] * ([C] | [C])))",
+        ),
     ],
 )
 def test_push_filters(group: str, expected: str) -> None:
@@ -117,6 +129,12 @@ def test_all_rules_together() -> None:
         "Bgp of 3",
         "Bgp of 1",
     ]
+
+
+def test_rules_go_into_exists_and_subqueries() -> None:
+    query = parse_query(f"ASK {{ FILTER EXISTS {{ {A} {{ {B} FILTER(?c) }} }} {{ SELECT ?a {{ {A} {{ {B} }} }} }} }}")
+    shown = shape_of(rewrite(query).pattern)
+    assert shown == "project(?a, filter(EXISTS {filter(?c, [A B])}, [A B]))"
 
 
 def test_rules_leave_nothing_to_do() -> None:
