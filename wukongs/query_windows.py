@@ -144,6 +144,7 @@ class QueryWindows:
         if not window.is_counted:
             return state.ring.extent(span.after, span.to)
         after, to = self._counted_span(window, at_ms // state.batch_ms)
+        after = max(after, state.ring.arrivals.held_after)
         return (after, to) if after < to else None
 
     def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:

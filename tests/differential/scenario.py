@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests import strategies as make
 from tests.oracles import query_ast as ast
-from tests.oracles.judge import NoVerdict, judge
+from tests.oracles.judge import NoVerdict, Verdict, judge
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import Term, Triple, bnode, from_rdflib, iri, nquad, ntriples, to_rdflib
 from tests.oracles.sparql_oracle import Dataset, Row, TooBig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import wukongs
 
 FINAL_STEP_MS = 1000
+POLICIES = {"change": "ON CONTENT CHANGE", "non-empty": "NON EMPTY CONTENT"}
 SETTLE_S = 60.0
 
 
@@ -60,13 +62,24 @@ class Load:
 
 @dataclass(frozen=True)
 class Register:
+    """policies: of REPORT, as the oracle calls them."""
+
     name: str
     clause: DatasetClause
     query: Query
+    output: str = "QUERY"
+    every_ms: int | None = None
+    policies: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
-        return f"REGISTER QUERY {self.name} AS\n{self.query.text(self.clause.text())}"
+        every = f" COMPUTED EVERY {self.every_ms}ms" if self.every_ms else ""
+        report = " AND ".join(POLICIES[policy] for policy in sorted(self.policies))
+        head = f"REGISTER {self.output} {self.name}{every}{f' REPORT {report}' if report else ''} AS"
+        text = f"{head}\n{self.query.text(self.clause.text())}"
+        for window in self.clause.windows:
+            text = text.replace(f"GRAPH <{window.own_name}>", f"WINDOW <{window.own_name}>")
+        return text
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,14 @@ def clauses(draw: st.DrawFn, streams: list[OracleStream]) -> DatasetClause:
                 windows.append(Window(stream.iri, count, step, is_named, counted=True))
             else:
                 windows.append(Window(stream.iri, range_ms, step_ms, is_named))
+        if draw(st.integers(0, 2)) == 2:
+            ranges = draw(st.lists(st.sampled_from([1, 2, 5]), min_size=1, max_size=2))
+            windows += [
+                Window(
+                    stream.iri, stream.batch_ms * n, stream.batch_ms, draw(st.booleans()), own_name=f"{stream.iri}/w{i}"
+                )
+                for i, n in enumerate(ranges)
+            ]
     g0, g1 = make.GRAPHS
     graphs: list[tuple[Term | None, ...]] = [(None,), (None, g0), (g0,), (), (None, g1)]
     named_graphs = draw(st.sampled_from([(), (g0,), (g1,)]))
@@ -115,14 +136,19 @@ def clauses(draw: st.DrawFn, streams: list[OracleStream]) -> DatasetClause:
 def registrations(draw: st.DrawFn, streams: list[OracleStream], name: str) -> Register:
     """A continuous query whose patterns reach its windows: in its default graph, in GRAPH blocks, or both."""
     clause = draw(clauses(streams))
-    names = tuple(dict.fromkeys([*clause.named_graphs, *(iri(window.stream) for window in clause.windows)]))
+    names = tuple(dict.fromkeys([*clause.named_graphs, *(iri(window.name) for window in clause.windows)]))
+    every_ms = draw(st.sampled_from([None, None, None, 50, 150, 700]))
     # Whether GRAPH ?g ranges over a window of FROM STREAM is not said: only asked where all windows are named.
     any_graph = all(window.named for window in clause.windows)
     if draw(st.booleans()):
-        return Register(name, clause, probe(names, any_graph))
+        output = draw(st.sampled_from(["QUERY", "QUERY", "RSTREAM", "ISTREAM", "DSTREAM"]))
+        policies = draw(st.sampled_from([(), (), ("change",), ("non-empty",), ("change", "non-empty")]))
+        if any(window.counted for window in clause.windows):
+            policies = ()
+        return Register(name, clause, probe(names, any_graph), output, every_ms, frozenset(policies))
     labels = make._Labels()
     if any_graph or draw(st.booleans()):
-        blocks = [iri(window.stream) for window in clause.windows]
+        blocks = [iri(window.name) for window in clause.windows]
         parts: list[Any] = [
             ast.GraphPattern(each, draw(make.groups(names, any_graph, 0, labels))) for each in dict.fromkeys(blocks)
         ]
@@ -130,7 +156,7 @@ def registrations(draw: st.DrawFn, streams: list[OracleStream], name: str) -> Re
         where = ast.Group(tuple(parts))
     else:
         where = draw(make.groups(names, any_graph, 2, labels))
-    return Register(name, clause, draw(make.queries(("select", "select", "grouped"), where=where)))
+    return Register(name, clause, draw(make.queries(("select", "select", "grouped"), where=where)), every_ms=every_ms)
 
 
 def probe(names: tuple[Term, ...], any_graph: bool) -> Query:
@@ -264,7 +290,7 @@ class Harness:
             case Register(name, clause):
                 self.handles[name] = self.engine.register(event.text)
                 self.registered[name], self.ends[name] = event, []
-                self.oracle.register(name, clause)
+                self.oracle.register(name, clause, event.every_ms)
             case Ask():
                 self.engine.settle(timeout_s=SETTLE_S)
                 self.ask(event)
@@ -306,10 +332,31 @@ class Harness:
                 assert window.start_ms == window_start(event.clause.windows[0], window.end_ms), where
             assert list(window.vars) == [column.var.name for column in event.query.columns], where
             dataset = self.oracle.dataset(name, window.end_ms)
-            fault = verdict_fault(dataset, event.query, rows_of(window), ask_rdflib=len(self.ends[name]) == 3)
+            fault = self.fault_of_rows(event, dataset, rows_of(window))
             assert not fault, f"{where}: {fault}\ndataset {dataset}"
-        fault = self.oracle.fault_of_firings(name, self.ends[name])
-        assert not fault, f"{event.text}\n{fault}"
+        if event.policies:
+            expected = self.oracle.reported(name, event.policies)
+            assert expected in (None, self.ends[name]), f"{event.text}\n{self.ends[name]}, expected {expected}"
+        else:
+            fault = self.oracle.fault_of_firings(name, self.ends[name])
+            assert not fault, f"{event.text}\n{fault}"
+
+    def fault_of_rows(self, event: Register, dataset: Dataset, found: list[Row]) -> str:
+        """Why the rows of the newest window are wrong; '' if they are right."""
+        ends = self.ends[event.name]
+        if event.output not in ("ISTREAM", "DSTREAM"):
+            return verdict_fault(dataset, event.query, found, ask_rdflib=len(ends) == 3)
+        rows = [Counter(self.all_rows(event, dataset))]
+        rows.append(Counter(self.all_rows(event, self.oracle.dataset(event.name, ends[-2])) if len(ends) > 1 else ()))
+        new, gone = (rows[0] - rows[1], rows[1] - rows[0])
+        expected = list((new if event.output == "ISTREAM" else gone).elements())
+        return Verdict(event.query, [expected]).fault(found)
+
+    @staticmethod
+    def all_rows(event: Register, dataset: Dataset) -> list[Row]:
+        (rows,) = judge(dataset, event.query, ask_rdflib=False).allowed
+        assert isinstance(rows, list)
+        return rows
 
 
 def window_start(window: Window, end_ms: int) -> int:

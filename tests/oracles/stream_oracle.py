@@ -32,19 +32,29 @@ Tuple = tuple[Triple, int]
 
 @dataclass(frozen=True)
 class Window:
-    """FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms], or with `counted` these many triples."""
+    """FROM [NAMED] STREAM <stream> [RANGE range_ms STEP step_ms], or FROM [NAMED] WINDOW <own_name> ON <stream>; with
+    `counted` these many triples."""
 
     stream: str
     range_ms: int
     step_ms: int
     named: bool = False
     counted: bool = False
+    own_name: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.own_name or self.stream
 
     def text(self) -> str:
         if self.counted:
             step = f" STEP {self.step_ms}" if self.step_ms > 1 else ""
             return f"FROM {'NAMED ' if self.named else ''}STREAM <{self.stream}> [RANGE TRIPLES {self.range_ms}{step}]"
         size = "TUMBLING" if self.range_ms == self.step_ms and not self.named else f"STEP {self.step_ms}ms"
+        if self.own_name:
+            seconds = f"PT{self.range_ms // 1000}.{self.range_ms % 1000:03}S"
+            on = f"WINDOW <{self.own_name}> ON <{self.stream}>"
+            return f"FROM {'NAMED ' if self.named else ''}{on} [RANGE {seconds} {size}]"
         return f"FROM {'NAMED ' if self.named else ''}STREAM <{self.stream}> [RANGE {self.range_ms}ms {size}]"
 
 
@@ -133,11 +143,13 @@ class OracleQuery:
     clause: DatasetClause
     bounds: list[int]
     waiting: list[str]
+    every_ms: int | None = None
 
     @property
     def step_ms(self) -> int | None:
-        """None if all its windows count triples."""
-        return min((window.step_ms for window in self.clause.windows if not window.counted), default=None)
+        """None if all its windows count triples, and no period is given."""
+        steps = (window.step_ms for window in self.clause.windows if not window.counted)
+        return self.every_ms or min(steps, default=None)
 
 
 @dataclass
@@ -165,7 +177,7 @@ class StreamOracle:
         self._stable_ms = max(self._stable_ms, min(started, default=NOWHERE))
         return self._stable_ms
 
-    def register(self, name: str, clause: DatasetClause) -> None:
+    def register(self, name: str, clause: DatasetClause, every_ms: int | None = None) -> None:
         own = [self.streams[iri] for iri in dict.fromkeys(window.stream for window in clause.windows)]
         bounds = [stream.closed_ms for stream in own if stream.first_ms is not None]
         bounds += [self.stable_ms()] if self.stable_ms() > NOWHERE else []
@@ -174,7 +186,8 @@ class StreamOracle:
             stream = self.streams[window.stream]
             if window.counted and stream.counted_after is None:
                 stream.counted_after = stream.arrived(min(begun, default=NOWHERE))
-        self.queries[name] = OracleQuery(clause, bounds, [stream.iri for stream in own if stream.first_ms is None])
+        waiting = [stream.iri for stream in own if stream.first_ms is None]
+        self.queries[name] = OracleQuery(clause, bounds, waiting, every_ms)
 
     # firings
 
@@ -239,6 +252,28 @@ class StreamOracle:
             return f"last window {ends[-1]}, expected {allowed[-1] if allowed else None}, closed are {late}"
         return ""
 
+    def reported(self, name: str, policies: frozenset[str]) -> list[int] | None:
+        """The firings that REPORT lets through: those with a tuple in some window ("non-empty"), and those with other
+        tuples in some window than the last one that was let through ("change"). None where the first firing is open."""
+        bounds = self.first(name)
+        if bounds is None or bounds[0] != bounds[1]:
+            return None
+        windows = self.queries[name].clause.windows
+        last: list[list[Tuple]] = [[] for _ in windows]
+        found = []
+        for t in self.firings(name):
+            held = [self.tuples_in(window, t) for window in windows]
+            if ("change" in policies and held == last) or ("non-empty" in policies and not any(held)):
+                continue
+            last = held
+            found.append(t)
+        return found
+
+    def tuples_in(self, window: Window, t: int) -> list[Tuple]:
+        """The tuples, repeats included, in a time window as it stands at a firing."""
+        end_ms = t // window.step_ms * window.step_ms
+        return [each for each in self.streams[window.stream].tuples if end_ms - window.range_ms < each[1] <= end_ms]
+
     # datasets
 
     def dataset(self, name: str, end_ms: int) -> Dataset:
@@ -273,7 +308,7 @@ class StreamOracle:
                 dataset.default |= self._held(window, t)
         # GRAPH <s> reads the window of FROM NAMED STREAM, or, without one, that of FROM STREAM.
         for window in sorted(clause.windows, key=lambda each: each.named):
-            dataset.named[Term("iri", window.stream)] = self._held(window, t)
+            dataset.named[Term("iri", window.name)] = self._held(window, t)
         return dataset
 
     def _held(self, window: Window, t: int) -> set[Triple]:

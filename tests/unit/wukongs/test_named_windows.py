@@ -167,3 +167,24 @@ def test_what_a_query_makes_is_not_read_by_another(engine: wukongs.Engine) -> No
     answers(engine, text, LIFE, 200)
     with pytest.raises(wukongs.StreamError, match=r"line 1, column \d+: <http://ex/out> is what a query makes, and is"):
         engine.register(register_text("RANGE 100ms STEP 100ms", stream=EX + "out"))
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (f"{{ WINDOW <{W1}> {{ ?x <{EX}p> ?y }} }}", [("b", "o")]),
+        (f"{{ WINDOW <{W1}> {{ ?x <{EX}q>* ?y }} }}", [("b", "b"), ("c", "c"), ("o", "o")]),
+    ],
+)
+def test_only_what_no_query_can_match_is_left_out(
+    engine: wukongs.Engine, where: str, expected: list[tuple[str, ...]]
+) -> None:
+    """Zero steps of a path lead from every term to itself, whatever the predicate that brought it."""
+    stream = engine.stream(A, batch_ms=100, timing=True, index="matching")
+    stream.advance(0)
+    query = engine.register(f"REGISTER RSTREAM q AS SELECT ?x ?y {TWO} WHERE {where}")
+    stream.push([at("b", 150), at("c", 150, "r")])
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    *_, last = query.results(timeout_s=0.05)
+    assert rows(last) == expected

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, register_text, rows, windows
+from wukongs.catalogue import Catalogue, Definition
 
 STEP = "RANGE 200ms STEP 100ms"
 
@@ -280,3 +284,18 @@ def test_unreported_firings_count_as_taken_with_the_window_before_them(tmp_path:
         query = engine.register(text)
         stream = engine.stream(A, batch_ms=100, timing=True)
         assert told(engine, stream, query, [at("b", 750)], 800) == {800: ["b"]}
+
+
+def test_a_catalogue_without_outputs_is_read(tmp_path: Path) -> None:
+    """As folders have it that were written before there were any."""
+    with closing(sqlite3.connect(tmp_path / "catalogue.sqlite")) as connection, connection:
+        connection.execute("CREATE TABLE streams (lsn INTEGER PRIMARY KEY, iri TEXT, options TEXT, until INTEGER)")
+        connection.execute(
+            "CREATE TABLE queries (lsn INTEGER PRIMARY KEY, name TEXT, text TEXT, base TEXT, until INTEGER)"
+        )
+        connection.execute("INSERT INTO queries VALUES (1, 'q', 'text', NULL, NULL)")
+    catalogue = Catalogue(tmp_path)
+    (found,) = catalogue.read(5)
+    assert found == Definition(1, "q", None, "text")
+    catalogue.write([replace(found, output="istream")])
+    assert [each.output for each in catalogue.read(5)] == ["istream"]

@@ -219,3 +219,14 @@ def test_a_query_under_the_wrong_heading_is_refused(folder: Path) -> None:
         _load(folder, "[[query]]\nname='Q'\ntext='ASK {}'")
     with pytest.raises(SettingsError, match=r"\[\[ask\]\] A: expected a one-shot query, .*: \[\[query\]\] is for"):
         _load(folder, f"[[ask]]\nname='A'\ntext='{QUERY}'")
+
+
+def test_what_the_firings_of_a_query_report(folder: Path) -> None:
+    stream = "[[stream]]\niri='http://ex/s'\nsource={kind='timestamped', path='a.nt'}\n"
+    (folder / "run.toml").write_text(f"{stream}[[query]]\nname='Q'\noutput='istream'\ntext='{QUERY}'", "utf-8")
+    (query,) = load_run_config(folder / "run.toml").queries
+    assert query.output == "istream"
+    with pytest.raises(SettingsError, match=r"output: expected one of .*'rstream', 'istream', 'dstream', found 'all'"):
+        _load(folder, f"[[query]]\nname='Q'\noutput='all'\ntext='{QUERY}'")
+    with pytest.raises(SettingsError, match="output"):
+        _load(folder, "[[ask]]\nname='A'\noutput='istream'\ntext='ASK {}'")
