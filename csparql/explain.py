@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from csparql.algebra import (
     Aggregate,
@@ -29,31 +31,63 @@ from csparql.algebra import (
     Query,
     Slice,
     StreamWindow,
-    TermOrVariable,
     Timestamp,
-    TriplePattern,
     Union,
     Values,
 )
+from csparql.cardinality import Cardinalities
+from csparql.explain_steps import format_pattern, format_term, plan_lines
+from csparql.exploration_order import exploration_order, exploration_parts, is_explorable
 from csparql.paths import format_path
-from csparql.plan import PlanStep
-from csparql.scope import NO_VARIABLES, exists_patterns, node_expressions
-from csparql.terms import RDF, Term, Variable
-
-Planner = Callable[[Bgp], tuple[PlanStep, ...]]
+from csparql.plan import FilteredBgp, Plan
+from csparql.planner import plan_filtered
+from csparql.rules.walk import join_operands
+from csparql.scope import NO_VARIABLES, certain_variables, exists_patterns, node_expressions, possible_variables
+from csparql.terms import Variable
 
 _INDENT = "  "
 _INFIX = frozenset(("=", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "&&", "||"))
 _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms"))
 
 
-def explain(query: Query, plans: Planner) -> str:
-    """Show a query as a tree of operators; each Bgp with the steps of its plan, in order.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a node, with all below it, did in one execution."""
 
-    plans : gives the steps of a Bgp, as the engine would run them.
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What a plan did, from so many rows that bind these variables; step_rows: the rows after each step, before its
+    filters."""
+
+    plan: Plan
+    bound: frozenset[Variable]
+    rows_in: int
+    step_rows: tuple[int, ...]
+    seconds: float
+
+
+class Figures(Protocol):
+    """What an execution did."""
+
+    def measured(self, node: Node) -> Measured | None:
+        """Return what a node did, None if it was not run by itself."""
+
+    def explorations(self, bgp: Bgp) -> Sequence[Explored]:
+        """Return each plan that a Bgp was explored by; none if there was no row to start from."""
+
+
+def explain(query: Query, sizes: Cardinalities, figures: Figures | None = None) -> str:
+    """Show a query as a tree of operators; each Bgp with the steps of its plan, in order. What is joined comes in the
+    order in which it is run.
+
+    figures : what an execution did; then actual rows and times stand beside the estimates.
     """
     lines = [_head(query), *_dataset_lines(query.dataset)]
-    lines += _node_lines(query.pattern, 0, query.dataset, plans)
+    lines += _Tree(query.dataset, sizes, figures).lines(query.pattern, 0)
     return "\n".join(lines) + "\n"
 
 
@@ -121,19 +155,91 @@ def _format_window(window: StreamWindow) -> str:
     return f"[{format_duration(window.range_ms)} step {format_duration(window.step_ms)}]"
 
 
-def _node_lines(node: Node, depth: int, dataset: DatasetClause, plans: Planner) -> Iterator[str]:
-    pad = _INDENT * depth
-    if isinstance(node, Bgp):
-        yield pad + (f"Bgp of {len(node.patterns)}" if node.patterns else "Unit")
-        for line in _step_lines(plans(node) if node.patterns else (), dataset):
-            yield pad + _INDENT + line
-        return
-    yield pad + _operator(node, dataset)
-    for child in _children(node):
-        yield from _node_lines(child, depth + 1, dataset, plans)
-    for exists in (found for expression in node_expressions(node) for found in exists_patterns(expression)):
-        yield pad + _INDENT + format_expression(exists).replace(" {...}", " of")
-        yield from _node_lines(exists.pattern, depth + 2, dataset, plans)
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    dataset: DatasetClause
+    sizes: Cardinalities
+    figures: Figures | None
+
+    def lines(
+        self, node: Node, depth: int, bound: frozenset[Variable] = NO_VARIABLES, rows: float = 1.0
+    ) -> Iterator[str]:
+        """Show a node and what is below it. bound: it is explored from so many rows that bind these variables."""
+        filtered = FilteredBgp.of(node)
+        if filtered is not None:
+            yield from self._filtered(filtered, node, depth, bound, rows)
+            return
+        pad = _INDENT * depth
+        yield pad + _operator(node, self.dataset) + self._done(node)
+        match node:
+            case Join():
+                yield from self._join(node, depth + 1, bound, rows)
+            case LeftJoin():
+                yield from self.lines(node.left, depth + 1, bound, rows)
+                inner, inner_rows = NO_VARIABLES, 1.0
+                if is_explorable(node.right):
+                    inner, inner_rows = certain_variables(node.left), self._estimate(node.left)
+                yield from self.lines(node.right, depth + 1, inner, inner_rows)
+            case _:
+                for child in _children(node):
+                    yield from self.lines(child, depth + 1, bound, rows)
+        yield from self._exists_lines(node_expressions(node), depth + 1)
+
+    def _join(self, node: Join, depth: int, bound: frozenset[Variable], rows: float) -> Iterator[str]:
+        operands = join_operands(node)
+        for operand in operands:
+            if not is_explorable(operand):
+                yield from self.lines(operand, depth)
+                bound |= certain_variables(operand)
+        parts = exploration_parts(filter(is_explorable, operands), bound)
+        for part in exploration_order(parts, bound, rows, self.sizes):
+            yield from self.lines(part, depth, bound, rows)
+            bound |= certain_variables(part)
+
+    def _filtered(
+        self, filtered: FilteredBgp, node: Node, depth: int, bound: frozenset[Variable], rows: float
+    ) -> Iterator[str]:
+        pad = _INDENT * depth
+        done = () if self.figures is None else self.figures.explorations(filtered.bgp)
+        if not done:
+            yield pad + _bgp_head(filtered, bound) + self._done(node)
+            yield from self._plan(plan_filtered(filtered, bound, self.sizes, rows), bound, depth + 1, None)
+        for part in done:
+            figures = f"  [from {part.rows_in} rows, {_milliseconds(part.seconds)}]"
+            yield pad + _bgp_head(filtered, part.bound) + figures
+            yield from self._plan(part.plan, part.bound, depth + 1, part.step_rows)
+        yield from self._exists_lines(filtered.filters, depth + 1)
+
+    def _plan(
+        self, plan: Plan, bound: frozenset[Variable], depth: int, step_rows: Sequence[int] | None
+    ) -> Iterator[str]:
+        for line in plan_lines(plan, bound, lambda graph: _where(graph, self.dataset), format_expression, step_rows):
+            yield _INDENT * depth + line
+
+    def _exists_lines(self, expressions: Sequence[Expression], depth: int) -> Iterator[str]:
+        for exists in (found for expression in expressions for found in exists_patterns(expression)):
+            yield _INDENT * depth + format_expression(exists).replace(" {...}", " of")
+            yield from self.lines(exists.pattern, depth + 1)
+
+    def _estimate(self, node: Node) -> float:
+        """Return the estimated rows of triple patterns, 1 for any other node."""
+        filtered = FilteredBgp.of(node)
+        steps = () if filtered is None else plan_filtered(filtered, NO_VARIABLES, self.sizes).steps
+        return steps[-1].estimated_rows if steps else 1.0
+
+    def _done(self, node: Node) -> str:
+        found = None if self.figures is None else self.figures.measured(node)
+        return "" if found is None else f"  [{found.rows} rows, {_milliseconds(found.seconds)}]"
+
+
+def _bgp_head(filtered: FilteredBgp, bound: frozenset[Variable]) -> str:
+    shared = sorted(map(str, bound & possible_variables(filtered.bgp)))
+    kind = f"Bgp of {len(filtered.bgp.patterns)}" if filtered.bgp.patterns else "Unit"
+    return " ".join((kind, "from", *shared)) if shared else kind
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f} ms"
 
 
 def _children(node: Node) -> tuple[Node, ...]:
@@ -147,7 +253,7 @@ def _children(node: Node) -> tuple[Node, ...]:
 def _operator(node: Node, dataset: DatasetClause) -> str:
     match node:
         case PathPattern():
-            return f"Path {_format_term(node.subject)} {format_path(node.path)} {_format_term(node.object)}"
+            return f"Path {format_term(node.subject)} {format_path(node.path)} {format_term(node.object)}"
         case Values():
             return " ".join(("Values", *map(str, node.variables))) + f": {len(node.rows)} rows"
         case GraphNames():
@@ -162,7 +268,7 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
             return f"Extend {node.variable} := {format_expression(node.expression)}"
         case Timestamp():
             noted = [str(variable) for variable in node.times]
-            tuples = [f"{_format_pattern(each)} {_where(each.graph, dataset)}" for each in node.patterns]
+            tuples = [f"{format_pattern(each)} {_where(each.graph, dataset)}" for each in node.patterns]
             where = "in any window of " if node.everywhere else ""
             return f"Timestamp {node.variable} := newest time {where}{', '.join(tuples + noted)}"
         case Group():
@@ -180,36 +286,6 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
             return type(node).__name__
 
 
-def _step_lines(steps: tuple[PlanStep, ...], dataset: DatasetClause) -> Iterator[str]:
-    """Show steps as aligned columns: number, kind, direction, pattern, where, estimated rows."""
-    cells = []
-    bound: frozenset[Variable] = NO_VARIABLES
-    for number, step in enumerate(steps, 1):
-        kind = step_kind(step.pattern, bound)
-        bound = bound.union(step.pattern.variables())
-        where = _where(step.pattern.graph, dataset)
-        cells.append(
-            (f"{number}", kind, step.direction, _format_pattern(step.pattern), where, _rows(step.estimated_rows))
-        )
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def step_kind(pattern: TriplePattern, bound: frozenset[Variable]) -> str:
-    """Say what a step does, given the variables that are bound before it: scan, expand or check."""
-    known = [isinstance(end, Term) or end in bound for end in (pattern.subject, pattern.object)]
-    return ("scan", "expand", "check")[sum(known)]
-
-
-def _format_pattern(pattern: TriplePattern) -> str:
-    return " ".join(map(_format_term, (pattern.subject, pattern.predicate, pattern.object)))
-
-
-def _format_term(term: TermOrVariable) -> str:
-    return "a" if term == Term(f"<{RDF}type>") else str(term)
-
-
 def _where(graph: GraphRef, dataset: DatasetClause) -> str:
     if isinstance(graph, DefaultGraph):
         return "in the stored default graph" if dataset.is_empty else "in the default graph"
@@ -219,7 +295,3 @@ def _where(graph: GraphRef, dataset: DatasetClause) -> str:
         if graph.text == f"<{window.name}>":
             return f"in window {graph} {_format_window(window)}"
     return f"in stored graph {graph}"
-
-
-def _rows(count: float) -> str:
-    return f"~{count:.0f} rows" if count >= 10 or count == int(count) else f"~{count:.2g} rows"

@@ -14,7 +14,8 @@ from csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, Term
 from csparql.automaton import Link, automaton_of
 from csparql.cardinality import Cardinalities
 from csparql.paths import Inverse, is_nullable
-from csparql.planner import plan_bgp
+from csparql.plan import FilteredBgp
+from csparql.planner import plan_bgp, plan_filtered
 from csparql.rules.walk import join_operands
 from csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
 from csparql.terms import Term, Variable
@@ -103,7 +104,11 @@ def _estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardin
         case PathPattern():
             return _path_estimate(node, bound, rows, sizes)
         case Filter():
-            return _estimate(node.pattern, bound, rows, sizes)
+            filtered = FilteredBgp.of(node)
+            if filtered is None:
+                return _estimate(node.pattern, bound, rows, sizes)
+            made = plan_filtered(filtered, bound, sizes, rows).steps
+            return sum(step.estimated_rows for step in made), made[-1].estimated_rows if made else rows
         case Union():
             left, right = _estimate(node.left, bound, rows, sizes), _estimate(node.right, bound, rows, sizes)
             return left[0] + right[0], left[1] + right[1]

@@ -6,6 +6,7 @@ sets of values the smaller is contained in the larger (estimates.py).
 
 * Patterns that share no variable (apart from those bound before) fall into components; only between components is there
   a Cartesian product, and the one that multiplies rows least for its cost comes first.
+* Filters are placed between the steps once these have an order (filter_placement.py).
 * Within a component the order is the cheapest one that needs no product: found exactly (dynamic programming over
   subsets, join_order.py) up to `EXACT_PATTERNS_MAX` patterns, else greedily from several starts.
 """
@@ -13,15 +14,27 @@ sets of values the smaller is contained in the larger (estimates.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from csparql.algebra import Bgp
 from csparql.cardinality import Cardinalities
 from csparql.estimates import Sizes, after, direction, measure, start_state
+from csparql.filter_placement import pinned, place_filters
 from csparql.join_order import EXACT_PATTERNS_MAX, best_order
-from csparql.plan import PlanStep
+from csparql.plan import FilteredBgp, Plan, PlanStep
 from csparql.terms import Variable
 
-__all__ = ["EXACT_PATTERNS_MAX", "plan_bgp"]
+__all__ = ["EXACT_PATTERNS_MAX", "plan_bgp", "plan_filtered"]
+
+
+def plan_filtered(
+    wanted: FilteredBgp, bound: frozenset[Variable], cardinalities: Cardinalities, bound_rows: float = 1.0
+) -> Plan:
+    """Plan triple patterns with the filters above them. bound, bound_rows: as plan_bgp."""
+    wanted, constants = pinned(wanted, bound)
+    bound = bound.union(constants)
+    steps = plan_bgp(wanted.bgp, bound, cardinalities, bound_rows)
+    return replace(place_filters(steps, wanted.filters, bound, bound_rows), constants=tuple(constants.items()))
 
 
 def plan_bgp(

@@ -11,7 +11,7 @@ import numpy as np
 
 from store.addresses import int64_array
 from store.jit import njit, njit_uncounted
-from store.layout import DIRECTORY_SIZE, PREDICATES
+from store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES
 from store.lookup_kernels import (
     code_at,
     code_range,
@@ -115,6 +115,74 @@ def count_named_degree(descriptors, default_graph, predicate, direction, vertex,
             at = lo + i * (hi - lo) // asked
             code = 2 * at + direction if inlined else code_at(descriptor, at)
             if code & 1 != direction or code >> 1 == excluded:
+                continue
+            position = find_key(descriptor, direction, code >> 1, vertex)
+            if position >= 0:
+                start, end = value_range(descriptor, direction, position)
+                found += end - start
+        if asked > 0:
+            total += found * ((hi - lo) / asked)
+    return total
+
+
+@njit_uncounted
+def add_row_counts(descriptor, row, last, sign, totals):
+    """Add (triples, out keys, in keys) of the directory rows [row, last), times sign, to int64[3]."""
+    for direction in range(2):
+        lo = key_range(descriptor, direction, row)[0]
+        hi = key_range(descriptor, direction, last - 1)[1]
+        totals[1 + direction] += sign * (hi - lo)
+        if direction == 0 and hi > lo:
+            totals[0] += sign * (value_range(descriptor, 0, hi - 1)[1] - value_range(descriptor, 0, lo)[0])
+
+
+@njit
+def count_graph(descriptors, graph, default_graph):
+    """Return (triples, out keys, in keys) of a graph (-1: of all but the default one), summed over batches.
+
+    int64[3]. A key counts once for each of its predicates. Cost: log2(directory) for each predicate and batch.
+    """
+    totals = np.zeros(3, np.int64)
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        n = descriptor[DIRECTORY_SIZE]
+        if n == 0:
+            continue
+        predicates = int64_array(descriptor[PREDICATES], n)
+        graphs = int64_array(descriptor[GRAPHS], n)
+        wanted, sign = (graph, 1) if graph >= 0 else (default_graph, -1)
+        if graph < 0:
+            add_row_counts(descriptor, np.int64(0), n, 1, totals)
+        row = row_of_graph(predicates, graphs, np.int64(0), n, wanted)
+        while row < n:
+            add_row_counts(descriptor, row, row + 1, sign, totals)
+            row = row_of_graph(predicates, graphs, row + 1, n, wanted)
+    return totals
+
+
+@njit
+def count_vertex_edges(descriptors, graph, default_graph, direction, vertex, asked_max):
+    """Return how many values a vertex has under all predicates of a graph (-1: of all but the default one), summed over
+    batches.
+
+    Of a vertex with more directory rows than asked_max in a batch, so many are asked, evenly spread, and stand for all
+    (a float); an inlined literal, which has no codes, is asked of all rows. Cost: asked_max look-ups in each batch.
+    """
+    total = 0.0
+    for b in range(descriptors.shape[0]):
+        descriptor = descriptors[b]
+        graphs = int64_array(descriptor[GRAPHS], descriptor[DIRECTORY_SIZE])
+        inlined = vertex & 1 == 1
+        lo, hi = np.int64(0), np.int64(descriptor[DIRECTORY_SIZE])
+        if not inlined:
+            lo, hi = code_range(descriptor, vertex)
+        asked = min(hi - lo, asked_max)
+        found = 0
+        for i in range(asked):
+            at = lo + i * (hi - lo) // asked
+            code = 2 * at + direction if inlined else code_at(descriptor, at)
+            held_in = graphs[code >> 1]
+            if code & 1 != direction or (graph >= 0 and held_in != graph) or (graph < 0 and held_in == default_graph):
                 continue
             position = find_key(descriptor, direction, code >> 1, vertex)
             if position >= 0:

@@ -20,6 +20,7 @@ from wukongs.executor import Executor
 from wukongs.ordering import canonical
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
+from wukongs.profile import Profile
 from wukongs.query_terms import QueryTerms
 
 
@@ -42,13 +43,14 @@ def answer(
     scope: str,
     in_order: bool = False,
     by_solution: bool = False,
+    profile: Profile | None = None,
 ) -> Answer:
-    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order: see Executor; by_solution: equal
-    solutions make blank nodes of equal names in each execution with that scope (else they go by row).
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile: see Executor; by_solution:
+    equal solutions make blank nodes of equal names in each execution with that scope (else they go by row).
 
     Raises QueryTimeout, BudgetExceeded.
     """
-    executor = Executor(dataset, terms, limits, memo, in_order)
+    executor = Executor(dataset, terms, limits, memo, in_order, profile)
     table = executor.run(query.pattern, 1 if query.form == "ask" else None)
     if query.form == "ask":
         return Answer((), 0, table.length > 0, None)

@@ -12,11 +12,12 @@ from store.snapshot import tick_sn
 from wukongs.answer import Answer, answer
 from wukongs.constants import constants_of
 from wukongs.core import FOREVER_MS, Core
-from wukongs.dataset import explain_over
 from wukongs.errors import WukongsError
+from wukongs.explaining import explain_over
 from wukongs.firing import Firing
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
+from wukongs.profile import Profile
 from wukongs.query_counts import QueryCounts
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.query_windows import QueryWindows, spans
@@ -194,14 +195,25 @@ class ContinuousQuery:
         with self._core.lock:
             return self.windows.advice(self.query)
 
-    def explain(self) -> str:
-        """Return the plan as text, with the rows that are estimated for the windows as they stand now; and warnings."""
+    def explain(self, *, analyze: bool = False) -> str:
+        """Return the plan as text, with the rows that are estimated for the windows as they stand now; and warnings.
+
+        analyze: run the query over these windows too, without reporting anything, and show the actual rows of each step
+        and rows and time of each operator. Raises BudgetExceeded."""
         with self._core.lock:
             at_ms = self._next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
             dataset, _ = self.windows.dataset(at_ms)
+            reader = self._core.registry.snapshot_reader()
+        profile = None
+        if analyze:
+            profile, terms = Profile(), QueryTerms(self._core.registry, reader)
+            limits = Limits(self._core.settings.rows_max)
+            answer(
+                self.query, dataset, terms, limits, self._memo, f"explain {self.name}", in_order=True, profile=profile
+            )
         told = [f"warning: {warning}\n" for warning in self.warnings()]
-        return "".join([explain_over(self.query, dataset), *told])
+        return "".join([explain_over(self.query, dataset, profile), *told])
 
     def why(self) -> str:
         """Return, in words, what the query waits for."""

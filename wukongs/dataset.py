@@ -12,20 +12,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, Query, StreamWindow
+from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
 from csparql.cardinality import Direction
-from csparql.explain import explain
-from csparql.planner import plan_bgp
 from csparql.terms import Term, Variable, iri
 from store.batch_set import BatchSet
-from store.directory_kernels import count_named_degree, count_named_edges
-from store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
+from store.directory_kernels import count_graph, count_named_degree, count_named_edges, count_vertex_edges
+from store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, Int64Array
+from store.layout import VERTEX_COUNT
 from store.lookup_kernels import count_degree, count_edges
 from wukongs.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 
 NAMES_ASKED_MAX = 64
-"""A constant's degree in any named graph is asked of so many of the graphs (and predicates) that know it, and taken to
-be the same in the others."""
+"""A constant's degree in any named graph, or under any predicate, is asked of so many of the graphs and predicates that
+know it, and taken to be the same in the others."""
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
 
@@ -189,7 +188,7 @@ class DatasetCardinalities:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._counts: dict[tuple[GraphRef, Term], tuple[float, float, float]] = {}
+        self._counts: dict[tuple[GraphRef, Term | None], tuple[float, float, float]] = {}
 
     def edges(self, graph: GraphRef, predicate: Term | None) -> float:
         return self._count(graph, predicate)[0]
@@ -198,39 +197,43 @@ class DatasetCardinalities:
         return self._count(graph, predicate)[1 if direction == "out" else 2]
 
     def degree(self, graph: GraphRef, predicate: Term | None, direction: Direction, vertex: Term) -> float:
-        if predicate is None:
-            edges, keys_out, keys_in = self._count(graph, None)
-            return edges / max(1.0, keys_out if direction == "out" else keys_in)
+        side = 0 if direction == "out" else 1
+        default, wanted = self._dataset.default_graph, self._dataset.resolve(vertex)
+        label = None if predicate is None else self._dataset.resolve(predicate)
         total = 0.0
-        ids = self._dataset.resolve(predicate), self._dataset.resolve(vertex)
+        if NO_MATCH in (wanted, label):
+            return total
         for part in self._dataset.source(graph).parts:
-            descriptors, side = part.batches.descriptors, 0 if direction == "out" else 1
-            if part.graph == ALL_NAMED:
-                total += count_named_degree(
-                    descriptors, self._dataset.default_graph, ids[0], side, ids[1], NAMES_ASKED_MAX
-                )
+            descriptors = part.batches.descriptors
+            if label is None:
+                total += count_vertex_edges(descriptors, part.graph, default, side, wanted, NAMES_ASKED_MAX)
+            elif part.graph == ALL_NAMED:
+                total += count_named_degree(descriptors, default, label, side, wanted, NAMES_ASKED_MAX)
             else:
-                total += count_degree(descriptors, part.graph, ids[0], side, ids[1])
+                total += count_degree(descriptors, part.graph, label, side, wanted)
         return total
 
     def _count(self, graph: GraphRef, predicate: Term | None) -> tuple[float, float, float]:
-        if predicate is None:
-            n = float(sum(len(part.batches) for part in self._dataset.source(graph).parts))
-            return n, max(1.0, n / 4), max(1.0, n / 2)
         found = self._counts.get((graph, predicate))
         if found is None:
-            total = np.zeros(3, np.int64)
-            wanted = self._dataset.resolve(predicate)
-            for part in self._dataset.source(graph).parts:
-                if part.graph == ALL_NAMED:
-                    total += count_named_edges(part.batches.descriptors, self._dataset.default_graph, wanted)
-                else:
-                    total += count_edges(part.batches.descriptors, part.graph, wanted)
-            found = self._counts[graph, predicate] = (float(total[0]), float(total[1]), float(total[2]))
+            edges, keys_out, keys_in = self._sum(graph, predicate).tolist()
+            if predicate is None:
+                # A subject counts once for each of its predicates, but has its place among the vertices only once.
+                parts = self._dataset.source(graph).parts
+                keys_out = min(keys_out, sum(int(part.batches.descriptors[:, VERTEX_COUNT].sum()) for part in parts))
+            found = self._counts[graph, predicate] = (float(edges), float(keys_out), float(keys_in))
         return found
 
-
-def explain_over(query: Query, dataset: Dataset) -> str:
-    """Return the text of a query's plan over a dataset."""
-    cardinalities = DatasetCardinalities(dataset)
-    return explain(query, lambda bgp: plan_bgp(bgp, frozenset(), cardinalities))
+    def _sum(self, graph: GraphRef, predicate: Term | None) -> Int64Array:
+        total = np.zeros(3, np.int64)
+        default = self._dataset.default_graph
+        wanted = None if predicate is None else self._dataset.resolve(predicate)
+        for part in self._dataset.source(graph).parts:
+            descriptors = part.batches.descriptors
+            if wanted is None:
+                total += count_graph(descriptors, part.graph, default)
+            elif part.graph == ALL_NAMED:
+                total += count_named_edges(descriptors, default, wanted)
+            else:
+                total += count_edges(descriptors, part.graph, wanted)
+        return total

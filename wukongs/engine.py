@@ -14,11 +14,10 @@ from csparql.algebra import Output
 from csparql.terms import Term
 from store.encoded import MalformedLine
 from wukongs import export
-from wukongs.answer import answer
 from wukongs.bindings import bind
 from wukongs.continuous import ContinuousQuery, QuerySource
 from wukongs.core import Core
-from wukongs.dataset import Dataset, explain_over
+from wukongs.dataset import Dataset
 from wukongs.declarations import (
     check_windows,
     declare_stream,
@@ -27,13 +26,16 @@ from wukongs.declarations import (
     register_query,
     stream_options,
 )
-from wukongs.errors import CompactedError, StreamError
+from wukongs.errors import StreamError
+from wukongs.explaining import explain_over
 from wukongs.injector import Injector
 from wukongs.names import canonical, graph_term
+from wukongs.one_shot import ask
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 from wukongs.prepared import Prepared, PreparedQueries
-from wukongs.query_terms import ConstantIds, QueryTerms
+from wukongs.profile import Profile
+from wukongs.query_terms import ConstantIds
 from wukongs.results import Result, WindowResult
 from wukongs.settings import Settings
 from wukongs.stream import Stream
@@ -142,44 +144,31 @@ class Engine:
         if bindings:
             query = bind(query, {name: Term(canonical(value)) for name, value in bindings.items()})
             memo = PlanMemo()  # its keys are the patterns, and these are new ones
+        return ask(self._core, query, memo, self._limits(started_s, timeout_s), f"query {text[:40]!r}", at)[0]
+
+    def explain(
+        self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
+    ) -> str:
+        """Return the plan of a one-shot query as text, with estimated rows.
+
+        analyze: run the query too, and show the actual rows of each step, and rows and time of each operator with all
+        below it; then timeout_s and the errors are those of query()."""
+        started_s = time.monotonic()
+        prepared = self._one_shot(text, base)
         core = self._core
-        limits = Limits(core.settings.rows_max, None if timeout_s is None else started_s + timeout_s, timeout_s)
+        if analyze:
+            limits = self._limits(started_s, timeout_s)
+            profile = Profile()
+            _, dataset = ask(core, prepared.query, prepared.memo, limits, f"explain {text[:40]!r}", profile=profile)
+            return explain_over(prepared.query, dataset, profile)
         with core.lock:
             core.check_is_open()
-            if at is not None and not 0 <= at <= core.sn:
-                raise CompactedError(
-                    f"at = {at}: expected a snapshot number from 0 to {core.sn}, the newest stable one"
-                )
-            handle = core.arrangement.open(core.sn if at is None else at, f"query {text[:40]!r}")
-            stored = handle.read()
-            terms = QueryTerms(core.registry, core.registry.snapshot_reader())
-            terms.ids([f"<{name}>" for name in query.dataset.named_graphs])  # GRAPH ?g names them, whatever they hold
-            core.query_count += 1
-            scope = f"query {core.query_count}"
-        try:
-            dataset = Dataset(query.dataset, stored, {}, ConstantIds(core.registry))
-            found = answer(query, dataset, terms, limits, memo, scope)
-        finally:
-            with core.lock:
-                handle.close()
-        return Result(
-            query.form,
-            query.variables,
-            found.columns,
-            terms,
-            handle.sn,
-            found.boolean,
-            found.triples,
-            found.length,
-        )
+            stored = core.arrangement.trace.read(core.sn)
+            return explain_over(prepared.query, Dataset(prepared.query.dataset, stored, {}, ConstantIds(core.registry)))
 
-    def explain(self, text: str, base: str | None = None) -> str:
-        """Return the plan of a one-shot query as text, with estimated rows."""
-        query = self._one_shot(text, base).query
-        with self._core.lock:
-            self._core.check_is_open()
-            stored = self._core.arrangement.trace.read(self._core.sn)
-            return explain_over(query, Dataset(query.dataset, stored, {}, ConstantIds(self._core.registry)))
+    def _limits(self, started_s: float, timeout_s: float | None) -> Limits:
+        deadline_s = None if timeout_s is None else started_s + timeout_s
+        return Limits(self._core.settings.rows_max, deadline_s, timeout_s)
 
     # --- streams and registered queries -------------------------------------------------------------------------------
 

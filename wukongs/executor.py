@@ -10,6 +10,7 @@ Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -40,6 +41,7 @@ from csparql.algebra import (
 )
 from csparql.exploration_order import is_explorable
 from csparql.functions import PER_ROW, calls_any
+from csparql.plan import FilteredBgp
 from csparql.rules.walk import join_operands
 from csparql.scope import exists_patterns, mentioned_variables, possible_variables
 from csparql.terms import Term, Variable
@@ -54,6 +56,7 @@ from wukongs.expressions import evaluate, holds
 from wukongs.ordering import canonical, canonical_order, order_by
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
+from wukongs.profile import Profile
 from wukongs.rows import numbered
 from wukongs.timestamps import stamp
 from wukongs.values import FALSE, TRUE, text_of
@@ -64,16 +67,23 @@ _GIVEN = Variable(".given")
 
 class Executor:
     """One execution. in_order: wherever the order of rows shows in the answer (what LIMIT cuts without ORDER BY, ties,
-    aggregates), rows are taken in canonical order, as firings need."""
+    aggregates), rows are taken in canonical order, as firings need. profile: takes down rows and time of each node."""
 
     def __init__(
-        self, dataset: Dataset, terms: TermSpace, limits: Limits, memo: PlanMemo, in_order: bool = False
+        self,
+        dataset: Dataset,
+        terms: TermSpace,
+        limits: Limits,
+        memo: PlanMemo,
+        in_order: bool = False,
+        profile: Profile | None = None,
     ) -> None:
         self._dataset = dataset
         self._terms = terms
         self._limits = limits
-        self._exploration = Exploration(dataset, terms, limits, memo)
+        self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile)
         self._in_order = in_order
+        self._profile = profile
         self._given = BindingTable.unit()
 
     def explore(self, node: Node, table: BindingTable) -> BindingTable:
@@ -85,6 +95,14 @@ class Executor:
 
         Raises QueryTimeout, BudgetExceeded.
         """
+        if self._profile is None:
+            return self._run(node, rows_wanted)
+        started_s = time.perf_counter()
+        table = self._run(node, rows_wanted)
+        self._profile.ran(node, table.length, time.perf_counter() - started_s)
+        return table
+
+    def _run(self, node: Node, rows_wanted: int | None) -> BindingTable:
         self._limits.check()
         rows_max = self._limits.rows_max
         match node:
@@ -103,8 +121,10 @@ class Executor:
             case Union(left=left, right=right):
                 return operators.union(self.run(left), self.run(right), rows_max)
             case Filter(condition=condition, pattern=pattern):
-                table = self._settled(self.run(pattern), [condition])
-                return table.take(np.flatnonzero(self._holds(condition, table)))
+                filtered = FilteredBgp.of(node)
+                if filtered is not None:
+                    return self._exploration.match(filtered, self._given)
+                return self._keep(condition, self.run(pattern))
             case Extend():
                 return self._extend(node, rows_wanted)
             case Timestamp(pattern=pattern):
@@ -146,13 +166,20 @@ class Executor:
     # --- operators of two sides ---------------------------------------------------------------------------------------
 
     def _join(self, node: Join) -> BindingTable:
-        """Join what cannot be explored, and explore the rest from its rows."""
+        """Join what cannot be explored, the smallest first, and explore the rest from its rows."""
         operands = join_operands(node)
-        table = self._given
-        for number, operand in enumerate(operand for operand in operands if not is_explorable(operand)):
-            found = self.run(operand)
-            table = found if number == 0 else operators.join(table, found, self._limits.rows_max)
-        return self._exploration.explore_all(tuple(filter(is_explorable, operands)), table)
+        tables = [self.run(operand) for operand in operands if not is_explorable(operand)]
+        return self._exploration.explore_all(tuple(filter(is_explorable, operands)), self._joined(tables))
+
+    def _joined(self, tables: list[BindingTable]) -> BindingTable:
+        """Join tables; next comes the smallest of those that share a variable with what there is already."""
+        tables = sorted(tables, key=lambda table: table.length) or [self._given]
+        table = tables.pop(0)
+        while tables:
+            near = [other for other in tables if set(other.variables) & set(table.variables)] or tables
+            tables = [other for other in tables if other is not near[0]]
+            table = operators.join(table, near[0], self._limits.rows_max)
+        return table
 
     def _left_join(self, node: LeftJoin) -> BindingTable:
         left, rows_max = self.run(node.left), self._limits.rows_max
@@ -161,12 +188,17 @@ class Executor:
             return operators.left_join(left, self.run(node.right), condition, self._terms, rows_max)
         # Number the left rows, extend them, and keep those that find nothing.
         numbered_left = operators.with_column(left, _ROW, np.arange(left.length, dtype=np.int64))
-        if is_explorable(node.right):
-            found = self._exploration.explore_all((node.right,), numbered_left)
+        filtered = FilteredBgp.of(node.right)
+        if filtered is not None and is_explorable(node.right):
+            asked = () if condition is None else (condition,)
+            found = self._exploration.match(FilteredBgp(filtered.bgp, (*filtered.filters, *asked)), numbered_left)
         else:
-            found = operators.join(numbered_left, self.run(node.right), rows_max)
-        if condition is not None:
-            found = found.take(np.flatnonzero(self._holds(condition, found)))
+            if is_explorable(node.right):
+                found = self._exploration.explore_all((node.right,), numbered_left)
+            else:
+                found = operators.join(numbered_left, self.run(node.right), rows_max)
+            if condition is not None:
+                found = self._keep(condition, found)
         alone = np.ones(left.length, np.bool_)
         alone[found.column(_ROW)] = False
         rows = operators.union(found, numbered_left.take(np.flatnonzero(alone)), rows_max)
@@ -186,6 +218,11 @@ class Executor:
         else:
             right = self.run(node.right)
         return operators.minus(left, right, given)
+
+    def _keep(self, condition: Expression, table: BindingTable) -> BindingTable:
+        """Return the rows in which a condition is true."""
+        table = self._settled(table, [condition])
+        return table.take(np.flatnonzero(self._holds(condition, table)))
 
     # --- groups, order, parts of the whole ----------------------------------------------------------------------------
 

@@ -8,42 +8,54 @@ all that c mentions (csparql.exploration_order.is_explorable).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from csparql.algebra import Bgp, Filter, Join, Node, PathPattern, Union
+import numpy as np
+
+from csparql.algebra import Expression, Filter, Join, Node, PathPattern, Union
+from csparql.plan import FilteredBgp
 from csparql.rules.walk import join_operands
 from csparql.scope import possible_variables
 from wukongs import operators
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset
 from wukongs.paths import PathExplorer
-from wukongs.plan_memo import PlanMemo
+from wukongs.plan_memo import PlanMemo, Route
 from wukongs.plan_runner import Limits, run
+from wukongs.profile import Profile
+
+Keep = Callable[[Expression, BindingTable], BindingTable]
+"""(condition, table) -> the rows in which it holds"""
 
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """Of one execution."""
+    """Of one execution. keep: how a condition is asked of a table; profile: takes down what each step did, if there is
+    one."""
 
     dataset: Dataset
     terms: TermSpace
     limits: Limits
     memo: PlanMemo
+    keep: Keep
+    profile: Profile | None = None
 
     def explore(self, node: Node, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join a table with an explorable node. rows_wanted: more rows than these are not needed.
 
         Raises QueryTimeout, BudgetExceeded."""
         self.limits.check()
+        filtered = FilteredBgp.of(node)
+        if filtered is not None:
+            return self.match(filtered, table, rows_wanted)
         match node:
-            case Bgp():
-                return self._from_classes(node, table, lambda seeds: self._match(node, seeds, rows_wanted))
             case PathPattern():
                 path = PathExplorer(node, self.dataset, self.terms, self.limits)
                 return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
             case Filter(condition=condition, pattern=pattern):
-                return operators.filter_rows(condition, self.explore(pattern, table), self.terms)
+                return self.keep(condition, self.explore(pattern, table))
             case Union(left=left, right=right):
                 found = self.explore(left, table, rows_wanted), self.explore(right, table, rows_wanted)
                 return operators.union(*found, self.limits.rows_max)
@@ -57,12 +69,53 @@ class Exploration:
             table = self.explore(part, table)
         return table
 
-    def _match(self, bgp: Bgp, seeds: BindingTable, rows_wanted: int | None) -> BindingTable:
-        if not bgp.patterns or seeds.length == 0:
-            missing = possible_variables(bgp) - set(seeds.variables)
-            return BindingTable.empty((*seeds.variables, *missing)) if missing else seeds
-        plan = self.memo.plan(bgp, seeds.variables, seeds.length, self.dataset)
-        return run(plan, seeds, self.dataset, self.limits, rows_wanted)
+    def match(self, wanted: FilteredBgp, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
+        """Join a table with triple patterns, where filters hold, which may also mention what only the table binds."""
+        return self._from_classes(wanted.bgp, table, lambda seeds: self._match(wanted, seeds, rows_wanted))
+
+    def _match(self, wanted: FilteredBgp, seeds: BindingTable, rows_wanted: int | None) -> BindingTable:
+        if seeds.length == 0:
+            missing = possible_variables(wanted.bgp) - set(seeds.variables)
+            return BindingTable.empty((*seeds.variables, *missing))
+        if not wanted.bgp.patterns:
+            return self._kept(wanted.filters, seeds)
+        route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
+        if self.profile is None:
+            return self._run(route, seeds, rows_wanted)
+        started_s = time.perf_counter()
+        rows_of_steps: list[int] = []
+        table = self._run(route, seeds, rows_wanted, rows_of_steps)
+        self.profile.explored(wanted.bgp, route.plan, seeds, rows_of_steps, time.perf_counter() - started_s)
+        return table
+
+    def _run(
+        self, route: Route, seeds: BindingTable, rows_wanted: int | None, rows_of_steps: list[int] | None = None
+    ) -> BindingTable:
+        """Run the segments of a route, with the filters between them."""
+        table = self._kept(route.plan.filters, self._with_constants(route, seeds))
+        for segment in route.segments:
+            if table.length == 0:
+                table = BindingTable.empty(segment.lowered.variables)
+                if rows_of_steps is not None:
+                    rows_of_steps += [0] * len(segment.lowered.steps)
+                continue
+            is_last = segment is route.segments[-1] and not segment.filters
+            last_wanted = rows_wanted if is_last else None
+            table = run(segment.lowered, table, self.dataset, self.limits, last_wanted, rows_of_steps)
+            table = self._kept(segment.filters, table)
+        return table
+
+    def _with_constants(self, route: Route, seeds: BindingTable) -> BindingTable:
+        if not route.plan.constants:
+            return seeds
+        variables, terms = zip(*route.plan.constants, strict=True)
+        columns = (np.full(seeds.length, number, np.int64) for number in self.terms.ids([term.text for term in terms]))
+        return BindingTable((*seeds.variables, *variables), (*seeds.columns, *columns), seeds.length)
+
+    def _kept(self, conditions: tuple[Expression, ...], table: BindingTable) -> BindingTable:
+        for condition in conditions:
+            table = self.keep(condition, table)
+        return table
 
     def _from_classes(
         self, node: Node, table: BindingTable, explore: Callable[[BindingTable], BindingTable]

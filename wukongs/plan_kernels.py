@@ -49,6 +49,7 @@ from wukongs.plan_layout import (
     PART_GRAPH,
     PARTS_FROM,
     PARTS_TO,
+    PASSED,
     PAUSED,
     PREDICATE,
     PREDICATE_KIND,
@@ -292,7 +293,8 @@ def run_plan(
     default_graph : int              The id of the stored default graph, which ALL_NAMED leaves out.
     seeds : int64[n_seeds, width]    The rows to start from, all columns of the plan wide.
     tables : int64[n_steps - 1, chunk, width]; out : int64[capacity, width]
-    state : int64[n_steps + 1, STATE_WIDTH]   start_step(state, 0, n_seeds) and zeros in the last row to begin.
+    state : int64[n_steps + 1, STATE_WIDTH]   start_step(state, 0, n_seeds) and zeros in the last row to begin. PASSED
+        counts the rows that each step but the last has made.
     spans : int64[n_steps, n, SPAN_WIDTH]; value_spans : int64[n, SPAN_WIDTH], scratch.
     control : int64[2]               [0] not 0: stop for good; [1]: chunks to work on before a pause, counted down.
 
@@ -329,6 +331,7 @@ def run_plan(
             state[n, LEVEL] = s
             return status
         if s < n - 1 and at > 0:
+            state[s, PASSED] += at
             s += 1
             start_step(state, s, at)
             if s < n - 1:

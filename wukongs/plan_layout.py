@@ -69,7 +69,9 @@ COUNT = 4
 """Rows in the input table of this step; in the last row of the state: rows in the output."""
 HELD = 5
 """The spans of that row that the step's scratch holds, from before it stopped; NOT_STARTED: collect them."""
-STATE_WIDTH = 6
+PASSED = 6
+"""Rows that this step has handed to the next one, over all its chunks."""
+STATE_WIDTH = 7
 LEVEL = 0
 """In the last row of the state: the step that is being run."""
 NOT_STARTED = -1

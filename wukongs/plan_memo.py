@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from csparql.algebra import Bgp, GraphRef, Node
+from csparql.algebra import Expression, GraphRef, Node
 from csparql.exploration_order import exploration_order, exploration_parts, graphs_of
-from csparql.plan import PlanStep
-from csparql.planner import plan_bgp
+from csparql.plan import FilteredBgp, Plan, PlanStep
+from csparql.planner import plan_filtered
 from csparql.terms import Term, Variable
 from wukongs.dataset import Dataset, DatasetCardinalities
 from wukongs.lowering import LoweredPlan, lower
 
 SIZE_BITS_APART = 2
 """A plan is made anew when a source has become larger or smaller by this many powers of two."""
+PLANS_MAX = 1000
+"""More are only met where patterns are made while a query runs; then all are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Steps without a filter between them, run by the kernel in one go; filters: applied to what comes out."""
+
+    lowered: LoweredPlan
+    filters: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A plan that is ready to be run."""
+
+    plan: Plan
+    segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """bgp is held so that its identity, the key, stays its own."""
+    """wanted is held so that the identities of its parts, which are the key, stay their own."""
 
-    bgp: Bgp
+    wanted: FilteredBgp
     constants: tuple[Term, ...]
     graphs: tuple[GraphRef, ...]
     sizes: tuple[int, ...]
     ids: tuple[int, ...]
-    steps: tuple[PlanStep, ...]
-    lowered: LoweredPlan
+    route: Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +59,40 @@ class _Ordered:
 
 
 class PlanMemo:
-    """Plans by basic graph pattern and the variables that are bound before it.
+    """Routes by what is explored and the variables that are bound before it.
 
     Threads may share one: what it remembers is immutable, and at worst two of them make the same plan."""
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[int, tuple[Variable, ...]], _Remembered] = {}
+        self._known: dict[tuple[int, tuple[int, ...], tuple[Variable, ...]], _Remembered] = {}
         self._orders: dict[tuple[tuple[int, ...], frozenset[Variable]], _Ordered] = {}
         self.planned_count = 0
 
-    def plan(self, bgp: Bgp, bound: tuple[Variable, ...], bound_rows: int, dataset: Dataset) -> LoweredPlan:
-        """Return the plan of a Bgp over a dataset, made anew only when sizes have changed much or an id has."""
-        known = self._plans.get((id(bgp), bound))
+    def route(self, wanted: FilteredBgp, bound: tuple[Variable, ...], bound_rows: int, dataset: Dataset) -> Route:
+        """Return how to explore over a dataset, planned anew only when sizes have changed much, lowered anew only when
+        an id has. bound: the variables of the bound_rows rows to start from, in the order of their columns."""
+        key = id(wanted.bgp), tuple(map(id, wanted.filters)), bound
+        known = self._known.get(key)
         if known is None:
-            constants = tuple(_constants(bgp))
-            graphs = tuple(dict.fromkeys(pattern.graph for pattern in bgp.patterns))
+            graphs = tuple(dict.fromkeys(pattern.graph for pattern in wanted.bgp.patterns))
         else:
-            constants, graphs = known.constants, known.graphs
+            graphs = known.graphs
         sizes = tuple(_size_bits(graph, dataset) for graph in graphs)
-        ids = tuple(dataset.resolve(term) for term in constants)
         if known is not None and _are_close(known.sizes, sizes):
+            constants, ids = known.constants, tuple(map(dataset.resolve, known.constants))
             if known.ids == ids:
-                return known.lowered
-            steps = known.steps
+                return known.route
+            plan = known.route.plan
         else:
-            steps = plan_bgp(bgp, frozenset(bound), DatasetCardinalities(dataset), float(max(1, bound_rows)))
+            plan = plan_filtered(wanted, frozenset(bound), DatasetCardinalities(dataset), float(max(1, bound_rows)))
+            constants = tuple(_constants(plan.steps))
+            ids = tuple(map(dataset.resolve, constants))
             self.planned_count += 1
-        lowered = lower(steps, bound, dataset)
-        self._plans[id(bgp), bound] = _Remembered(bgp, constants, graphs, sizes, ids, steps, lowered)
-        return lowered
+        route = Route(plan, tuple(_segments(plan, bound, dataset)))
+        if len(self._known) >= PLANS_MAX:
+            self._known.clear()
+        self._known[key] = _Remembered(wanted, constants, graphs, sizes, ids, route)
+        return route
 
     def order(
         self, operands: tuple[Node, ...], bound: frozenset[Variable], bound_rows: int, dataset: Dataset
@@ -90,13 +113,25 @@ class PlanMemo:
         return order
 
 
-def _constants(bgp: Bgp) -> list[Term]:
-    return [
-        part
-        for pattern in bgp.patterns
-        for part in (pattern.subject, pattern.predicate, pattern.object)
-        if isinstance(part, Term)
-    ]
+def _segments(plan: Plan, bound: tuple[Variable, ...], dataset: Dataset) -> Iterable[Segment]:
+    """Cut a plan at its filters, and lower each piece from the columns of the one before."""
+    columns = (*bound, *(variable for variable, _ in plan.constants))
+    piece: list[PlanStep] = []
+    for at, step in enumerate(plan.steps, 1):
+        piece.append(step)
+        if step.filters or at == len(plan.steps):
+            lowered = lower(piece, columns, dataset)
+            yield Segment(lowered, step.filters)
+            columns = lowered.variables
+            piece = []
+
+
+def _constants(steps: Iterable[PlanStep]) -> Iterable[Term]:
+    for step in steps:
+        pattern = step.pattern
+        for part in (pattern.subject, pattern.predicate, pattern.object):
+            if isinstance(part, Term):
+                yield part
 
 
 def _size_bits(graph: GraphRef, dataset: Dataset) -> int:

@@ -80,13 +80,21 @@ _OWN = _ThreadWorkspace()
 
 
 def run(
-    plan: LoweredPlan, seeds: BindingTable, dataset: Dataset, limits: Limits, rows_wanted: int | None = None
+    plan: LoweredPlan,
+    seeds: BindingTable,
+    dataset: Dataset,
+    limits: Limits,
+    rows_wanted: int | None = None,
+    rows_of_steps: list[int] | None = None,
 ) -> BindingTable:
     """Run a plan from the rows of `seeds` (whose variables are the plan's first) over a dataset.
 
-    rows_wanted: stop once there are this many. Raises QueryTimeout, BudgetExceeded.
+    rows_wanted: stop once there are this many; rows_of_steps: how many rows each step made is appended to it.
+    Raises QueryTimeout, BudgetExceeded.
     """
     if plan.is_void:
+        if rows_of_steps is not None:
+            rows_of_steps += [0] * len(plan.steps)
         return BindingTable.empty(plan.variables)
     workspace = _OWN.workspace
     n, width = len(plan.steps), max(1, len(plan.variables))
@@ -134,5 +142,7 @@ def run(
             if rows_wanted is not None and total >= rows_wanted:
                 break
         limits.check()
+    if rows_of_steps is not None:
+        rows_of_steps += [*state[: n - 1, layout.PASSED].tolist(), total]
     columns = np.concatenate(gathered, axis=1) if len(gathered) > 1 else gathered[0]
     return BindingTable(plan.variables, tuple(columns[: len(plan.variables)]), total)

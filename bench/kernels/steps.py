@@ -14,6 +14,7 @@ from bench.kernels.loop_kernels import run_each, run_group
 from bench.kernels.social import NAMESPACE, STREAM, Social, make_social, name_id
 from csparql.algebra import Bgp, Project
 from csparql.parser import parse_query
+from csparql.plan import FilteredBgp
 from csparql.rules import rewrite
 from csparql.terms import Term, Variable
 from store.batch_set import BatchSet
@@ -78,7 +79,8 @@ def prepare(where: str, seed: str, social: Social, stored: BatchSet) -> Prepared
 
     dataset = Dataset(query.dataset, stored, {query.dataset.windows[0]: social.window}, resolve)
     variable = Variable(seed)
-    return Prepared(PlanMemo().plan(pattern, (variable,), 1, dataset), dataset, variable)
+    lowered = PlanMemo().route(FilteredBgp(pattern), (variable,), 1, dataset).segments[0].lowered
+    return Prepared(lowered, dataset, variable)
 
 
 def expected_rows(social: Social, numbers: Int64Array, is_one_step: bool) -> int:

@@ -20,6 +20,7 @@ from bench.kernels.social import NAMESPACE, name_id
 from bench.kernels.steps import Prepared
 from csparql.algebra import Bgp, Project
 from csparql.parser import parse_query
+from csparql.plan import FilteredBgp
 from csparql.rules import rewrite
 from csparql.terms import Term, Variable
 from store.batch import build_batch
@@ -97,7 +98,8 @@ def prepare(stored: BatchSet) -> Prepared:
 
     dataset = Dataset(query.dataset, stored, {}, resolve)
     user = Variable("user")
-    return Prepared(PlanMemo().plan(pattern, (user,), 1, dataset), dataset, user)
+    lowered = PlanMemo().route(FilteredBgp(pattern), (user,), 1, dataset).segments[0].lowered
+    return Prepared(lowered, dataset, user)
 
 
 def plot(found: Report, path: Path) -> None:

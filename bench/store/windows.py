@@ -23,6 +23,7 @@ from bench.kernels.steps import Prepared
 from bench.store.windows_kernels import walk_values
 from csparql.algebra import Bgp, Project
 from csparql.parser import parse_query
+from csparql.plan import FilteredBgp
 from csparql.rules import rewrite
 from csparql.terms import Term, Variable
 from store.batch import Batch, build_batch
@@ -110,7 +111,8 @@ class Firing:
     def prepared(self) -> Prepared:
         """Plan over the window."""
         dataset = Dataset(self._clause, EMPTY, {self._clause.windows[0]: self.window()}, _resolve)
-        return Prepared(self._memo.plan(self._pattern, (USER,), 1, dataset), dataset, USER)
+        lowered = self._memo.route(FilteredBgp(self._pattern), (USER,), 1, dataset).segments[0].lowered
+        return Prepared(lowered, dataset, USER)
 
     def run(self, users: Int64Array) -> BindingTable:
         """Explore from these users over the window."""

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from csparql import PlanStep, explain, parse_query, plan_bgp, rewrite
-from csparql.algebra import DEFAULT, Bgp, GraphRef
+from csparql import explain, parse_query, rewrite
+from csparql.algebra import DEFAULT, Filter, GraphRef, Node
+from csparql.plan import FilteredBgp
+from csparql.planner import plan_filtered
+from csparql.rules.walk import map_children
 from csparql.terms import iri
 from tests.oracles import operators
 from tests.unit.csparql.counted_triples import CountedTriples, Triple
-from tests.unit.csparql.evaluator import Dataset, evaluate, match_pattern
+from tests.unit.csparql.evaluator import Dataset, evaluate, match_pattern, truth
 
 PLANS = Path(__file__).parent / "plans"
 QUERIES = sorted(PLANS.glob("*.rq"))
@@ -42,8 +45,18 @@ GRAPHS: dict[GraphRef, list[Triple]] = {
 COUNTS = CountedTriples(GRAPHS)
 
 
-def plan(bgp: Bgp) -> tuple[PlanStep, ...]:
-    return plan_bgp(bgp, frozenset(), COUNTS)
+def run(wanted: FilteredBgp) -> list[operators.Solution]:
+    """Run a plan from nothing, step by step."""
+    made = plan_filtered(wanted, frozenset(), COUNTS)
+    rows: list[operators.Solution] = [{variable.name: term.text for variable, term in made.constants}]
+    filters = [made.filters, *(step.filters for step in made.steps)]
+    matches = [None, *(step.pattern for step in made.steps)]
+    for pattern, conditions in zip(matches, filters, strict=True):
+        if pattern is not None:
+            rows = operators.join(rows, match_pattern(pattern, DATASET))
+        for condition in conditions:
+            rows = [row for row in rows if truth(condition, row)]
+    return rows
 
 
 def test_there_are_queries() -> None:
@@ -53,7 +66,7 @@ def test_there_are_queries() -> None:
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
 def test_plan_text(path: Path, request: pytest.FixtureRequest) -> None:
-    text = explain(rewrite(parse_query(path.read_text(encoding="utf-8"), source=path.name)), plan)
+    text = explain(rewrite(parse_query(path.read_text(encoding="utf-8"), source=path.name)), COUNTS)
     expected = path.with_suffix(".plan")
     if request.config.getoption("--update-golden"):
         expected.write_text(text, encoding="utf-8")
@@ -62,18 +75,22 @@ def test_plan_text(path: Path, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
 def test_plans_give_what_their_patterns_say(path: Path) -> None:
-    seen: list[Bgp] = []
+    seen: list[FilteredBgp] = []
 
-    def remember(bgp: Bgp) -> tuple[PlanStep, ...]:
-        seen.append(bgp)
-        return plan(bgp)
+    def visit(node: Node) -> Node:
+        found = FilteredBgp.of(node)
+        if found is None:
+            return map_children(node, visit)
+        seen.append(found)
+        return node
 
-    explain(rewrite(parse_query(path.read_text(encoding="utf-8"))), remember)
+    visit(rewrite(parse_query(path.read_text(encoding="utf-8"))).pattern)
     assert seen
-    for bgp in seen:
-        rows: list[operators.Solution] = [{}]
-        for step in plan(bgp):
-            rows = operators.join(rows, match_pattern(step.pattern, DATASET))
-        expected = evaluate(bgp, DATASET)
+    for wanted in seen:
+        rows = run(wanted)
+        node: Node = wanted.bgp
+        for condition in wanted.filters:
+            node = Filter(condition, node)
+        expected = evaluate(node, DATASET)
         assert Counter(frozenset(row.items()) for row in rows) == Counter(frozenset(row.items()) for row in expected)
         assert rows, "a plan that finds nothing shows nothing"

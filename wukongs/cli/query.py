@@ -67,6 +67,9 @@ def make_parser() -> argparse.ArgumentParser:
         "--format", choices=FORMATS, default="table", help="of the answer (default: table; ttl and nt for CONSTRUCT)"
     )
     parser.add_argument("--explain", action="store_true", help="print the plan with estimated rows, not the answer")
+    parser.add_argument(
+        "--analyze", action="store_true", help="with --explain: run the query too; print actual rows and times"
+    )
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the query and of the files against it")
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="give up after this time")
     parser.add_argument("--server", help=argparse.SUPPRESS)
@@ -98,6 +101,8 @@ def main(argv: Sequence[str]) -> int:
             f"{source}: a query with REGISTER or FROM STREAM is continuous: name it under [[query]] in a file for "
             "`wukongs run`; `wukongs query` answers once"
         )
+    if options.analyze and not options.explain:
+        parser.error("--analyze says what a plan did: give it together with --explain")
     if not options.explain:
         check_format(options.format, query.form)
     if not data and not named and options.data_dir is None:
@@ -108,7 +113,8 @@ def main(argv: Sequence[str]) -> int:
         for iri, file in graphs:
             engine.load(file, graph=iri, base=options.base, strict=True)
         if options.explain:
-            print(engine.explain(text, base=options.base))
+            timeout_s = options.timeout
+            print(engine.explain(text, base=options.base, analyze=options.analyze, timeout_s=timeout_s), end="")
         else:
             _print(engine.query(text, base=options.base, timeout_s=options.timeout), options.format, text)
     return DONE

@@ -163,6 +163,9 @@ def truth(expression: Expression, row: Solution, dataset: Dataset) -> bool | Non
     if expression.op == "BOUND":
         (variable,) = expression.arguments
         return isinstance(variable, Term) or str(variable)[1:] in row
+    if expression.op == "ISIRI":
+        text = value(expression.arguments[0], row, dataset)
+        return None if text is None else text.startswith("<")
     left_text, right_text = (value(argument, row, dataset) for argument in expression.arguments)
     if left_text is None or right_text is None:
         return None

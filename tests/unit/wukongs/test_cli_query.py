@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -233,6 +234,17 @@ def test_explain_prints_the_plan_and_no_answer(ran: Ran, data: str) -> None:
     assert (status, err) == (0, "")
     assert "http://ex/knows" in out
     assert "http://ex/c" not in out
+
+
+def test_analyze_adds_what_the_plan_did(ran: Ran, data: str) -> None:
+    question = "SELECT ?a ?c WHERE { ?a <http://ex/knows> ?b . ?b <http://ex/knows> ?c }"
+    status, out, err = ran("query", "--data", data, "--explain", "--analyze", question)
+    assert (status, err) == (0, "")
+    assert re.search(r"Project \?a \?c  \[\d+ rows, [\d.]+ ms\]", out)
+    assert len(re.findall(r"~[\d.]+ rows +\d+ rows$", out, re.MULTILINE)) == 2
+    status, _, err = ran("query", "--data", data, "--analyze", question)
+    assert status == 2
+    assert "--explain" in err
 
 
 def test_a_table_is_cut_to_the_terminal_and_nowhere_else(ran: Ran, data: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,8 +89,14 @@ def test_the_planner_is_told_exact_counts_of_disjoint_batches() -> None:
     assert sizes.edges(term(NAMED), predicate) == 1
     assert sizes.edges(term(A), predicate) == 0
     assert sizes.edges(DEFAULT, Term("<of no data>")) == 0
-    assert sizes.edges(DEFAULT, None) == 3, "any predicate: all triples, an upper bound"
-    assert sizes.degree(DEFAULT, None, "out", term(A)) > 0
+    assert sizes.edges(DEFAULT, None) == 2, "any predicate, of this graph alone"
+    assert sizes.keys(DEFAULT, None, "out") == 2
+    assert sizes.degree(DEFAULT, None, "out", term(A)) == 2
+    assert sizes.degree(DEFAULT, None, "in", term(C)) == 1
+    assert sizes.degree(DEFAULT, None, "out", Term("<of no data>")) == 0
+    assert sizes.edges(Variable("g"), None) == 1
+    assert sizes.degree(Variable("g"), None, "out", term(B)) == 1
+    assert sizes.degree(Variable("g"), None, "out", term(A)) == 0
 
 
 def test_counts_over_a_window_are_upper_bounds() -> None:
