@@ -8,6 +8,7 @@ from csparql.algebra import Bgp, Extend, GraphNames, Join, Registration, TripleP
 from csparql.explain import explain
 from csparql.parser import parse_query
 from csparql.terms import Term, Variable
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 S, P, O = Variable("s"), Variable("p"), Variable("o")  # noqa: E741
@@ -133,13 +134,13 @@ def test_blank_nodes_of_a_repeated_block_are_those_of_one_block() -> None:
 
 def test_explain_shows_all() -> None:
     text = f"REGISTER ISTREAM <o> COMPUTED EVERY 4s REPORT NON EMPTY CONTENT, ON CONTENT CHANGE AS SELECT * {TWO}"
-    shown = explain(parse_query(text + " { WINDOW <w2> { } }"), lambda _: ())
+    shown = explain(parse_query(text + " { WINDOW <w2> { } }"), CountedTriples({}))
     assert shown.splitlines()[:3] == [
         "SELECT registered as o computed every 4s, istream, report non-empty content, content change",
         "from named window <w1> on <a> [2s step 1s]",
         "from named window <w2> on <a> [5s step 1s]",
     ]
-    stream = explain(parse_query("REGISTER STREAM s AS CONSTRUCT WHERE { ?s ?p ?o }"), lambda _: ())
+    stream = explain(parse_query("REGISTER STREAM s AS CONSTRUCT WHERE { ?s ?p ?o }"), CountedTriples({}))
     assert stream.splitlines()[0] == "CONSTRUCT registered as stream s"
 
 

@@ -19,6 +19,7 @@ from tests.quads import batch_of, spread
 from wukongs.bindings import bind
 from wukongs.dataset import Dataset
 from wukongs.executor import Executor
+from wukongs.moment import Moment
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
 
@@ -50,6 +51,8 @@ def test_no_bindings_change_nothing() -> None:
 
 class NumberedTerms:
     """A TermSpace in which <n> has the id n."""
+
+    moment = Moment(0, b"a term space of the tests")
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
         return np.array([resolve(Term(text)) for text in texts], np.int64)
