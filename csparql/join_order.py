@@ -4,19 +4,23 @@
   order that joins just these is kept. A greedy order comes first: what already costs as much as that one is left out.
   At most n * 2^(n - 1) steps are estimated (5,120 for ten patterns). (The rows of a subset are estimated along its
   order, so that the cheapest way to a subset is nearly always, but not always, the beginning of the cheapest order.)
-* More: greedily, from several first patterns.
+* More: greedily, from several first patterns; beyond SEVERAL_STARTS_PATTERNS_MAX from one, and looking at CHOICES_MAX
+  patterns for each step, so that a text of thousands of patterns is planned in a moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 
 from csparql.estimates import Sizes, State, after, joined, rows_and_cost
 
 EXACT_PATTERNS_MAX = 10
 GREEDY_STARTS_MAX = 8
+SEVERAL_STARTS_PATTERNS_MAX = 40
+CHOICES_MAX = 40
 _BOUNDED_PATTERNS_MIN = 5
 """Below so many patterns, a bound costs more than what it cuts off."""
 
@@ -57,8 +61,9 @@ def best_order(sizes: Sequence[Sizes], start: State) -> Order:
         return found
     firsts = _choices(sizes, range(len(sizes)), start.bound)
     firsts.sort(key=lambda index: rows_and_cost(start, sizes[index]))
-    starts = 1 if len(sizes) <= EXACT_PATTERNS_MAX else GREEDY_STARTS_MAX
-    greedy = min((_greedy_order(sizes, start, first) for first in firsts[:starts]), key=lambda found: found.cost)
+    is_many = EXACT_PATTERNS_MAX < len(sizes) <= SEVERAL_STARTS_PATTERNS_MAX
+    starts = firsts[: GREEDY_STARTS_MAX if is_many else 1]
+    greedy = min((_greedy_order(sizes, start, first) for first in starts), key=lambda found: found.cost)
     if len(sizes) > EXACT_PATTERNS_MAX:
         return greedy
     return _exact_order(sizes, start, greedy.cost) or greedy
@@ -99,9 +104,10 @@ def _greedy_order(sizes: Sequence[Sizes], start: State, first: int) -> Order:
     state = after(start, sizes[first])
     order = [first]
     left = [index for index in range(len(sizes)) if index != first]
+    left.sort(key=lambda index: rows_and_cost(start, sizes[index]))
     while left:
         (rows, cost), index = min(
-            (rows_and_cost(state, sizes[index]), index) for index in _choices(sizes, left, state.bound)
+            (rows_and_cost(state, sizes[index]), index) for index in _choices(sizes, left, state.bound, CHOICES_MAX)
         )
         state = joined(state, sizes[index], rows, cost)
         order.append(index)
@@ -109,7 +115,7 @@ def _greedy_order(sizes: Sequence[Sizes], start: State, first: int) -> Order:
     return Order(tuple(order), state.rows, state.cost)
 
 
-def _choices(sizes: Sequence[Sizes], left: Sequence[int], bound: int) -> list[int]:
-    """Return those of the patterns left that share a variable with the table; all of them if none does."""
-    joined_to = [index for index in left if sizes[index].variables & bound]
-    return joined_to or list(left)
+def _choices(sizes: Sequence[Sizes], left: Sequence[int], bound: int, count_max: int | None = None) -> list[int]:
+    """Return those of the patterns left that share a variable with the table, all if none does; the first count_max."""
+    joined_to = (index for index in left if sizes[index].variables & bound)
+    return list(islice(joined_to, count_max)) or list(left[:count_max])
