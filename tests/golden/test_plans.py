@@ -55,7 +55,7 @@ def run(wanted: FilteredBgp) -> list[operators.Solution]:
         if pattern is not None:
             rows = operators.join(rows, match_pattern(pattern, DATASET))
         for condition in conditions:
-            rows = [row for row in rows if truth(condition, row)]
+            rows = [row for row in rows if truth(condition, row, DATASET)]
     return rows
 
 
