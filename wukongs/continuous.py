@@ -13,11 +13,10 @@ from wukongs.answer import Answer, answer
 from wukongs.constants import constants_of
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import WukongsError
-from wukongs.explaining import explain_over
+from wukongs.explaining import explain_over, profiled
 from wukongs.firing import Firing
 from wukongs.plan_memo import PlanMemo
 from wukongs.plan_runner import Limits
-from wukongs.profile import Profile
 from wukongs.query_counts import QueryCounts
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.query_windows import QueryWindows, spans
@@ -204,14 +203,9 @@ class ContinuousQuery:
             at_ms = self._next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
             dataset, _ = self.windows.dataset(at_ms)
-            reader = self._core.registry.snapshot_reader()
-        profile = None
-        if analyze:
-            profile, terms = Profile(), QueryTerms(self._core.registry, reader)
-            limits = Limits(self._core.settings.rows_max)
-            answer(
-                self.query, dataset, terms, limits, self._memo, f"explain {self.name}", in_order=True, profile=profile
-            )
+            terms = QueryTerms(self._core.registry, self._core.registry.snapshot_reader())
+        limits = Limits(self._core.settings.rows_max)
+        profile = profiled(self.query, dataset, terms, limits, self._memo, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
         return "".join([explain_over(self.query, dataset, profile), *told])
 
