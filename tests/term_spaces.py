@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable
 from wukongs.moment import Moment
 
@@ -17,6 +17,8 @@ Solution = dict[str, str]
 
 class ListTermSpace:
     """Ids from 0 in order of appearance."""
+
+    inlines = False
 
     def __init__(self) -> None:
         self.moment = Moment(0, b"a term space of the tests")
@@ -36,6 +38,9 @@ class ListTermSpace:
                 self._ids[text] = len(self._texts)
                 self._texts.append(text)
         return np.array([self._ids[text] for text in texts], np.int64)
+
+    def first_bytes(self, ids: Int64Array) -> UInt8Array:
+        return np.array([self._texts[item].encode()[0] for item in ids.tolist()], np.uint8)
 
     def table(self, names: str | Sequence[str], rows: Iterable[Sequence[str | None]]) -> BindingTable:
         """Make a table; names may be 'x y z', and None is an unbound variable."""

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.moment import Moment
 
 
@@ -17,12 +17,17 @@ class TermSpace(Protocol):
     """Where ids become text and computed text becomes ids, for the time of one execution, which has a moment."""
 
     moment: Moment
+    inlines: bool
+    """Whether ids carry the values of short literals, as those of the store do."""
 
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical form of each id; ids are terms of the data, inlined literals or results of `ids`."""
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
         """Return the id of each canonical form; a term that the store has never seen is remembered here."""
+
+    def first_bytes(self, ids: Int64Array) -> UInt8Array:
+        """Return the first byte of each canonical form: `<` of an IRI, `_` of a blank node, a quote of a literal."""
 
 
 @dataclass(frozen=True, slots=True)

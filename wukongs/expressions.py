@@ -27,12 +27,23 @@ from wukongs.frame import ANY_ID, STRING_ID, Frame, identity_of
 from wukongs.functions.patterns import matches
 from wukongs.functions.strings import simple, text
 from wukongs.functions.terms import KIND_TESTS
-from wukongs.number_columns import DOUBLE, EXACT, Numbers, combine, compare_columns, negate, numbers_of
+from wukongs.number_columns import (
+    CHANGES,
+    DOUBLE,
+    EXACT,
+    Numbers,
+    changed,
+    combine,
+    compare_columns,
+    negate,
+    numbers_of,
+)
 from wukongs.rows import numbered
 from wukongs.scalar_evaluator import ARITHMETIC, COMPARISONS, value_in, variables_of
 from wukongs.value_operators import effective_boolean_value
 from wukongs.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 
+_NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
 _CONNECTIVES = frozenset(("&&", "||", "!", "IN", "NOTIN"))
 _TRUTH_VALUED = COMPARISONS | _CONNECTIVES | KIND_TESTS.keys() | {"BOUND", "SAMETERM"}
 
@@ -152,16 +163,16 @@ def _connective(op: str, arguments: tuple[Expression, ...], frame: Frame) -> Tru
 
 
 def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> Truth:
-    """Compare by ids, then as float64s, then one by one; each way takes only the rows that are still open."""
+    """Compare as float64s, then by ids, then one by one; each way takes only the rows that are still open."""
     length = frame.table.length
     true, false, is_open = np.zeros(length, np.bool_), np.zeros(length, np.bool_), np.ones(length, np.bool_)
-    if op in ("=", "!=") and (by_id := _compare_ids(op, left, right, frame)):
-        truth, decided = by_id
-        true, false, is_open = truth.true, truth.false, ~decided
-    if is_open.any() and (first := _numbers(left, frame)) and (second := _numbers(right, frame)):
+    if (first := _numbers(left, frame)) and (second := _numbers(right, frame)):
         truths, decided = compare_columns(op, first, second, length)
+        true, false, is_open = truths & decided, ~truths & decided, ~decided
+    if op in ("=", "!=") and is_open.any() and (by_id := _compare_ids(op, left, right, frame)):
+        truth, decided = by_id
         decided = decided & is_open
-        true, false, is_open = true | (truths & decided), false | (~truths & decided), is_open & ~decided
+        true, false, is_open = true | (truth.true & decided), false | (truth.false & decided), is_open & ~decided
     rows = np.flatnonzero(is_open)
     if len(rows):
         truth = _scalar_truth(Call(op, (left, right)), frame, rows)
@@ -202,12 +213,12 @@ def _ids(expression: Expression, frame: Frame) -> Int64Array:
         truth = _truth(expression, frame)
         true_id, false_id = frame.terms.ids([text_of(TRUE), text_of(FALSE)])
         return np.where(truth.true, true_id, np.where(truth.false, false_id, UNBOUND))
-    if expression.op in ARITHMETIC or expression.op == "NEGATE":
-        return _arithmetic_ids(expression, frame)
+    if expression.op in _NUMERIC:
+        return _number_ids(expression, frame)
     return _scalar_ids(expression, frame)
 
 
-def _arithmetic_ids(expression: Call, frame: Frame) -> Int64Array:
+def _number_ids(expression: Call, frame: Frame) -> Int64Array:
     numbers = _numbers(expression, frame)
     if numbers is None:
         return _scalar_ids(expression, frame)
@@ -243,17 +254,19 @@ def _scalar_ids(expression: Expression, frame: Frame, rows: Int64Array | None = 
 
 
 def _numbers(expression: Expression, frame: Frame) -> Numbers | None:
-    """Return an expression's column of numbers; None if it is not made of variables, constants and arithmetic."""
+    """Return an expression's column of numbers; None if it calls more than numeric functions."""
     if isinstance(expression, Variable):
         return frame.numbers(expression)
     if isinstance(expression, Term):
         return numbers_of([value_of(expression.text)])
-    if not isinstance(expression, Call) or (expression.op not in ARITHMETIC and expression.op != "NEGATE"):
+    if not isinstance(expression, Call) or expression.op not in _NUMERIC:
         return None
     columns = [_numbers(argument, frame) for argument in expression.arguments]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns):
         return None
+    if expression.op in CHANGES:
+        return changed(expression.op, known[0]) if len(known) == 1 else None
     return negate(known[0]) if expression.op == "NEGATE" else combine(expression.op, *known)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable, TermSpace
-from wukongs.number_columns import Numbers, numbers_of
+from wukongs.number_columns import Numbers, numbers_of, numbers_of_ids
 from wukongs.rows import numbered
 from wukongs.values import Kind, Value, value_of
 
@@ -38,10 +38,11 @@ def identity_of(value: Value | None) -> int:
 
 @dataclass(slots=True)
 class _Pool:
-    """The distinct ids of some columns: their values, and for each row of each column the place of its value."""
+    """The distinct ids of some columns, and for each row of each column the place of its id; what is known of them."""
 
-    values: list[Value | None]
+    ids: Int64Array
     places: dict[Variable, Int64Array]
+    values: list[Value | None] | None = None
     numbers: Numbers | None = None
     identity: UInt8Array | None = None
 
@@ -62,14 +63,16 @@ class Frame:
             joined = np.concatenate([np.empty(0, np.int64), *columns])
             places, firsts = numbered([joined], len(joined))
             by_column = places.reshape(len(columns), self.table.length)
-            values = decoded(joined[firsts], self.terms)
-            self._known = _Pool(values, dict(zip(self.variables, by_column, strict=True)))
+            self._known = _Pool(joined[firsts], dict(zip(self.variables, by_column, strict=True)))
         return self._known
 
     @property
     def values(self) -> list[Value | None]:
         """The values of all distinct ids of the variables; `places` tells which one a row has."""
-        return self._pool.values
+        pool = self._pool
+        if pool.values is None:
+            pool.values = decoded(pool.ids, self.terms)
+        return pool.values
 
     def places(self, variable: Variable) -> Int64Array:
         """Return, for each row, the place in `values` of what a variable is bound to."""
@@ -77,14 +80,28 @@ class Frame:
 
     def numbers(self, variable: Variable) -> Numbers:
         """Return a variable's column for arithmetic."""
+        if self.terms.inlines:
+            return numbers_of_ids(self.table.column(variable))
         pool = self._pool
         if pool.numbers is None:
-            pool.numbers = numbers_of(pool.values)
+            pool.numbers = numbers_of(self.values)
         return pool.numbers.take(pool.places[variable])
 
     def identity(self, variable: Variable) -> UInt8Array:
         """Return for each row how far the variable's id decides equality."""
         pool = self._pool
         if pool.identity is None:
-            pool.identity = np.array([identity_of(value) for value in pool.values], np.uint8)
+            if self.terms.inlines and pool.values is None:
+                pool.identity = _identities(pool.ids, self.terms)
+            else:
+                pool.identity = np.array([identity_of(value) for value in self.values], np.uint8)
         return pool.identity[pool.places[variable]]
+
+
+def _identities(ids: Int64Array, terms: TermSpace) -> UInt8Array:
+    """Return how far each of some distinct ids decides equality; only literals are decoded for that."""
+    found = np.full(len(ids), ANY_ID, np.uint8)
+    bound = np.flatnonzero(ids != UNBOUND)
+    literals = bound[terms.first_bytes(ids[bound]) == ord('"')]
+    found[literals] = [identity_of(value) for value in decoded(ids[literals], terms)]
+    return found

@@ -15,23 +15,31 @@ Why the answers are right:
 * ROUNDED op ROUNDED or EXACT is decimal arithmetic: UNDECIDED. Two such numbers compare as their float64s do unless
   these are equal, again since rounding is monotone; equal ones are UNDECIDED.
 * Division of EXACT numbers gives a decimal: UNDECIDED. xsd:float, rare in data, is UNDECIDED too.
+* ABS loses nothing; an EXACT number is its own CEIL, FLOOR and ROUND, a DOUBLE has those of its float64. For ROUNDED
+  ones they are UNDECIDED: the decimal 2.4999999999999999999 is the float64 2.5.
+* A cast to xsd:double is the nearest float64, which is what we hold; a DOUBLE cast to xsd:integer loses its fraction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from csparql.terms import XSD
 from store.dtypes import BoolArray, Int64Array, UInt8Array
+from store.term_ids import numeric_values
+from store.value_kernels import KIND_DECIMAL, KIND_DOUBLE, KIND_INTEGER
 from wukongs.values import Kind, Value, to_float64
 
 Float64Array = npt.NDArray[np.float64]
 
 UNDECIDED, EXACT, ROUNDED, DOUBLE = 0, 1, 2, 3
 _EXACT_LIMIT = 2.0**53
+_KINDS_OF_IDS = np.full(128, UNDECIDED, np.uint8)
+_KINDS_OF_IDS[[KIND_INTEGER, KIND_DECIMAL, KIND_DOUBLE]] = EXACT, ROUNDED, DOUBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,15 @@ def numbers_of(values: Sequence[Value | None]) -> Numbers:
     if len(kinds) == 1:
         return Numbers(column, kinds.pop())
     return Numbers(column, np.array([kind for kind, _ in pairs], np.uint8))
+
+
+def numbers_of_ids(ids: Int64Array) -> Numbers:
+    """Make the column of term ids: what is inlined in them is read off them, all else is UNDECIDED."""
+    stored_kinds, values = numeric_values(ids)
+    kinds = _KINDS_OF_IDS[stored_kinds]
+    kinds[(kinds == EXACT) & (np.abs(values) >= _EXACT_LIMIT)] = ROUNDED
+    first = int(kinds[0]) if len(kinds) else UNDECIDED
+    return Numbers(values, first if (kinds == first).all() else kinds)
 
 
 def _number_of(value: Value | None) -> tuple[int, float]:
@@ -92,6 +109,40 @@ def negate(column: Numbers) -> Numbers:
     """Unary minus: no digit is lost, whatever the kind. Zero minus zero is zero, as integers and decimals want it."""
     values = np.where(np.equal(column.kinds, DOUBLE), -column.values, 0.0 - column.values)
     return Numbers(values, column.kinds)
+
+
+def changed(op: str, column: Numbers) -> Numbers:
+    """Apply a function of CHANGES to a column."""
+    kinds = np.asarray(column.kinds, np.uint8)
+    with np.errstate(invalid="ignore"):
+        values = CHANGES[op](column.values)
+    if op == _TO_DOUBLE:
+        return Numbers(values, np.where(kinds == UNDECIDED, UNDECIDED, DOUBLE).astype(np.uint8))
+    if op == _TO_INTEGER:
+        is_exact = (kinds == EXACT) | ((kinds == DOUBLE) & (np.abs(values) < _EXACT_LIMIT))
+        return _with_kinds(values, np.zeros_like(is_exact), is_exact)
+    if op == "ABS":
+        return Numbers(values, column.kinds)
+    return Numbers(values, np.where(kinds == ROUNDED, UNDECIDED, kinds).astype(np.uint8))
+
+
+def _round_half_up(values: Float64Array) -> Float64Array:
+    """Round as fn:round does; the fraction is exact, where values + 0.5 might not be."""
+    below = np.floor(values)
+    nearest = np.where(values - below >= 0.5, below + 1.0, below)
+    return np.where(nearest == 0.0, np.copysign(nearest, values), nearest)
+
+
+_TO_DOUBLE, _TO_INTEGER = f"<{XSD}double>", f"<{XSD}integer>"
+CHANGES: dict[str, Callable[[Float64Array], Float64Array]] = {
+    "ABS": np.abs,
+    "CEIL": np.ceil,
+    "FLOOR": np.floor,
+    "ROUND": _round_half_up,
+    _TO_DOUBLE: lambda values: values,
+    _TO_INTEGER: np.trunc,
+}
+"""Functions of one number that are applied to whole columns."""
 
 
 def _all_doubles(column: Numbers) -> bool:

@@ -31,6 +31,8 @@ class QueryTerms:
 
     moment: what NOW() and the random functions go by; the present one if none is given."""
 
+    inlines = True
+
     def __init__(self, registry: TermRegistry, reader: TermReader, moment: Moment | None = None) -> None:
         self.moment = moment or Moment.of_now()
         self._registry = registry

@@ -11,14 +11,20 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from csparql.algebra import Call, Expression
 from csparql.terms import XSD, Term, Variable, literal
+from store.dtypes import UNBOUND
+from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
+from wukongs.binding_table import BindingTable
 from wukongs.expressions import evaluate, holds
+from wukongs.number_columns import CHANGES
+from wukongs.query_terms import QueryTerms
 from wukongs.rdf_terms import to_ntriples
 from wukongs.scalar_evaluator import value_in
 from wukongs.value_operators import effective_boolean_value
@@ -61,7 +67,7 @@ def calls(op: str, count: int, parts: st.SearchStrategy[Expression]) -> st.Searc
 
 def deeper(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     binary = ["=", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "&&", "||", "SAMETERM"]
-    unary = ["NEGATE", "!", "STR", "LANG", "DATATYPE", "ISIRI", "ISBLANK", "ISLITERAL", "ISNUMERIC"]
+    unary = ["NEGATE", "!", "STR", "LANG", "DATATYPE", "ISIRI", "ISBLANK", "ISLITERAL", "ISNUMERIC", *CHANGES]
     return st.one_of(
         st.sampled_from(binary).flatmap(lambda op: calls(op, 2, parts)),
         st.sampled_from(unary).flatmap(lambda op: calls(op, 1, parts)),
@@ -111,7 +117,8 @@ def test_columns_of_anything(expression: Expression, table_rows: list[tuple[str 
 
 def numeric(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     binary = st.sampled_from("+-*/").flatmap(lambda op: calls(op, 2, parts))
-    return st.one_of(binary, binary, calls("NEGATE", 1, parts))
+    unary = st.sampled_from(["NEGATE", *CHANGES]).flatmap(lambda op: calls(op, 1, parts))
+    return st.one_of(binary, binary, unary)
 
 
 @given(
@@ -125,6 +132,33 @@ def test_columns_of_numbers(
     op: str, left: Expression, right: Expression, table_rows: list[tuple[str | None, ...]]
 ) -> None:
     check_columns(Call(op, (left, right)), table_rows)
+
+
+def check_store_ids(expression: Expression, table_rows: Sequence[Sequence[str | None]]) -> None:
+    """Evaluate over the ids of the store, which carry short literals in themselves."""
+    registry = TermRegistry()
+    terms = QueryTerms(registry, registry.snapshot_reader())
+    columns = [
+        np.array([UNBOUND if text is None else terms.ids([text])[0] for text in column], np.int64)
+        for column in zip(*table_rows, strict=True)
+    ]
+    table = BindingTable((X, Y, Z), tuple(columns), len(table_rows))
+    values = scalar_values(expression, table_rows)
+    ids = evaluate(expression, table, terms)
+    found = [None if item == UNBOUND else terms.texts(ids[row : row + 1])[0] for row, item in enumerate(ids.tolist())]
+    assert found == [None if value is None else text_of(value) for value in values]
+    assert holds(expression, table, terms).tolist() == [effective_boolean_value(value) is True for value in values]
+
+
+@pytest.mark.parametrize("op", ["=", "!=", "<", "<=", "+", "-", "*", "/", "SAMETERM"])
+def test_store_ids_of_all_pairs(op: str) -> None:
+    check_store_ids(Call(op, (X, Y)), [(one, other, None) for one, other in itertools.product(POOL, POOL)])
+
+
+@given(expressions(POOL), st.lists(st.tuples(*[st.sampled_from([*POOL, "_:b0", None])] * 3), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=200)
+def test_store_ids_of_anything(expression: Expression, table_rows: list[tuple[str | None, ...]]) -> None:
+    check_store_ids(expression, table_rows)
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", "+", "-", "*", "/", "SAMETERM"])
