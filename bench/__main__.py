@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "all")
+BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "all")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,6 +33,10 @@ def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Se
         from bench.citybench.run import main as run_citybench
 
         return run_citybench(report, data, quick)
+    if name == "oneshot":
+        from bench.oneshot.run import main as run_oneshot
+
+        return run_oneshot(report, data, quick)
     if name == "store":
         from bench.store.run import main as run_store
 
