@@ -6,6 +6,8 @@
 * Python's recursion limit is raised to RECURSION_LIMIT when a query comes that may need it: the parser spends about
   nine frames on a pair of parentheses, a walk over the algebra at most four on a level. Twice that many frames, all of
   them through C, were seen to fit into a thread's usual stack of 8 MB.
+* A query has at most TOKENS_MAX tokens (an update may have more: its data), and at most PATTERNS_MAX triple patterns
+  side by side, since the planner compares each with each.
 
 A text with no more tokens than SMALL can reach none of these, and is not looked at.
 """
@@ -22,6 +24,8 @@ from csparql.tokens import Token
 BRACKETS_MAX = 256
 DEPTH_MAX = 500
 RECURSION_LIMIT = 5_000
+TOKENS_MAX = 300_000
+PATTERNS_MAX = 1_000
 SMALL = 64
 
 _OPENING = frozenset(("(", "{", "[", "<<", "{|"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from csparql.algebra import DEFAULT, Bgp, Node, Query, Registration, TermOrVariable, TriplePattern
+from csparql.nesting import TOKENS_MAX
 from csparql.parser_groups import UNIT
 from csparql.parser_select import SelectClause
 from csparql.parser_subqueries import SubqueryParser
@@ -27,6 +28,9 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature).
     """
     parser = _QueryParser(text, base, source)
+    if len(parser.tokens) > TOKENS_MAX:
+        expected = f"at most {TOKENS_MAX} tokens in a query (load a list of data, and match it)"
+        raise parser.error(expected, parser.tokens[TOKENS_MAX], f"{len(parser.tokens)}")
     try:
         query = resolve_timestamps(parser.query(), parser.refuse_timestamp)
     except RecursionError:

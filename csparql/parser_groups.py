@@ -25,7 +25,7 @@ from csparql.algebra import (
     PerGraph,
     Union,
 )
-from csparql.nesting import DEPTH_MAX
+from csparql.nesting import DEPTH_MAX, PATTERNS_MAX
 from csparql.parser_expressions import balanced
 from csparql.parser_values import ValuesParser
 from csparql.scope import always_matches_in, certain_variables, possible_variables, renamed
@@ -119,6 +119,8 @@ class GroupParser(ValuesParser):
     def _flush(self, node: Node) -> Node:
         """Join the triple patterns and paths read so far to the group."""
         if self.patterns:
+            if len(self.patterns) > PATTERNS_MAX:
+                raise self.error(f"at most {PATTERNS_MAX} triple patterns side by side", found=f"{len(self.patterns)}")
             node = join(node, Bgp(tuple(self.patterns)))
             self.patterns = []
         for path_node in self.path_nodes:

@@ -6,7 +6,7 @@ import pytest
 
 from csparql.algebra import Query
 from csparql.explain import explain
-from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, algebra_depth
+from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, PATTERNS_MAX, TOKENS_MAX, algebra_depth
 from csparql.parser import parse_query
 from csparql.parser_update import parse_update
 from csparql.rules import rewrite
@@ -39,7 +39,6 @@ FLAT = {
     "disjunctions": ("ASK { ?s ?p ?o FILTER(", "?o = {0}", " || ", ") }"),
     "filters": ("ASK { ?s ?p ?o ", "FILTER(?o != {0})", " ", " }"),
     "a list of IN": ("ASK { ?s ?p ?o FILTER(?o IN (", "{0}", ", ", ")) }"),
-    "objects": ("ASK { ?s ?p ", "?o{0}", ", ", " }"),
     "graphs": ("SELECT * ", "FROM <http://ex/{0}>", " ", " { ?s ?p ?o }"),
     "order": ("SELECT * { ?s ?p ?o } ORDER BY ", "?o{0}", " ", ""),
 }
@@ -101,6 +100,21 @@ def test_chains_in_chains_cannot_hide() -> None:
     text = "ASK { ?s ?p ?o " + "OPTIONAL { ?s ?p ?o " * 6 + "".join(f"{chain} }}" for chain in binds) + " }"
     with pytest.raises(QuerySyntaxError, match=r"at most 500 levels of algebra .*, found 6\d\d"):
         parse_query(text)
+
+
+def test_more_tokens_than_a_query_may_have_is_a_named_error() -> None:
+    text = "ASK { VALUES ?x { " + "1 " * TOKENS_MAX + "} }"
+    with pytest.raises(QuerySyntaxError, match=r"expected at most 300000 tokens in a query \(.*\), found 300008"):
+        parse_query(text)
+
+
+def test_more_patterns_than_can_be_planned_are_a_named_error() -> None:
+    fits = "ASK { " + "?s ?p ?o . " * PATTERNS_MAX
+    walked(fits + "}")
+    with pytest.raises(QuerySyntaxError, match="at most 1000 triple patterns side by side, found 1001"):
+        parse_query(fits + "?s ?p ?o }")
+    parse_query("CONSTRUCT { " + "?s ?p ?o . " * 2 * PATTERNS_MAX + "} {}")
+    parse_update("INSERT DATA { " + "<s> <p> <o> . " * 2 * PATTERNS_MAX + "}")
 
 
 def test_updates_have_the_same_limits() -> None:
