@@ -18,7 +18,7 @@ from csparql.terms import Term, Variable
 
 SPLIT_ROWS = 300.0
 """What it costs to stop between two steps, in rows."""
-FILTER_ROWS = 3.0
+FILTER_ROWS = 30.0
 """What it costs to ask a condition of one row, in rows."""
 _SHARES = {"=": 0.1, "SAMETERM": 0.1, "!=": 0.9, "<": 0.3, ">": 0.3, "<=": 0.3, ">=": 0.3}
 _SHARE = 0.5
