@@ -93,7 +93,21 @@ class _ReadAdapter(io.RawIOBase):
         return len(data)
 
 
-def _decompressed(source: IO[bytes] | io.FileIO, name: str) -> IO[bytes]:
+class _Limited:
+    """Reads another file, and raises DataError once it was more than so many bytes."""
+
+    def __init__(self, source: IO[bytes], name: str, size_max: int, message: str) -> None:
+        self._source, self._name, self._left, self._message = source, name, size_max, message
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise DataError(self._message, self._name)
+        return data
+
+
+def decompressed(source: IO[bytes] | io.FileIO, name: str) -> IO[bytes]:
     """Return a file that reads what another holds, decompressed if that begins like a gzip or zstd file."""
     file: Any
     if isinstance(source, io.FileIO):
@@ -102,7 +116,7 @@ def _decompressed(source: IO[bytes] | io.FileIO, name: str) -> IO[bytes]:
         file = source if hasattr(source, "peek") else io.BufferedReader(_ReadAdapter(source, name))
     head = file.peek(4)[:4]
     if head.startswith(_GZIP_MAGIC):
-        return io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 20)
+        return io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), 1 << 20)
     if head == _ZSTD_MAGIC:
         import pyarrow as pa
 
@@ -137,12 +151,13 @@ def read_rdf(
     Raises DataError, naming file and line where there is one, for a file that is missing, unreadable, of unknown
     format, cut short, in another encoding, or malformed."""
     reader = RdfReader(source, format, base, scope, hash_bits=hash_bits, chunk_quads=chunk_quads)
-    return _read_in_order(reader, on_malformed, strict, chunk_bytes)
+    return read_in_order(reader, on_malformed, strict, chunk_bytes)
 
 
-def _read_in_order(
-    reader: RdfReader, on_malformed: OnMalformed | None, strict: bool, chunk_bytes: int
+def read_in_order(
+    reader: RdfReader, on_malformed: OnMalformed | None, strict: bool, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[Encoded]:
+    """As read_rdf, of an open reader, which is closed at the end."""
     first_line = 1
     with reader:
         for job in reader.jobs(chunk_bytes):
@@ -196,10 +211,13 @@ class RdfReader:
         *,
         hash_bits: int = HASH_BITS,
         chunk_quads: int = CHUNK_QUADS,
+        name: str | None = None,
+        text_limit: tuple[int, str] | None = None,
     ) -> None:
-        """As read_rdf, and raises what it does."""
+        """As read_rdf, and raises what it does. name: what errors call it; text_limit: bytes that there may be,
+        decompressed, and what the DataError says if there are more (of a file object)."""
         is_path = isinstance(source, str | os.PathLike)
-        self.name = str(source) if is_path else str(getattr(source, "name", "<stream>"))
+        self.name = name or (str(source) if is_path else str(getattr(source, "name", "<stream>")))
         self._format = find_format(self.name, format)
         self.is_lines = self._format in ("nt", "nq")
         self._base = Path(source).absolute().as_uri() if base is None and is_path else base  # type: ignore[arg-type]
@@ -209,7 +227,10 @@ class RdfReader:
         try:
             with _named_errors(self.name):
                 self._source = self._owned.enter_context(io.FileIO(source)) if is_path else source  # type: ignore[arg-type]
-                self._file = _decompressed(self._source, self.name)  # type: ignore[arg-type]
+                self._file = decompressed(self._source, self.name)  # type: ignore[arg-type]
+                if text_limit is not None:
+                    limited = _Limited(self._file, self.name, *text_limit)
+                    self._file = io.BufferedReader(_ReadAdapter(limited, self.name), 1 << 20)
                 found = os.fstat(self._source.fileno()) if is_path else None  # type: ignore[union-attr]
         except BaseException:
             self._owned.close()

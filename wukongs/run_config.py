@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from csparql.algebra import Output
 from csparql.parser import parse_query
@@ -135,7 +135,10 @@ def load_run_config(path: str | Path, environment: Mapping[str, str] | None = No
 
 def _settings(top: TableReader) -> Settings:
     reader = top.table("engine")
-    given = {option.name: reader.integer(option.name, None) for option in fields(Settings)}
+    given: dict[str, Any] = {
+        option.name: reader.integer(option.name, None) for option in fields(Settings) if option.name != "load_from"
+    }
+    given["load_from"] = reader.texts("load_from") or None
     reader.done()
     try:
         return Settings.from_environment(

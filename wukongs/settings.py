@@ -6,6 +6,7 @@ An option is given to Settings itself, or by the environment variable WUKONGS_<N
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -17,11 +18,17 @@ def _option(default: int, low: int, high: int, unit: str, doc: str) -> Any:
     return field(default=default, metadata={"low": low, "high": high, "unit": unit, "doc": doc})
 
 
+PLACE = re.compile(r"https?://[^/?#@\s<>]+/[^?#\s<>]*")
+"""How the IRIs of an allowed place begin. With the slash behind the host, http://ex.org/ does not stand for
+http://ex.org.evil.org/ or http://ex.org@evil.org/."""
+_EXPECTED_PLACES = "how IRIs begin, host and slash at least, such as http://ex.org/data/"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The options of an Engine; all are integers within stated bounds.
+    """The options of an Engine: integers within stated bounds, and the places that LOAD may fetch from.
 
-    Raises: SettingsError (a value that is no integer, or is out of bounds).
+    Raises: SettingsError (a value that is no integer, or is out of bounds; a place that is none).
     """
 
     batch_ms: int = _option(
@@ -64,6 +71,20 @@ class Settings:
     checkpoint_bytes: int = _option(
         256 << 20, 1 << 10, 1 << 50, "bytes", "how much is logged between two checkpoints of a data folder"
     )
+    load_from: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "unit": "IRIs",
+            "doc": "what LOAD of an update may fetch besides files of this machine: all whose IRI begins like one of "
+            "these (in the environment, blanks between them)",
+        },
+    )
+    fetch_timeout_ms: int = _option(
+        30_000, 1, 86_400_000, "milliseconds", "how long LOAD waits in all for what it fetches"
+    )
+    fetch_bytes_max: int = _option(
+        1 << 28, 1, 1 << 50, "bytes", "what LOAD fetches at most, as it comes and also decompressed"
+    )
     hash_bits: int = _option(
         62, 1, 62, "bits", "bits of the term hash that are used; fewer only to provoke collisions in tests"
     )
@@ -73,7 +94,7 @@ class Settings:
             _check(option.name, getattr(self, option.name), option.metadata, "")
 
     @staticmethod
-    def from_environment(environment: Mapping[str, str] | None = None, **given: int) -> Settings:
+    def from_environment(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
         """Return the settings with what is given, else what WUKONGS_<NAME> says, else the default.
 
         Raises: SettingsError (a value that is no integer or out of bounds; it names the variable; an unknown name).
@@ -87,7 +108,7 @@ class Settings:
         for name, option in known.items():
             variable = variable_of(name)
             if name not in given and variable in environment:
-                values[name] = _number(name, environment[variable], option.metadata, f" (from {variable})")
+                values[name] = _value(name, environment[variable], option.metadata, f" (from {variable})")
         return Settings(**values)
 
 
@@ -96,15 +117,21 @@ def variable_of(name: str) -> str:
     return f"WUKONGS_{name.upper()}"
 
 
-def _number(name: str, text: str, bounds: Mapping[str, Any], origin: str) -> int:
-    try:
-        value: object = int(text)
-    except ValueError:
-        value = text
+def _value(name: str, text: str, bounds: Mapping[str, Any], origin: str) -> Any:
+    value: object = tuple(text.split())
+    if "low" in bounds:
+        try:
+            value = int(text)
+        except ValueError:
+            value = text
     return _check(name, value, bounds, origin)
 
 
-def _check(name: str, value: object, bounds: Mapping[str, Any], origin: str) -> int:
+def _check(name: str, value: object, bounds: Mapping[str, Any], origin: str) -> Any:
+    if "low" not in bounds:
+        if isinstance(value, tuple) and all(isinstance(one, str) and PLACE.fullmatch(one) for one in value):
+            return value
+        raise SettingsError(f"{name} = {value!r}{origin}: expected a tuple of {_EXPECTED_PLACES}")
     if type(value) is int and bounds["low"] <= value <= bounds["high"]:
         return value
     raise SettingsError(
@@ -116,9 +143,8 @@ def describe() -> str:
     """Return one line per option: name, default, unit, bounds, meaning and environment variable."""
     lines = []
     for option in fields(Settings):
-        bounds = option.metadata
-        lines.append(
-            f"{option.name} = {option.default} {bounds['unit']} ({bounds['low']} to {bounds['high']}; "
-            f"{variable_of(option.name)}): {bounds['doc']}"
-        )
+        about = option.metadata
+        bounds = f"{about['low']} to {about['high']}; " if "low" in about else ""
+        default = f"{option.default} {about['unit']}" if "low" in about else "none"
+        lines.append(f"{option.name} = {default} ({bounds}{variable_of(option.name)}): {about['doc']}")
     return "\n".join(lines)

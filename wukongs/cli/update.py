@@ -11,6 +11,7 @@ from pathlib import Path
 from csparql.parser_update import parse_update
 from wukongs.cli import DONE
 from wukongs.cli.query import parse_seconds, read_argument, say_if_compiling
+from wukongs.settings import Settings
 
 _EPILOG = """examples:
   wukongs update --data-dir db 'INSERT DATA { <http://ex/a> <http://ex/knows> <http://ex/b> }'
@@ -36,6 +37,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--data-dir", required=True, type=Path, metavar="DIR", help="the data folder; made if need be")
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the request against it")
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="give up after this time")
+    parser.add_argument(
+        "--load-from",
+        action="append",
+        metavar="IRI",
+        help="let LOAD fetch what begins with this IRI, such as http://ex.org/data/; may be repeated (default: "
+        "what WUKONGS_LOAD_FROM names, or files of this machine only)",
+    )
     parser.add_argument("--quiet", action="store_true", help="do not say what was done")
     return parser
 
@@ -48,10 +56,12 @@ def main(argv: Sequence[str]) -> int:
     text, source = read_argument("@-" if options.update == "-" else options.update, "an update")
     # Parsed before the folder is opened: a wrong request is refused at once, by the name of its file.
     parse_update(text, options.base, source)
+    allowed = options.load_from
+    settings = Settings.from_environment() if allowed is None else Settings.from_environment(load_from=tuple(allowed))
     say_if_compiling()
     from wukongs.engine import Engine
 
-    with Engine(options.data_dir) as engine:
+    with Engine(options.data_dir, settings=settings) as engine:
         sn = engine.update(text, base=options.base, timeout_s=options.timeout)
         done = engine.stats()["updates"]
     if not options.quiet:

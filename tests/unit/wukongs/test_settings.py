@@ -8,6 +8,7 @@ from wukongs.errors import SettingsError
 from wukongs.settings import Settings, describe, variable_of
 
 OPTIONS = [option.name for option in dataclasses.fields(Settings)]
+NUMBERS = [option.name for option in dataclasses.fields(Settings) if option.name != "load_from"]
 
 
 def test_defaults() -> None:
@@ -26,7 +27,7 @@ def test_settings_do_not_change() -> None:
         Settings().batch_ms = 5  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_both_bounds_are_taken_and_what_lies_beyond_is_not(name: str) -> None:
     bounds = Settings.__dataclass_fields__[name].metadata
     for value in (bounds["low"], bounds["high"]):
@@ -71,3 +72,32 @@ def test_every_option_says_its_unit_and_meaning(name: str) -> None:
     (line,) = [line for line in describe().splitlines() if line.startswith(f"{name} = ")]
     assert variable_of(name) in line
     assert Settings.__dataclass_fields__[name].metadata["doc"] in line
+
+
+def test_places_to_load_from() -> None:
+    places = ("http://ex.org/data/", "https://ex.org:8443/~x/a")
+    assert Settings(load_from=places).load_from == places
+    environment = {"WUKONGS_LOAD_FROM": f" {places[0]}  {places[1]} "}
+    assert Settings.from_environment(environment).load_from == places
+    assert Settings.from_environment(environment, load_from=()).load_from == ()
+    assert Settings.from_environment({"WUKONGS_LOAD_FROM": ""}).load_from == ()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["http://ex.org", "ex.org/", "http:///x", "ftp://ex.org/", "file:///", "http://me@ex.org/", "http://e/?q", "", 5],
+)
+def test_what_is_no_place_to_load_from(place: object) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings(load_from=(place,))  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        f"load_from = ({place!r},): expected a tuple of how IRIs begin, host and slash at least, such as "
+        "http://ex.org/data/"
+    )
+
+
+def test_one_text_is_no_list_of_places() -> None:
+    with pytest.raises(SettingsError, match=r"load_from = 'http://ex\.org/': expected a tuple"):
+        Settings(load_from="http://ex.org/")  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=r"\('x',\) \(from WUKONGS_LOAD_FROM\): expected a tuple"):
+        Settings.from_environment({"WUKONGS_LOAD_FROM": "x"})

@@ -81,9 +81,9 @@ def test_blank_nodes_are_new_with_each_load(engine: wukongs.Engine, tmp_path: Pa
     [
         (
             "http://ex/x.ttl",
-            "http://ex/x.ttl: LOAD reads files only, and nothing is fetched from http: save the document",
+            "http://ex/x.ttl: LOAD reads files of this machine, and the setting load_from allows nothing else. Allow",
         ),
-        ("urn:x:y", "urn:x:y: LOAD reads files only, and nothing is fetched from urn"),
+        ("urn:x:y", "urn:x:y: LOAD reads files of this machine, and the setting load_from allows nothing else. Allow"),
         ("file://host/x.ttl", "file://host/x.ttl: LOAD of a file on the host 'host': only files of this machine"),
         ("file:///nowhere/x.ttl", "/nowhere/x.ttl: cannot read the file: No such file or directory"),
         ("file:///nowhere/x", "/nowhere/x: no RDF format given, and the name has no extension"),
