@@ -31,7 +31,11 @@ import numpy as np
 from store.disk import Disk
 from wukongs.errors import CorruptionError, StorageError
 
-MAGIC = b"WKLOG001"
+FORMAT = 2
+"""Of the segments that are written. It counts what records may hold as well: 2 came with updates (0012), windows that
+count triples, and results compared between firings. A segment begins with it: builds that know only 1 refuse it."""
+FORMATS = (1, 2)
+_MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")
 _CHECKED_FROM = 4
 """The checksum covers everything behind itself."""
@@ -114,7 +118,8 @@ class WriteAheadLog:
     def read(self, start: int) -> Iterator[Record]:
         """Yield the records from segment head `start` on, and cut a torn end off. Segments before it are not touched.
 
-        Raises CorruptionError (a segment is missing, or a record altered; names the file and the place).
+        Raises CorruptionError (a segment is missing, or a record altered; names the file and the place), StorageError
+        (of a format that is not known).
         """
         heads = [head for head in self.segments() if head >= start]
         if heads[:1] != [start] and (heads or start > 1):
@@ -133,11 +138,18 @@ class WriteAheadLog:
     def _read_segment(self, head: int, is_last: bool) -> Iterator[Record]:
         path = self.path(head)
         data = memoryview(path.read_bytes())
-        at = len(MAGIC)
-        if data[:at] != MAGIC:
+        at = 8
+        found = _MAGIC.fullmatch(data[:at])
+        if found is None:
             if not is_last or len(data) >= at:
-                raise CorruptionError(f"expected a log segment, found {bytes(data[:8])!r}", str(path))
+                raise CorruptionError(f"expected a log segment, found {bytes(data[:at])!r}", str(path))
             data = data[:0]
+        elif int(found[1]) not in FORMATS:
+            known = " and ".join(map(str, FORMATS))
+            raise StorageError(
+                f"{path}: written in format {int(found[1])}, and this version of wukongs reads logs of format {known}. "
+                "Open the folder with the version that wrote it, or a newer one"
+            )
         while at < len(data):
             record = _record_at(data, at)
             if record is None or record.lsn != self._next_lsn:
@@ -180,7 +192,7 @@ class WriteAheadLog:
                 lsn = self._next_lsn
                 self._file = self._disk.create(self.path(lsn))
                 self.segment_bytes = 0
-                self._buffer.append(MAGIC)
+                self._buffer.append(b"WKLOG%03d" % FORMAT)
                 self._append(kind, payload, sn)
                 buffer, last = self._take_buffer()
                 self._write(buffer, is_forced=True)

@@ -50,7 +50,6 @@ from wukongs.journal import (
 from wukongs.loaded_files import FileState, LoadedFiles
 from wukongs.messages import to_frames
 
-LOG_FORMAT = 1
 WRITTEN_AT_ONCE_BYTES = 1 << 20
 """A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
 log = logging.getLogger("wukongs")
@@ -189,7 +188,6 @@ class DurableJournal(Journal):
         self._apply()
         core = self._core
         mark = {
-            "format": LOG_FORMAT,
             "hash_bits": core.settings.hash_bits,
             "upper": core.upper,
             "sealed_ms": core.sealed_ms,

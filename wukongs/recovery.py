@@ -26,11 +26,11 @@ from wukongs.catalogue import Definition
 from wukongs.continuous import QuerySource
 from wukongs.core import Core
 from wukongs.declarations import declare_stream, drop_stream, parse_continuous, register_query
-from wukongs.durability import LOG_FORMAT, DurableJournal
+from wukongs.durability import DurableJournal
 from wukongs.errors import SettingsError, StorageError
 from wukongs.ingest import take_piece
 from wukongs.injector import Injector
-from wukongs.journal import ACKNOWLEDGED, COMES, GOES, LOAD_STREAM, MARK, MESSAGE, Journal, unpack_frames
+from wukongs.journal import ACKNOWLEDGED, CHANGE, COMES, GOES, LOAD_STREAM, MARK, MESSAGE, Journal, unpack_frames
 from wukongs.messages import Close, Finish, Open, Piece, from_frames
 from wukongs.names import graph_term
 from wukongs.reporting import Remembered
@@ -138,10 +138,20 @@ class _Replay:
             message, _ = from_frames(unpack_frames(record.payload), is_trusted=True)
             assert isinstance(message, Piece | Close | Open | Finish), message
             self._apply_message(message, record.lsn)
-        elif record.kind != ACKNOWLEDGED:
+        elif record.kind == CHANGE:
             change = json.loads(bytes(record.payload))
+            if change["op"] not in _CHANGES:
+                raise self._unknown(record.lsn, f"the change {change['op']!r}")
             self._journal.define(record.lsn, change)
             _CHANGES[change["op"]](self, change, record.lsn)
+        elif record.kind != ACKNOWLEDGED:
+            raise self._unknown(record.lsn, f"kind {record.kind}")
+
+    def _unknown(self, lsn: int, what: str) -> StorageError:
+        return StorageError(
+            f"{self._journal.wal.folder}: record {lsn} is of {what}, which this version of wukongs does not know. Open "
+            "the folder with the version that wrote it, or a newer one"
+        )
 
     # --- the head of a segment ----------------------------------------------------------------------------------------
 
@@ -162,13 +172,12 @@ class _Replay:
         core.query_count = max(core.query_count, mark["query_count"])
 
     def _check(self, mark: dict[str, Any]) -> None:
-        hash_bits = self._core.settings.hash_bits
-        for name, ours in (("format", LOG_FORMAT), ("hash_bits", hash_bits)):
-            if mark.get(name) != ours:
-                raise StorageError(
-                    f"{self._journal.wal.folder}: the log was written with {name} = {mark.get(name)}, and this engine "
-                    f"has {ours}: open it with the version and the settings that wrote it"
-                )
+        ours = self._core.settings.hash_bits
+        if mark["hash_bits"] != ours:
+            raise StorageError(
+                f"{self._journal.wal.folder}: the log was written with hash_bits = {mark['hash_bits']}, and this "
+                f"engine has {ours}: open it with the settings that wrote it"
+            )
 
     def _restore(self, definition: Definition, mark: dict[str, Any]) -> None:
         if definition.options is not None:
@@ -184,6 +193,8 @@ class _Replay:
 
     def _apply_message(self, message: Piece | Close | Open | Finish, lsn: int) -> None:
         if isinstance(message, Piece) and message.stream == LOAD_STREAM:
+            if message.piece not in (COMES, GOES):
+                raise self._unknown(lsn, f"share {message.piece} of a load")
             number = int(message.partition)
             self._core.load_count = max(self._core.load_count, number)
             self._journal.note_load_record(number, lsn)
