@@ -74,7 +74,10 @@ def _join(
             read_count += run.read_count
             on_run(reader, run)
         if not read_count:
-            return core.sn
+            with core.lock:
+                core.check_is_open()
+                injector.catch_up()  # so that the SN does not hang on how far the engine has come
+                return core.sn
         whole = runs.to_batch()
         batch = without_held(whole, held)
         expect(core, batch)

@@ -88,8 +88,19 @@ def test_an_empty_file_is_no_new_snapshot(engine: wukongs.Engine) -> None:
     assert engine.load(lines([]), format="nt") == before
 
 
+def test_an_empty_file_sees_what_was_closed_before(engine: wukongs.Engine) -> None:
+    """Its SN does not hang on how far the engine's thread has come, which waits for the lock here."""
+    stream = engine.stream(A)
+    with engine._core.lock:
+        stream.push([at("s1", 50)])
+        stream.advance(100)
+        before = engine.stats()["sn"]
+        sn = engine.load(lines([]), format="nt")
+        assert before < sn == engine.stats()["sn"] == engine.load(lines([2]), format="nt") - 1
+
+
 def test_a_load_pays_for_its_merges_in_steps(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_load, "STEP_ROWS", 1)
+    monkeypatch.setattr("wukongs.lock_steps.STEP_ROWS", 1)
     for start in range(0, 60, 10):
         engine.load(lines(list(range(start, start + 10))), format="nt")
     assert engine.stats()["stored_batches"] < 6
