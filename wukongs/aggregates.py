@@ -23,11 +23,12 @@ from csparql.algebra import Aggregate
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.decoding import CELL_BYTES
 from wukongs.expressions import evaluate
 from wukongs.frame import decoded
-from wukongs.operator_kernels import group_members
+from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.ordering import ranks_of
-from wukongs.rows import numbered
+from wukongs.rows import group_members, numbered, pieces, taken
 from wukongs.temporal import EXACT
 from wukongs.value_operators import arithmetic, promoted
 from wukongs.values import Kind, Value, computed, string, text_of, to_float32
@@ -65,9 +66,13 @@ def _aggregate(
     offsets, members = group_members(groups, group_count)
     function = _FUNCTIONS[aggregate.name]
     results: list[Value | None] = []
-    for number in range(group_count):
-        places = distinct.places[members[offsets[number] : offsets[number + 1]]]
+    limits = current()
+    limits.operator = aggregate.name
+    for number in limits.polled(range(group_count)):
+        before = limits.held
+        places = taken(distinct.places, members[offsets[number] : offsets[number + 1]])
         results.append(function(aggregate, distinct, places))
+        limits.give_back(limits.held - before)
     return _value_ids(results, terms)
 
 
@@ -111,7 +116,11 @@ class _Distinct:
 
     def known(self, places: Int64Array) -> list[Value] | None:
         """Return the values at these places; None if one of them is an error."""
-        values = [value for place in places.tolist() if (value := self.values[place]) is not None]
+        limits = current()
+        limits.hold(CELL_BYTES * len(places))
+        values: list[Value] = []
+        for start, stop in pieces(len(places), limits):
+            values += [value for place in places[start:stop].tolist() if (value := self.values[place]) is not None]
         return values if len(values) == len(places) else None
 
     def ranks(self) -> Int64Array:
@@ -179,7 +188,10 @@ def _group_concat(aggregate: Aggregate, distinct: _Distinct, places: Int64Array)
     values = distinct.known(places)
     if values is None or any(value.kind == Kind.BLANK for value in values):
         return None
-    return string(aggregate.separator.join(value.lexical for value in values))
+    limits = current()
+    size = sum(len(value.lexical) for value in limits.polled(values)) + len(aggregate.separator) * len(values)
+    limits.hold(CHARACTER_BYTES * size, "GROUP_CONCAT")
+    return string(aggregate.separator.join([value.lexical for value in limits.polled(values)]))
 
 
 _FUNCTIONS: dict[str, _Function] = {

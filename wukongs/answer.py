@@ -11,15 +11,17 @@ import numpy as np
 
 from csparql.algebra import Query, TriplePattern
 from csparql.terms import Term, Variable
-from store.dtypes import UNBOUND, Int64Array
+from store.dtypes import Int64Array
 from store.terms import blank_node
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
+from wukongs.decoding import column_texts
 from wukongs.describe import describe
+from wukongs.errors import BudgetExceeded
 from wukongs.executor import Executor
+from wukongs.limits import OBJECT_BYTES, Limits, current
 from wukongs.ordering import canonical
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 from wukongs.profile import Profile
 from wukongs.query_terms import QueryTerms
 
@@ -50,10 +52,32 @@ def answer(
 
     Raises QueryTimeout, BudgetExceeded.
     """
+    with limits:
+        try:
+            return _answer(query, dataset, terms, limits, memo, scope, in_order, by_solution, profile)
+        except MemoryError as error:
+            raise BudgetExceeded(
+                f"{limits.operator} found no memory in this process, beside {limits.held} bytes that the query holds: "
+                "make it narrower, or end other work; query_bytes_max says what a query may take"
+            ) from error
+
+
+def _answer(
+    query: Query,
+    dataset: Dataset,
+    terms: QueryTerms,
+    limits: Limits,
+    memo: PlanMemo,
+    scope: str,
+    in_order: bool,
+    by_solution: bool,
+    profile: Profile | None,
+) -> Answer:
     executor = Executor(dataset, terms, limits, memo, in_order, profile)
     table = executor.run(query.pattern, 1 if query.form == "ask" else None)
     if query.form == "ask":
         return Answer((), 0, table.length > 0, None)
+    limits.operator = {"construct": "CONSTRUCT", "describe": "DESCRIBE"}.get(query.form, limits.operator)
     if query.form == "construct":
         if in_order:
             table = canonical(table)  # a blank node is named by its row
@@ -81,14 +105,19 @@ def _construct(
             return blank_node(blank_scope, f"{part.name[1:]}r{names[row]}")
         return texts[part][row]
 
-    made = []
-    for row in range(table.length):
+    limits = current()
+    made: list[tuple[str, str, str]] = []
+    for row in limits.polled(range(table.length)):
+        before = len(made)
         for pattern in template:
             subject, predicate, object_ = (text(p, row) for p in (pattern.subject, pattern.predicate, pattern.object))
             if subject is None or predicate is None or object_ is None:
                 continue
             if not subject.startswith('"') and predicate.startswith("<"):
                 made.append((subject, predicate, object_))
+        if len(made) > before:
+            limits.check_rows(len(made), "Let its pattern have fewer solutions")
+            limits.hold(OBJECT_BYTES * (len(made) - before))
     return list(dict.fromkeys(made))
 
 
@@ -110,14 +139,10 @@ def _described(query: Query, table: BindingTable, executor: Executor, terms: Que
     if table.length:
         columns.append(terms.ids([part.text for part in query.described if isinstance(part, Term)]))
     found = describe(np.concatenate([np.empty(0, np.int64), *columns]), executor, terms)
-    subjects, predicates, objects = map(terms.texts, found)
-    return list(zip(subjects, predicates, objects, strict=True))
-
-
-def column_texts(column: Int64Array, terms: QueryTerms) -> list[str | None]:
-    """Return the canonical text of each id of a column, None for UNBOUND."""
-    distinct, places = np.unique(column, return_inverse=True)
-    bound = distinct[distinct != UNBOUND]
-    known: list[str | None] = [None] * (len(distinct) - len(bound))
-    known += terms.texts(bound)
-    return [known[place] for place in places.tolist()]
+    current().hold(OBJECT_BYTES * len(found[0]))
+    subjects, predicates, objects = (column_texts(column, terms) for column in found)
+    return [
+        (subject, predicate, object_)
+        for subject, predicate, object_ in zip(subjects, predicates, objects, strict=True)
+        if subject is not None and predicate is not None and object_ is not None
+    ]

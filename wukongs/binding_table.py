@@ -11,6 +11,7 @@ import numpy as np
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.moment import Moment
+from wukongs.rows import filled, taken
 
 
 class TermSpace(Protocol):
@@ -38,6 +39,10 @@ class BindingTable:
     columns: tuple[Int64Array, ...]
     length: int
 
+    @property
+    def size_bytes(self) -> int:
+        return 8 * self.length * len(self.columns)
+
     @staticmethod
     def unit() -> BindingTable:
         """One row that binds nothing: the neutral element of join."""
@@ -51,8 +56,8 @@ class BindingTable:
         """Return the column of a variable; all UNBOUND where the table has none."""
         if variable in self.variables:
             return self.columns[self.variables.index(variable)]
-        return np.full(self.length, UNBOUND, np.int64)
+        return filled(self.length, UNBOUND)
 
     def take(self, rows: Int64Array) -> BindingTable:
         """Return the rows with these numbers, in this order."""
-        return BindingTable(self.variables, tuple(column[rows] for column in self.columns), len(rows))
+        return BindingTable(self.variables, tuple(taken(column, rows) for column in self.columns), len(rows))

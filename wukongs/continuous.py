@@ -15,8 +15,8 @@ from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import WukongsError
 from wukongs.explaining import explain_over, profiled
 from wukongs.firing import Firing
+from wukongs.limits import limits_of
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 from wukongs.query_counts import QueryCounts
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.query_windows import QueryWindows, spans
@@ -198,13 +198,13 @@ class ContinuousQuery:
         """Return the plan as text, with the rows that are estimated for the windows as they stand now; and warnings.
 
         analyze: run the query over these windows too, without reporting anything, and show the actual rows of each step
-        and rows and time of each operator. Raises BudgetExceeded."""
+        and rows and time of each operator. Raises QueryTimeout, BudgetExceeded."""
         with self._core.lock:
             at_ms = self._next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
             dataset, _ = self.windows.dataset(at_ms)
             terms = QueryTerms(self._core.registry, self._core.registry.snapshot_reader())
-        limits = Limits(self._core.settings.rows_max)
+        limits = limits_of(self._core.settings, None)
         profile = profiled(self.query, dataset, terms, limits, self._memo, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
         return "".join([explain_over(self.query, dataset, profile), *told])
@@ -360,12 +360,13 @@ class ContinuousQuery:
         clause = self.query.dataset
         is_empty = not (len(firing.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
         found = self._answer_to_nothing if is_empty else None
+        limits = limits_of(self._core.settings, None)
         if found is None:
             found = answer(
                 self.query,
                 firing.reading.dataset,
                 terms,
-                Limits(self._core.settings.rows_max),
+                limits,
                 self._memo,
                 scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
                 in_order=True,
@@ -373,7 +374,8 @@ class ContinuousQuery:
             )
             if is_empty and not (found.length or found.triples or firing.depends_on_moment()):
                 self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
-        found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
+        with limits:
+            found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
         if not self.reporter.is_reported(found):
             return None
         windows = spans(firing.reading.intervals)

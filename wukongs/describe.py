@@ -12,6 +12,7 @@ from csparql.algebra import Bgp, TriplePattern
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.decoding import texts_of
 from wukongs.executor import Executor
 from wukongs.rows import numbered
 
@@ -38,7 +39,7 @@ def describe(resources: Int64Array, executor: Executor, terms: TermSpace) -> tup
         tables = [executor.explore(bgp, table) for bgp in _PLACES]
         found += [tuple(table.column(variable) for variable in (_SUBJECT, _PREDICATE, _OBJECT)) for table in tables]
         objects = np.setdiff1d(np.concatenate([table.column(_OBJECT) for table in tables]), asked)
-        is_blank = [text.startswith("_:") for text in terms.texts(objects)]
+        is_blank = [text is not None and text.startswith("_:") for text in texts_of(objects, terms)]
         wanted = objects[np.array(is_blank, np.bool_)]
     subjects, predicates, objects = (np.concatenate(column) for column in zip(*found, strict=True))
     _, firsts = numbered([subjects, predicates, objects], len(subjects))

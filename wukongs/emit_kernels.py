@@ -1,5 +1,6 @@
 # mypy: disallow-untyped-defs=false
-"""Kernels that write the matches of one plan step into the table behind it, and stop where that is full."""
+"""Kernels that write the matches of one plan step into the table behind it, and stop where that is full, or where they
+are out of fuel, which what does not match takes too."""
 
 from __future__ import annotations
 
@@ -59,13 +60,17 @@ def write_match(step, source, row, target, at, key, predicate, value, graph):
 def emit_plain(step, descriptor, lo, hi, source, row, target, at, key, predicate, graph, resume):
     """Write a match for each of the values lo..hi of one side. resume, result: as emit_values."""
     values = int64_array(values_at(descriptor, step[DIRECTION]), hi)
-    for v in range(max(lo, resume[0] + 1), hi):
+    first = max(lo, resume[0] + 1)
+    last = min(hi, first + max(resume[1], 0))
+    for v in range(first, last):
         if at == target.shape[0]:
             resume[0] = v - 1
             return at, False
         if write_match(step, source, row, target, at, key, predicate, values[v], graph):
             at += 1
-    return at, True
+    resume[1] -= last - first
+    resume[0] = last - 1
+    return at, last >= hi
 
 
 @njit_uncounted
@@ -74,7 +79,9 @@ def emit_visible(step, descriptor, directory_row, lo, hi, source, row, target, a
     direction = step[DIRECTION]
     values = int64_array(values_at(descriptor, direction), hi)
     hidden = np.int64(-1)
-    for v in range(max(lo, resume[0] + 1), hi):
+    first = max(lo, resume[0] + 1)
+    last = min(hi, first + max(resume[1], 0))
+    for v in range(first, last):
         if hidden < values[v]:
             hidden = next_hidden(descriptor, direction, directory_row, key, values[v])
         if hidden == values[v]:
@@ -84,15 +91,17 @@ def emit_visible(step, descriptor, directory_row, lo, hi, source, row, target, a
             return at, False
         if write_match(step, source, row, target, at, key, predicate, values[v], graph):
             at += 1
-    return at, True
+    resume[1] -= last - first
+    resume[0] = last - 1
+    return at, last >= hi
 
 
 @njit_uncounted
 def emit_values(step, descriptors, spans, run, end, source, row, target, at, key, resume):
     """Write a match for each value of the spans run..end, each value once.
 
-    resume : int64[1]                The value (several spans) or position (one span) to go on after; -1 to begin.
-    Returns (rows in target, whether all values are written); else the place is in resume.
+    resume : int64[2]                The value (several spans) or position (one span) to go on after, -1 to begin; fuel.
+    Returns (rows in target, whether all values are looked at); else the place is in resume.
     """
     direction = step[DIRECTION]
     predicate = spans[run, SPAN_PREDICATE]
@@ -120,7 +129,7 @@ def emit_values(step, descriptors, spans, run, end, source, row, target, at, key
                     smallest = value
         if smallest < 0:
             return at, True
-        if at == capacity:
+        if at == capacity or resume[1] <= 0:
             resume[0] = smallest - 1
             return at, False
         for i in range(run, end):
@@ -132,3 +141,4 @@ def emit_values(step, descriptors, spans, run, end, source, row, target, at, key
                         pass_hidden(descriptors[spans[i, SPAN_BATCH]], direction, spans[i], key)
         if write_match(step, source, row, target, at, key, predicate, smallest, graph):
             at += 1
+        resume[1] -= end - run

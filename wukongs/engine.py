@@ -29,10 +29,10 @@ from wukongs.declarations import (
 from wukongs.errors import StreamError
 from wukongs.explaining import explain_over
 from wukongs.injector import Injector
+from wukongs.limits import Limits, limits_of
 from wukongs.names import canonical, graph_term
 from wukongs.one_shot import ask
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 from wukongs.prepared import Prepared, PreparedQueries
 from wukongs.profile import Profile
 from wukongs.query_terms import ConstantIds
@@ -115,7 +115,8 @@ class Engine:
     def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
         """Apply a SPARQL Update request, as one more snapshot; return its SN, once that is stable. All of it is applied
         or, with an error, nothing; its operations see what those before them in the request have changed. Updates are
-        serial. base: what relative IRIs are resolved against, also those of files that LOAD names.
+        serial. base: what relative IRIs are resolved against, also those of files that LOAD names. timeout_s: None for
+        no limit.
 
         Raises QuerySyntaxError, UnsupportedFeatureError, UpdateError (a graph that is not there, or is there already),
         DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
@@ -135,7 +136,8 @@ class Engine:
     ) -> Result:
         """Answer a one-shot query over the newest stable snapshot, or over that of SN `at`.
 
-        bindings: variable name -> rdflib term or N-Triples string, put in its place. Raises QuerySyntaxError,
+        timeout_s: how long it may run; None: query_timeout_s of the settings, 0: for ever. bindings: variable name ->
+        rdflib term or N-Triples string, put in its place. Raises QuerySyntaxError,
         UnsupportedFeatureError, QueryTimeout, BudgetExceeded, CompactedError (at), StreamError (a query with windows).
         """
         started_s = time.monotonic()
@@ -167,8 +169,7 @@ class Engine:
             return explain_over(prepared.query, Dataset(prepared.query.dataset, stored, {}, ConstantIds(core.registry)))
 
     def _limits(self, started_s: float, timeout_s: float | None) -> Limits:
-        deadline_s = None if timeout_s is None else started_s + timeout_s
-        return Limits(self._core.settings.rows_max, deadline_s, timeout_s)
+        return limits_of(self._core.settings, timeout_s, started_s)
 
     # --- streams and registered queries -------------------------------------------------------------------------------
 

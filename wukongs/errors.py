@@ -107,7 +107,7 @@ class StreamError(WukongsError):
 
 
 class QueryTimeout(WukongsError):
-    """A one-shot query that ran longer than its timeout_s."""
+    """A query, an update or a firing that ran longer than it may."""
 
 
 class BudgetExceeded(WukongsError):

@@ -11,7 +11,7 @@ Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bin
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -53,14 +53,34 @@ from wukongs.dataset import Dataset
 from wukongs.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.exploration import Exploration
 from wukongs.expressions import evaluate, holds
+from wukongs.limits import Limits
 from wukongs.ordering import canonical, canonical_order, order_by
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 from wukongs.profile import Profile
-from wukongs.rows import numbered
+from wukongs.rows import numbered, put_together, stable_order
 from wukongs.timestamps import stamp
 from wukongs.values import FALSE, TRUE, text_of
 
+_NAMES = {
+    Bgp: "a basic graph pattern",
+    PathPattern: "a property path",
+    Values: "VALUES",
+    GraphNames: "GRAPH",
+    Join: "a join",
+    LeftJoin: "OPTIONAL",
+    Minus: "MINUS",
+    Union: "UNION",
+    Filter: "FILTER",
+    Extend: "BIND",
+    Timestamp: "timestamp()",
+    Group: "GROUP BY",
+    Project: "SELECT",
+    Distinct: "DISTINCT",
+    OrderBy: "ORDER BY",
+    Slice: "LIMIT",
+    PerGraph: "GRAPH",
+}
+"""What messages call a node."""
 _ROW = Variable(".row")
 _GIVEN = Variable(".given")
 
@@ -95,15 +115,19 @@ class Executor:
 
         Raises QueryTimeout, BudgetExceeded.
         """
-        if self._profile is None:
-            return self._run(node, rows_wanted)
-        started_s = time.perf_counter()
+        limits = self._limits
+        limits.check()
+        outer, mark = limits.operator, limits.mark()
+        limits.operator = _NAMES[type(node)]
+        started_s = 0.0 if self._profile is None else time.perf_counter()
         table = self._run(node, rows_wanted)
-        self._profile.ran(node, table.length, time.perf_counter() - started_s)
+        if self._profile is not None:
+            self._profile.ran(node, table.length, time.perf_counter() - started_s)
+        limits.back_to(mark, table.size_bytes)
+        limits.operator = outer
         return table
 
     def _run(self, node: Node, rows_wanted: int | None) -> BindingTable:
-        self._limits.check()
         rows_max = self._limits.rows_max
         match node:
             case Bgp() | PathPattern():
@@ -202,7 +226,7 @@ class Executor:
         alone = np.ones(left.length, np.bool_)
         alone[found.column(_ROW)] = False
         rows = operators.union(found, numbered_left.take(np.flatnonzero(alone)), rows_max)
-        rows = rows.take(np.argsort(rows.column(_ROW), kind="stable"))
+        rows = rows.take(stable_order([rows.column(_ROW)]))
         return operators.project(rows, [variable for variable in rows.variables if variable != _ROW])
 
     def _minus(self, node: Minus) -> BindingTable:
@@ -327,16 +351,19 @@ class Executor:
         assigned = assigned_variables(pattern)
         given = operators.project(bindings, [variable for variable in bindings.variables if variable not in assigned])
         if is_row_by_row(pattern):
-            pieces = [given.take(np.array([row])) for row in range(given.length)]
+            parts: Iterable[BindingTable] = (given.take(np.array([row])) for row in range(given.length))
         else:
-            pieces = [given]
+            parts = (given,)
         numbers = []
-        for self._given in pieces:
+        limits, mark = self._limits, self._limits.mark()
+        for self._given in parts:
             solutions = self.run(pattern, 1 if len(given.variables) == 1 == given.length else None)
             made = [variable for variable in solutions.variables if variable in assigned]
             agreeing = operators.project(solutions, [_GIVEN, *made])
-            numbers.append(operators.join(bindings, agreeing, self._limits.rows_max).column(_GIVEN))
-        return np.concatenate(numbers) if numbers else np.empty(0, np.int64)
+            numbers.append(operators.join(bindings, agreeing, limits.rows_max).column(_GIVEN))
+            limits.back_to(mark, 8 * len(numbers[-1]))
+            mark = limits.mark()
+        return put_together(numbers) if numbers else np.empty(0, np.int64)
 
 
 def _is_ordered(node: Node) -> bool:

@@ -6,8 +6,8 @@ from csparql.algebra import Query
 from csparql.explain import Figures, explain
 from wukongs.answer import answer
 from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.limits import Limits
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 from wukongs.profile import Profile
 from wukongs.query_terms import QueryTerms
 

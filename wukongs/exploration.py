@@ -21,9 +21,10 @@ from csparql.scope import possible_variables
 from wukongs import operators
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset
+from wukongs.limits import Limits
 from wukongs.paths import PathExplorer
 from wukongs.plan_memo import PlanMemo, Route
-from wukongs.plan_runner import Limits, run
+from wukongs.plan_runner import run
 from wukongs.profile import Profile
 
 Keep = Callable[[Expression, BindingTable], BindingTable]
@@ -65,8 +66,10 @@ class Exploration:
 
     def explore_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
         """Join a table with explorable nodes, in the order that is cheapest."""
+        mark = self.limits.mark()
         for part in self.memo.order(operands, frozenset(table.variables), table.length, self.dataset):
             table = self.explore(part, table)
+            self.limits.back_to(mark, table.size_bytes)
         return table
 
     def match(self, wanted: FilteredBgp, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
@@ -92,6 +95,7 @@ class Exploration:
         self, route: Route, seeds: BindingTable, rows_wanted: int | None, rows_of_steps: list[int] | None = None
     ) -> BindingTable:
         """Run the segments of a route, with the filters between them."""
+        mark = self.limits.mark()
         table = self._kept(route.plan.filters, self._with_constants(route, seeds))
         for segment in route.segments:
             if table.length == 0:
@@ -103,6 +107,7 @@ class Exploration:
             last_wanted = rows_wanted if is_last else None
             table = run(segment.lowered, table, self.dataset, self.limits, last_wanted, rows_of_steps)
             table = self._kept(segment.filters, table)
+            self.limits.back_to(mark, table.size_bytes)
         return table
 
     def _with_constants(self, route: Route, seeds: BindingTable) -> BindingTable:

@@ -27,6 +27,7 @@ from wukongs.frame import ANY_ID, STRING_ID, Frame, identity_of
 from wukongs.functions.patterns import matches
 from wukongs.functions.strings import simple, text
 from wukongs.functions.terms import KIND_TESTS
+from wukongs.limits import CHARACTER_BYTES, ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.number_columns import (
     CHANGES,
     DOUBLE,
@@ -43,6 +44,8 @@ from wukongs.scalar_evaluator import ARITHMETIC, COMPARISONS, value_in, variable
 from wukongs.value_operators import effective_boolean_value
 from wukongs.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 
+LONG_TEXT = 1 << 16
+"""Characters; after making one of more the clock is looked at."""
 _NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
 _CONNECTIVES = frozenset(("&&", "||", "!", "IN", "NOTIN"))
 _TRUTH_VALUED = COMPARISONS | _CONNECTIVES | KIND_TESTS.keys() | {"BOUND", "SAMETERM"}
@@ -129,7 +132,7 @@ def _truth(expression: Expression, frame: Frame) -> Truth:
 
 
 def _regex(expression: Call, frame: Frame) -> Truth:
-    """Match the distinct texts against a constant pattern, all in one call."""
+    """Match the distinct texts against a constant pattern, many in one call."""
     values, places = _scalar_values(expression.arguments[0], frame, None)
     constants = [simple(value_of(term.text)) for term in expression.arguments[1:] if isinstance(term, Term)]
     texts = [None if value is None else text(value) for value in values]
@@ -293,8 +296,15 @@ def _scalar_values(
         sources = [moment.row(0, 0)] * len(firsts)
     arguments = [[frame.values[place] for place in column.tolist()] for column in columns]
     solutions = zip(*arguments, strict=True) if used else [()] * len(sources)
-    values = [
-        value_in(expression, dict(zip(used, solution, strict=True)), source)
-        for solution, source in zip(solutions, sources, strict=True)
-    ]
+    limits = current()
+    values = []
+    for number, (solution, source) in enumerate(zip(solutions, sources, strict=True)):
+        if number % ITEMS_PER_CHECK == 0:
+            limits.check()
+        value = value_in(expression, dict(zip(used, solution, strict=True)), source)
+        values.append(value)
+        size = 0 if value is None else len(value.lexical)
+        limits.hold(OBJECT_BYTES + CHARACTER_BYTES * size)
+        if size > LONG_TEXT:
+            limits.check()
     return values, places

@@ -14,6 +14,7 @@ import numpy as np
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.decoding import texts_of
 from wukongs.number_columns import Numbers, numbers_of, numbers_of_ids
 from wukongs.rows import numbered
 from wukongs.values import Kind, Value, value_of
@@ -26,9 +27,7 @@ _IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kin
 
 def decoded(ids: Int64Array, terms: TermSpace) -> list[Value | None]:
     """Return the values of distinct ids, None for UNBOUND."""
-    bound = ids[ids != UNBOUND]
-    values = iter([value_of(text) for text in terms.texts(bound)] if len(bound) else ())
-    return [None if item == UNBOUND else next(values) for item in ids.tolist()]
+    return [None if text is None else value_of(text) for text in texts_of(ids, terms)]
 
 
 def identity_of(value: Value | None) -> int:

@@ -7,8 +7,8 @@ from wukongs.answer import answer
 from wukongs.core import Core
 from wukongs.dataset import Dataset
 from wukongs.errors import CompactedError
+from wukongs.limits import Limits
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 from wukongs.profile import Profile
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.results import Result

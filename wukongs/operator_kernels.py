@@ -3,6 +3,9 @@
 
 Rows are hashed with shifts and exclusive-ors only: term ids are uniform already (store/dtypes.py), and nothing can
 overflow, so un-jitted runs give the same numbers without warnings. Tables are open-addressing, at most half full.
+
+Kernels named `..._some` do a part of the rows, from start to stop, so that long tables can be worked on in pieces
+(wukongs/rows.py).
 """
 
 from __future__ import annotations
@@ -40,6 +43,31 @@ def rows_equal(left, left_row, right, right_row):
 
 
 @njit
+def number_some(keys, start, stop, n_distinct, slots, numbers, firsts):
+    """Number some rows after those before them: a part of number_rows.
+
+    Parameters
+    ----------
+    keys, slots, numbers, firsts        As in number_rows; slots is a power of two, empty (-1) before the first rows.
+    n_distinct : int                    How many contents the rows before start have.
+
+    Returns
+    -------
+    n_distinct : int                    How many those before stop have."""
+    mask = slots.shape[0] - 1
+    for row in range(start, stop):
+        slot = hash_row(keys, row) & mask
+        while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], keys, row):
+            slot = (slot + 1) & mask
+        if slots[slot] < 0:
+            slots[slot] = n_distinct
+            firsts[n_distinct] = row
+            n_distinct += 1
+        numbers[row] = slots[slot]
+    return n_distinct
+
+
+@njit
 def number_rows(keys):
     """Number the distinct rows, in the order in which they first occur.
 
@@ -61,17 +89,19 @@ def number_rows(keys):
     slots = np.full(size, -1, np.int64)
     numbers = np.empty(n_rows, np.int64)
     firsts = np.empty(n_rows, np.int64)
-    n_distinct = 0
-    for row in range(n_rows):
-        slot = hash_row(keys, row) & (size - 1)
-        while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], keys, row):
-            slot = (slot + 1) & (size - 1)
-        if slots[slot] < 0:
-            slots[slot] = n_distinct
-            firsts[n_distinct] = row
-            n_distinct += 1
-        numbers[row] = slots[slot]
+    n_distinct = number_some(keys, 0, n_rows, 0, slots, numbers, firsts)
     return numbers, firsts[:n_distinct].copy(), slots
+
+
+@njit
+def find_some(keys, firsts, slots, lookup, start, stop, numbers):
+    """Find the numbers of some looked-up rows: a part of find_rows."""
+    mask = slots.shape[0] - 1
+    for row in range(start, stop):
+        slot = hash_row(lookup, row) & mask
+        while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], lookup, row):
+            slot = (slot + 1) & mask
+        numbers[row] = slots[slot]
 
 
 @njit
@@ -87,15 +117,25 @@ def find_rows(keys, firsts, slots, lookup):
     Returns
     -------
     numbers : int64[n_lookups]          -1 for a row that keys does not have."""
-    n_lookups = lookup.shape[1]
-    mask = slots.shape[0] - 1
-    numbers = np.empty(n_lookups, np.int64)
-    for row in range(n_lookups):
-        slot = hash_row(lookup, row) & mask
-        while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], lookup, row):
-            slot = (slot + 1) & mask
-        numbers[row] = slots[slot]
+    numbers = np.empty(lookup.shape[1], np.int64)
+    find_some(keys, firsts, slots, lookup, 0, lookup.shape[1], numbers)
     return numbers
+
+
+@njit
+def count_some(numbers, start, stop, offsets):
+    """Count some rows into the places after their groups'. numbers : int64[n_rows]; offsets : int64[n_groups + 1]."""
+    for row in range(start, stop):
+        offsets[numbers[row] + 1] += 1
+
+
+@njit
+def list_some(numbers, start, stop, cursors, members):
+    """Write some rows to where their groups' cursors stand, which move on. members : int64[n_rows]."""
+    for row in range(start, stop):
+        group = numbers[row]
+        members[cursors[group]] = row
+        cursors[group] += 1
 
 
 @njit
@@ -113,17 +153,56 @@ def group_members(numbers, n_groups):
     members : int64[n_rows]"""
     n_rows = numbers.shape[0]
     offsets = np.zeros(n_groups + 1, np.int64)
-    for row in range(n_rows):
-        offsets[numbers[row] + 1] += 1
+    count_some(numbers, 0, n_rows, offsets)
     for group in range(n_groups):
         offsets[group + 1] += offsets[group]
-    cursors = offsets.copy()
     members = np.empty(n_rows, np.int64)
-    for row in range(n_rows):
-        group = numbers[row]
-        members[cursors[group]] = row
-        cursors[group] += 1
+    list_some(numbers, 0, n_rows, offsets.copy(), members)
     return offsets, members
+
+
+@njit
+def fill_some(offsets, members, lookup_numbers, place, lookup_rows, member_rows, start, stop):
+    """Write the pairs from start to stop: a part of fill_pairs. place : int64[2], the looked-up row and how many of its
+    pairs are written already; moved on."""
+    row, position = place[0], place[1]
+    pair = start
+    while pair < stop:
+        group = lookup_numbers[row]
+        if group < 0 or position >= offsets[group + 1] - offsets[group]:
+            row += 1
+            position = 0
+            continue
+        lookup_rows[pair] = row
+        member_rows[pair] = members[offsets[group] + position]
+        position += 1
+        pair += 1
+    place[0] = row
+    place[1] = position
+
+
+@njit
+def count_digits(column, order, shift, mask, start, stop, counts):
+    """Count the digits of some rows, in the order so far. A pass of a radix sort: this, then place_by_digit.
+
+    Parameters
+    ----------
+    column : int64[n_rows]              Not negative.
+    order : int64[n_rows]               Row numbers.
+    shift, mask : int                   A digit is (column[row] >> shift) & mask.
+    counts : int64[mask + 1]            Added to."""
+    for place in range(start, stop):
+        counts[(column[order[place]] >> shift) & mask] += 1
+
+
+@njit
+def place_by_digit(column, order, shift, mask, start, stop, cursors, target):
+    """Move some rows of the order to where the cursors of their digits stand, which move on. target : int64[n_rows]."""
+    for place in range(start, stop):
+        row = order[place]
+        digit = (column[row] >> shift) & mask
+        target[cursors[digit]] = row
+        cursors[digit] += 1
 
 
 @njit
@@ -153,12 +232,5 @@ def fill_pairs(offsets, members, lookup_numbers, n_pairs):
     member_rows : int64[n_pairs]        Increasing for one looked-up row."""
     lookup_rows = np.empty(n_pairs, np.int64)
     member_rows = np.empty(n_pairs, np.int64)
-    pair = 0
-    for row in range(lookup_numbers.shape[0]):
-        group = lookup_numbers[row]
-        if group >= 0:
-            for position in range(offsets[group], offsets[group + 1]):
-                lookup_rows[pair] = row
-                member_rows[pair] = members[position]
-                pair += 1
+    fill_some(offsets, members, lookup_numbers, np.zeros(2, np.int64), lookup_rows, member_rows, 0, n_pairs)
     return lookup_rows, member_rows

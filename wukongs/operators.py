@@ -21,8 +21,18 @@ from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.errors import BudgetExceeded
 from wukongs.expressions import holds
-from wukongs.operator_kernels import count_pairs, fill_pairs, find_rows, group_members, number_rows
-from wukongs.rows import key_matrix, numbered
+from wukongs.rows import (
+    count_pairs,
+    fill_pairs,
+    find_rows,
+    group_members,
+    key_matrix,
+    number_rows,
+    numbered,
+    put_together,
+    stable_order,
+    taken,
+)
 from wukongs.scalar_evaluator import variables_of
 
 ROWS_MAX = 50_000_000
@@ -60,7 +70,7 @@ def left_join(
     is_alone[left_rows] = False
     alone = np.flatnonzero(is_alone)
     rows = _concatenated(_merged(left, right, left_rows, right_rows, variables), left.take(alone))
-    return rows.take(np.argsort(np.concatenate([left_rows, alone]), kind="stable"))
+    return rows.take(stable_order([put_together([left_rows, alone])]))
 
 
 def union(left: BindingTable, right: BindingTable, rows_max: int = ROWS_MAX) -> BindingTable:
@@ -134,7 +144,10 @@ def slice_rows(table: BindingTable, offset: int, limit: int | None) -> BindingTa
     """Keep the rows from offset on, limit at most."""
     stop = table.length if limit is None else min(table.length, offset + limit)
     start = min(offset, stop)
-    return BindingTable(table.variables, tuple(column[start:stop] for column in table.columns), stop - start)
+    columns = tuple(column[start:stop] for column in table.columns)
+    if 2 * (stop - start) < table.length:
+        columns = tuple(column.copy() for column in columns)  # a view would keep the whole table
+    return BindingTable(table.variables, columns, stop - start)
 
 
 def _all_variables(left: BindingTable, right: BindingTable) -> tuple[Variable, ...]:
@@ -143,7 +156,7 @@ def _all_variables(left: BindingTable, right: BindingTable) -> tuple[Variable, .
 
 def _concatenated(left: BindingTable, right: BindingTable) -> BindingTable:
     variables = _all_variables(left, right)
-    columns = tuple(np.concatenate([left.column(variable), right.column(variable)]) for variable in variables)
+    columns = tuple(put_together([left.column(variable), right.column(variable)]) for variable in variables)
     return BindingTable(variables, columns, left.length + right.length)
 
 
@@ -167,8 +180,8 @@ class _RowBudget:
         self.rows += rows
         if self.rows > self.rows_max:
             raise BudgetExceeded(
-                f"{self.operator} would hold {self.rows} rows or more, the limit is {self.rows_max}. "
-                "Let its two sides share a variable that both bind, filter each side first, or raise the limit"
+                f"{self.operator} would hold {self.rows} rows or more, the limit is rows_max = {self.rows_max}. "
+                "Let its two sides share a variable that both bind, filter each side first, or raise rows_max"
             )
 
 
@@ -184,11 +197,11 @@ class _RowClass:
         columns = [self.table.column(variable) for variable in variables]
         if self.rows is None:
             return key_matrix(columns, self.table.length)
-        return key_matrix([column[self.rows] for column in columns], len(self.rows))
+        return key_matrix([taken(column, self.rows) for column in columns], len(self.rows))
 
     def numbers(self, places: Int64Array) -> Int64Array:
         """Return the row numbers in the table of places in this class."""
-        return places if self.rows is None else self.rows[places]
+        return places if self.rows is None else taken(self.rows, places)
 
 
 def _compatible_pairs(left: BindingTable, right: BindingTable, budget: _RowBudget) -> tuple[Int64Array, Int64Array]:
@@ -199,7 +212,7 @@ def _compatible_pairs(left: BindingTable, right: BindingTable, budget: _RowBudge
     if len(pairs) == 1:
         return pairs[0]
     none = np.empty(0, np.int64)
-    return np.concatenate([none, *(rows for rows, _ in pairs)]), np.concatenate([none, *(rows for _, rows in pairs)])
+    return put_together([none, *(rows for rows, _ in pairs)]), put_together([none, *(rows for _, rows in pairs)])
 
 
 def _classes(table: BindingTable, shared: Sequence[Variable]) -> list[_RowClass]:
@@ -233,9 +246,9 @@ def _look_up(hashed: Int64Array, lookup: Int64Array, budget: _RowBudget) -> tupl
     numbers, firsts, slots = number_rows(hashed)
     offsets, members = group_members(numbers, len(firsts))
     found = find_rows(hashed, firsts, slots, lookup)
-    pair_count = int(count_pairs(offsets, found))
+    pair_count = count_pairs(offsets, found)
     budget.add(pair_count)
-    return fill_pairs(offsets, members, found, pair_count)  # type: ignore[no-any-return]
+    return fill_pairs(offsets, members, found, pair_count)
 
 
 def _merged(
@@ -249,11 +262,11 @@ def _merged(
     columns: list[Int64Array] = []
     for variable in variables:
         if variable not in right.variables:
-            columns.append(left.column(variable)[left_rows])
+            columns.append(taken(left.column(variable), left_rows))
             continue
-        column = right.column(variable)[right_rows]
+        column = taken(right.column(variable), right_rows)
         if variable in left.variables:
-            own = left.column(variable)[left_rows]
+            own = taken(left.column(variable), left_rows)
             column = np.where(own == UNBOUND, column, own)
         columns.append(column)
     return BindingTable(tuple(variables), tuple(columns), len(left_rows))

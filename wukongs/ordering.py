@@ -17,6 +17,8 @@ it intransitive, and an order cannot be.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -28,7 +30,8 @@ from store.dtypes import Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.expressions import evaluate
 from wukongs.frame import decoded
-from wukongs.rows import numbered
+from wukongs.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
+from wukongs.rows import numbered, stable_order
 from wukongs.temporal import EXACT
 from wukongs.value_operators import compare
 from wukongs.values import Kind, Value, to_float64
@@ -54,6 +57,8 @@ _CLASSES = {
     Kind.OPAQUE: 11,
 }
 
+SORTED_AT_ONCE = 1 << 15
+"""Keys; to sort so many takes some tens of milliseconds."""
 _MONTH_S = 2629746
 """A twelfth of the mean Gregorian year."""
 
@@ -61,14 +66,14 @@ _MONTH_S = 2629746
 def order_by(table: BindingTable, conditions: Sequence[Condition], terms: TermSpace) -> BindingTable:
     """Sort rows by the conditions, the first one first. Stable: rows that are equal in all of them keep their order."""
     ranks = [_condition_ranks(condition, table, terms) for condition in conditions]
-    return table.take(np.lexsort(ranks[::-1])) if ranks else table
+    return table.take(stable_order(ranks)) if ranks else table
 
 
 def canonical_order(table: BindingTable) -> Int64Array:
     """Return the numbers of the rows in canonical order: by ids, the first column first."""
     if not table.columns:
         return np.arange(table.length, dtype=np.int64)
-    return np.lexsort(table.columns[::-1])
+    return stable_order(table.columns)
 
 
 def canonical(table: BindingTable) -> BindingTable:
@@ -106,15 +111,34 @@ def sort_key(value: Value | None) -> tuple[Any, ...]:
 
 def ranks_of(values: Sequence[Value | None]) -> list[int]:
     """Return the rank of each value: equal for values that ORDER BY does not tell apart."""
-    keys = [sort_key(value) for value in values]
-    order = sorted(range(len(values)), key=keys.__getitem__)
+    limits = current()
+    limits.hold(OBJECT_BYTES * len(values))
+    keys = [sort_key(value) for value in limits.polled(values)]
+    order = sorted_places(keys)
     ranks = [0] * len(values)
     rank, run_start = 0, -1
-    for previous, place in zip([-1, *order], order, strict=False):
+    for previous, place in zip([-1, *order], limits.polled(order), strict=False):
         if previous < 0 or not (_ties(keys, values, previous, place) and _ties(keys, values, run_start, place)):
             rank, run_start = rank + 1, place
         ranks[place] = rank
     return ranks
+
+
+def sorted_places(keys: Sequence[Any]) -> list[int]:
+    """Return the places of keys in their order, equal ones as they come. Many are sorted in pieces that are merged, so
+    that the clock is looked at on the way."""
+    starts = range(0, len(keys), SORTED_AT_ONCE)
+    runs = [
+        sorted(range(at, min(at + SORTED_AT_ONCE, len(keys))), key=keys.__getitem__) for at in current().polled(starts)
+    ]
+    if len(runs) <= 1:
+        return runs[0] if runs else []
+    merged: list[int] = []
+    rest = heapq.merge(*runs, key=keys.__getitem__)
+    while part := list(itertools.islice(rest, ITEMS_PER_CHECK)):
+        current().check()
+        merged += part
+    return merged
 
 
 def _ties(keys: Sequence[tuple[Any, ...]], values: Sequence[Value | None], one: int, other: int) -> bool:

@@ -3,8 +3,8 @@
 
 The pairs that an origin has led to are one list, in the order of discovery, with an open-addressing table over it: what
 lies before HEAD is finished, what lies behind is the frontier. An origin is finished before the next one begins, so
-memory follows the largest single search. To look at the triples of one pair again finds nothing new, so a search that
-stops within a pair (no room, output full) begins that pair anew.
+memory follows the largest single search. A search stops anywhere (no room, output full, a pause), within the triples of
+one pair too, and goes on there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from store.layout import NOTHING_HIDDEN
 from store.lookup_kernels import lower_bound, values_at
 from wukongs.path_layout import (
     ALL_NODES,
+    AT_EDGE,
+    AT_SPAN,
+    AT_TRIPLE,
     DONE,
     EDGE_EXCLUDED_FROM,
     EDGE_EXCLUDED_TO,
@@ -75,9 +78,9 @@ def slot_of(visited, node, state):
 
 
 @njit_uncounted
-def fill_slots_again(visited, count):
-    """Enter the first `count` pairs into a larger table, which is empty."""
-    for entry in range(count):
+def fill_slots_again(visited, start, stop):
+    """Enter the pairs from start to stop into a larger table, which has those before them."""
+    for entry in range(start, stop):
         slot = slot_of(visited, visited.pairs[entry, VISIT_NODE], visited.pairs[entry, VISIT_STATE])
         visited.slots[slot] = entry
         visited.pairs[entry, VISIT_SLOT] = slot
@@ -141,9 +144,9 @@ def is_excluded(machine, edge, predicate):
 
 @njit_uncounted
 def follow_edges(source, machine, origins, visited, others, out, spans, place, control):
-    """Visit what the edges of the pair at HEAD lead to. Returns DONE, NEED_ROOM, NEED_SPANS, FULL or MET."""
+    """Visit what the edges of the pair at HEAD lead to. Returns DONE, NEED_ROOM, NEED_SPANS, FULL, PAUSED or MET."""
     node, state = visited.pairs[place[HEAD], VISIT_NODE], visited.pairs[place[HEAD], VISIT_STATE]
-    for e in range(machine.edge_starts[state], machine.edge_starts[state + 1]):
+    for e in range(machine.edge_starts[state] + place[AT_EDGE], machine.edge_starts[state + 1]):
         edge = machine.edges[e]
         step = source.steps[edge[EDGE_STEP]]
         predicate = step[PREDICATE] if step[PREDICATE_KIND] == CONSTANT else np.int64(-1)
@@ -161,11 +164,14 @@ def follow_edges(source, machine, origins, visited, others, out, spans, place, c
         )
         if m < 0:
             return NEED_SPANS
+        first = 0
+        if place[AT_TRIPLE] != NOT_STARTED:
+            first = place[AT_SPAN]
+            spans[first, SPAN_LO] = place[AT_TRIPLE]
         control[EDGES_LEFT] -= 1
-        for i in range(m):
+        for i in range(first, m):
             if predicate < 0 and is_excluded(machine, edge, spans[i, SPAN_PREDICATE]):
                 continue
-            control[EDGES_LEFT] -= spans[i, SPAN_HI] - spans[i, SPAN_LO]
             descriptor = source.descriptors[spans[i, SPAN_BATCH]]
             values = int64_array(values_at(descriptor, step[DIRECTION]), spans[i, SPAN_HI])
             while True:
@@ -175,9 +181,18 @@ def follow_edges(source, machine, origins, visited, others, out, spans, place, c
                     break
                 value = values[spans[i, SPAN_LO]]
                 status = visit(value, edge[EDGE_STATE], machine, origins, visited, others, out, place)
+                if status == DONE:
+                    spans[i, SPAN_LO] += 1
+                    control[EDGES_LEFT] -= 1
+                    if control[EDGES_LEFT] <= 0:
+                        status = PAUSED
                 if status != DONE:
+                    place[AT_SPAN] = i
+                    place[AT_TRIPLE] = spans[i, SPAN_LO]
                     return status
-                spans[i, SPAN_LO] += 1
+        place[AT_EDGE] += 1
+        place[AT_TRIPLE] = NOT_STARTED
+    place[AT_EDGE] = 0
     return DONE
 
 
@@ -218,5 +233,7 @@ def search_paths(source, machine, origins, visited, others, out, spans, place, c
             visited.slots[visited.pairs[entry, VISIT_SLOT]] = -1
         place[TAIL] = 0
         place[HEAD] = NOT_STARTED
+        place[AT_EDGE] = 0
+        place[AT_TRIPLE] = NOT_STARTED
         place[ORIGIN] += 1
     return DONE

@@ -47,7 +47,13 @@ FOUND = 3
 """Results of this origin so far."""
 WRITTEN = 4
 """Results in the output."""
-PLACE_WIDTH = 5
+AT_EDGE = 5
+"""Within the pair at HEAD: the edge that is being followed,"""
+AT_SPAN = 6
+"""its span of triples,"""
+AT_TRIPLE = 7
+"""and where in that to go on; NOT_STARTED: at the beginning of the edge."""
+PLACE_WIDTH = 8
 NOT_STARTED = -1
 
 EDGES_LEFT = 0

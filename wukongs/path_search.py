@@ -10,6 +10,7 @@ import numpy.typing as npt
 from store.dtypes import Int64Array
 from wukongs import path_layout as layout
 from wukongs.errors import BudgetExceeded
+from wukongs.limits import Limits, current
 from wukongs.node_kernels import fill_keys, find_graphs
 from wukongs.path_kernels import enter, fill_slots_again, search_paths
 from wukongs.path_layout import Machine, Origins, Source, Visited
@@ -22,17 +23,18 @@ from wukongs.plan_layout import (
     SPAN_PREDICATE,
     SPAN_WIDTH,
 )
-from wukongs.plan_runner import Limits
+from wukongs.rows import distinct_rows, filled, pieces
 from wukongs.span_kernels import collect_keys
 
-EDGES_PER_CALL = 1 << 20
+EDGES_PER_CALL = 1 << 18
 """How many triples a call looks at before it comes up for air: for Ctrl-C, time limits and budgets."""
 PAIR_EDGES_FIRST = 256
 """Of two searches that are to meet, how many triples each looks at before it is the other's turn; then doubled."""
 PAIRS_FIRST = 64
 OUT_ROWS = 4096
 SPANS = 64
-KEYS_PER_CHECK = 1 << 22
+_ROOM_BYTES = 8 * (layout.VISIT_WIDTH + 4)
+"""What room for a pair takes: itself, and four slots."""
 
 Kernel = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], Int64Array, Int64Array], int]
 """(out, spans, place, control) -> status"""
@@ -48,6 +50,7 @@ class Search:
         self.spans = np.empty((SPANS, SPAN_WIDTH), np.int64)
         self.place = np.zeros(layout.PLACE_WIDTH, np.int64)
         self.place[layout.HEAD] = layout.NOT_STARTED
+        self.place[layout.AT_TRIPLE] = layout.NOT_STARTED
 
     def reached(self, machine: Machine, origins: Origins, rows_wanted: int | None = None) -> npt.NDArray[np.int64]:
         """Return (number of the origin, node) for each node that an origin leads to. int64[n, 2]
@@ -66,7 +69,7 @@ class Search:
             return int(find_graphs(self.source, nodes, graphs, only_one, out, spans, place, control))
 
         found = self._gathered(kernel, None)
-        return np.unique(found, axis=0) if len(found) else found
+        return distinct_rows(found[:, 0], found[:, 1]) if len(found) else found
 
     def _gathered(self, kernel: Kernel, rows_wanted: int | None) -> npt.NDArray[np.int64]:
         out = np.empty((max(OUT_ROWS, 2 * len(self.spans)), 2), np.int64)
@@ -84,6 +87,7 @@ class Search:
                 place[layout.WRITTEN] = 0
                 out = np.empty((2 * len(self.spans), 2), np.int64)
             if status in (layout.FULL, layout.DONE):
+                self.limits.hold(32 * int(place[layout.WRITTEN]))  # here, and in the whole
                 gathered.append(out[: place[layout.WRITTEN]].copy())
                 total += len(gathered[-1])
                 place[layout.WRITTEN] = 0
@@ -99,10 +103,14 @@ class Search:
         elif status == layout.NEED_ROOM:
             count = int(self.place[layout.TAIL])
             self._check_rows(count)
-            pairs, slots = _room(4 * len(self.visited.pairs))
-            pairs[:count] = self.visited.pairs[:count]
+            before = len(self.visited.pairs)
+            pairs, slots = _room(4 * before)
+            for start, stop in pieces(count, self.limits):
+                pairs[start:stop] = self.visited.pairs[start:stop]
             self.visited = Visited(pairs, slots)
-            fill_slots_again(self.visited, count)
+            for start, stop in pieces(count, self.limits):
+                fill_slots_again(self.visited, start, stop)
+            self.limits.give_back(_ROOM_BYTES * before)
 
     def _check_rows(self, count: int) -> None:
         if count > self.limits.rows_max:
@@ -113,7 +121,8 @@ class Search:
 
 
 def _room(capacity: int) -> tuple[npt.NDArray[np.int64], Int64Array]:
-    return np.empty((capacity, layout.VISIT_WIDTH), np.int64), np.full(4 * capacity, -1, np.int64)
+    current().hold(_ROOM_BYTES * capacity - 32 * capacity)
+    return np.empty((capacity, layout.VISIT_WIDTH), np.int64), filled(4 * capacity, -1)
 
 
 NOBODY = Visited(np.empty((0, layout.VISIT_WIDTH), np.int64), np.empty(0, np.int64))
@@ -189,12 +198,13 @@ def keys_of(source: Source, step: int, excluded: Int64Array, graph: int, limits:
             f"a property path would start from more than rows_max = {limits.rows_max} nodes: bind one of its "
             "ends first, or raise rows_max"
         )
+    limits.hold(16 * total)
     out = np.empty((total, 2), np.int64)
-    written = since = 0
-    for span, size in zip(spans, sizes.tolist(), strict=True):
-        written = int(fill_keys(row, source.descriptors, span, out, written))
-        since += size
-        if since > KEYS_PER_CHECK:
-            limits.check()
-            since = 0
+    written = 0
+    for span in spans:
+        limits.check()
+        first, last = int(span[SPAN_LO]), int(span[SPAN_HI])
+        for start, stop in pieces(last - first, limits):
+            span[SPAN_LO], span[SPAN_HI] = first + start, first + stop
+            written = int(fill_keys(row, source.descriptors, span, out, written))
     return out[:written]

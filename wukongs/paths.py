@@ -25,6 +25,7 @@ from wukongs import operators
 from wukongs import path_layout as layout
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset
+from wukongs.limits import Limits
 from wukongs.path_layout import Origins
 from wukongs.path_machine import (
     ANY_LINKS,
@@ -35,7 +36,7 @@ from wukongs.path_machine import (
     source_of,
 )
 from wukongs.path_search import Search, is_connected, keys_of
-from wukongs.plan_runner import Limits
+from wukongs.rows import distinct_rows
 
 PAIRS_MAX = 32
 """So many pairs of bound ends are each searched from both sides; more are searched together, from one."""
@@ -140,7 +141,7 @@ class PathExplorer:
 
     def _from_one_end(self, nodes: Int64Array, graphs: Int64Array, way: int, rows_wanted: int | None) -> Rows:
         """Return (subject, object, graph) of every walk from a known end, the subject (way 0) or the object (way 1)."""
-        starts = _distinct(nodes, graphs)
+        starts = distinct_rows(nodes, graphs)
         rows, start_graphs = self._starts(starts[:, 0], starts[:, 1])
         start_nodes = starts[rows, 0]
         origins = _origins(start_nodes, start_graphs)
@@ -166,7 +167,7 @@ class PathExplorer:
         keys = np.concatenate(lists)
         if len(asked) > 1:
             keys = keys[np.isin(keys[:, 0], asked)]
-        starts = _distinct(keys[:, 1], keys[:, 0])
+        starts = distinct_rows(keys[:, 1], keys[:, 0])
         nodes, node_graphs = starts[:, 0], starts[:, 1]
         targets = nodes if self.pattern.subject == self.pattern.object else None
         return self._walks(0, _origins(nodes, node_graphs, targets), rows_wanted)
@@ -174,14 +175,14 @@ class PathExplorer:
     # --- both ends known ----------------------------------------------------------------------------------------------
 
     def _between(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> Rows:
-        asked = _distinct(subjects, graphs, objects)
+        asked = distinct_rows(subjects, graphs, objects)
         rows, start_graphs = self._starts(asked[:, 0], asked[:, 1])
-        pairs = _distinct(asked[rows, 0], start_graphs, asked[rows, 2])
+        pairs = distinct_rows(asked[rows, 0], start_graphs, asked[rows, 2])
         if len(pairs) <= PAIRS_MAX:
             return self._meeting(pairs)
         way = int(len(np.unique(pairs[:, 2])) < len(np.unique(pairs[:, 0])))
         if way == 1:
-            pairs = _distinct(pairs[:, 2], pairs[:, 1], pairs[:, 0])
+            pairs = distinct_rows(pairs[:, 2], pairs[:, 1], pairs[:, 0])
         is_first = np.ones(len(pairs), np.bool_)
         is_first[1:] = (pairs[1:, :2] != pairs[:-1, :2]).any(axis=1)
         bounds = np.append(np.flatnonzero(is_first), len(pairs))
@@ -230,14 +231,3 @@ def _origins(nodes: Int64Array, graphs: Int64Array, targets: Int64Array | None =
     rows[:, layout.ORIGIN_TARGETS_FROM] = np.arange(len(nodes))
     rows[:, layout.ORIGIN_TARGETS_TO] = np.arange(1, len(nodes) + 1)
     return Origins(rows, np.ascontiguousarray(targets))
-
-
-def _distinct(*columns: Int64Array) -> Rows:
-    """Return the distinct rows of columns, sorted by the first column, then the second, and so on."""
-    if len(columns[0]) == 1:
-        return np.stack(columns, axis=1)
-    order = np.lexsort(columns[::-1])
-    rows = np.stack([column[order] for column in columns], axis=1)
-    is_new = np.ones(len(rows), np.bool_)
-    is_new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
-    return rows[is_new]

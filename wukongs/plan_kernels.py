@@ -34,6 +34,8 @@ from wukongs.plan_layout import (
     COUNT,
     DIRECTION,
     DONE,
+    FUEL,
+    FUEL_OF_CHUNK,
     FULL,
     GRAPH,
     GRAPH_KIND,
@@ -85,11 +87,14 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
     """Run a step whose key is bound: expand to new values, or check a bound one, row by row of the source.
 
     state : int64[STATE_WIDTH]       Where the step stopped; moved on.
-    Returns (rows in target, DONE | FULL | NEED_SPANS); DONE when the source is used up.
+    Returns (rows in target, DONE | FULL | NEED_SPANS); DONE when the source is used up, FULL also when the fuel is.
     """
-    resume = state[AT_VALUE : AT_VALUE + 1]
+    resume = state[AT_VALUE : FUEL + 1]
     row = state[ROW]
     while row < state[COUNT]:
+        if state[FUEL] <= 0:
+            state[ROW] = row
+            return at, FULL
         key = known(step[KEY_KIND], step[KEY], source, row)
         predicate = known(step[PREDICATE_KIND], step[PREDICATE], source, row)
         wanted = known(step[VALUE_KIND], step[VALUE], source, row)
@@ -101,6 +106,7 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
             state[ROW] = row
             return at, NEED_SPANS
         state[HELD] = m
+        state[FUEL] = max(1, state[FUEL] - 1 - m)  # so that each chunk moves on
         run = state[RUN]
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
@@ -135,10 +141,13 @@ def scan_keys(step, descriptors, spans, i, source, row, target, at, state):
     direction = step[DIRECTION]
     descriptor = descriptors[spans[i, SPAN_BATCH]]
     keys = int64_array(keys_at(descriptor, direction), keys_count(descriptor, direction))
-    resume = state[AT_VALUE : AT_VALUE + 1]
+    resume = state[AT_VALUE : FUEL + 1]
     predicate, graph, found = spans[i, SPAN_PREDICATE], spans[i, SPAN_GRAPH], spans[i, SPAN_ROW]
     hiding = np.int64(NOTHING_HIDDEN) if step[HIDING] == 0 else np.int64(-1)
     for k in range(max(spans[i, SPAN_LO], state[AT_KEY]), spans[i, SPAN_HI]):
+        if resume[1] <= 0:
+            state[AT_KEY] = k
+            return at, False
         key = keys[k]
         lo, hi = value_range(descriptor, direction, k)
         if hiding < key:
@@ -153,6 +162,7 @@ def scan_keys(step, descriptors, spans, i, source, row, target, at, state):
             state[AT_KEY] = k
             return at, False
         resume[0] = NOT_STARTED
+        resume[1] -= 1
     return at, True
 
 
@@ -160,7 +170,7 @@ def scan_keys(step, descriptors, spans, i, source, row, target, at, state):
 def scan_united(step, descriptors, spans, run, end, source, row, target, at, state, value_spans):
     """Write every (key, value) that stands in any of the spans of keys run..end, each once, in order of the ids."""
     direction = step[DIRECTION]
-    resume = state[AT_VALUE : AT_VALUE + 1]
+    resume = state[AT_VALUE : FUEL + 1]
     for i in range(run, end):
         keys = int64_array(
             keys_at(descriptors[spans[i, SPAN_BATCH]], direction),
@@ -179,6 +189,9 @@ def scan_united(step, descriptors, spans, run, end, source, row, target, at, sta
                     smallest = key
         if smallest < 0:
             return at, True
+        if resume[1] <= 0:
+            state[AT_KEY] = smallest
+            return at, False
         m = 0
         for i in range(run, end):
             if spans[i, SPAN_LO] < spans[i, SPAN_HI]:
@@ -214,6 +227,7 @@ def scan_united(step, descriptors, spans, run, end, source, row, target, at, sta
             state[AT_KEY] = smallest
             return at, False
         resume[0] = NOT_STARTED
+        resume[1] -= end - run
 
 
 @njit_uncounted
@@ -224,6 +238,9 @@ def scan(step, parts, part_rows, descriptors, default_graph, source, target, at,
     """
     row = state[ROW]
     while row < state[COUNT]:
+        if state[FUEL] <= 0:
+            state[ROW] = row
+            return at, FULL
         predicate = known(step[PREDICATE_KIND], step[PREDICATE], source, row)
         graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
         m = state[HELD]
@@ -233,6 +250,7 @@ def scan(step, parts, part_rows, descriptors, default_graph, source, target, at,
             state[ROW] = row
             return at, NEED_SPANS
         state[HELD] = m
+        state[FUEL] = max(1, state[FUEL] - 1 - m)  # so that each chunk moves on
         run = state[RUN]
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
@@ -296,7 +314,8 @@ def run_plan(
     state : int64[n_steps + 1, STATE_WIDTH]   start_step(state, 0, n_seeds) and zeros in the last row to begin. PASSED
         counts the rows that each step but the last has made.
     spans : int64[n_steps, n, SPAN_WIDTH]; value_spans : int64[n, SPAN_WIDTH], scratch.
-    control : int64[2]               [0] not 0: stop for good; [1]: chunks to work on before a pause, counted down.
+    control : int64[2]               [0] not 0: stop for good; [1]: chunks to work on before a pause, counted down: one
+        for each, and one for each FUEL_OF_CHUNK that it takes.
 
     Returns
     -------
@@ -315,6 +334,8 @@ def run_plan(
         target = out if s == n - 1 else tables[s]
         step = steps[s]
         at = state[s + 1, COUNT]
+        fuel = state[n, FUEL] if state[n, FUEL] > 0 else np.int64(1 << 60)
+        state[s, FUEL] = fuel
         if step[KEY_KIND] == NEW:
             at, status = scan(
                 step, parts, part_rows, descriptors, default_graph, source, target, at, spans[s], value_spans, state[s]
@@ -323,9 +344,10 @@ def run_plan(
             at, status = explore(
                 step, parts, part_rows, descriptors, default_graph, source, target, at, spans[s], state[s]
             )
+        control[1] -= (fuel - state[s, FUEL]) // FUEL_OF_CHUNK
         if s == n - 1:
             state[n, COUNT] = at
-        if status == NEED_SPANS or (status == FULL and s == n - 1):
+        if status == NEED_SPANS or (status == FULL and s == n - 1 and at == out.shape[0]):
             if s < n - 1:
                 state[s + 1, COUNT] = at
             state[n, LEVEL] = s

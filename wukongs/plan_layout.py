@@ -65,16 +65,22 @@ AT_KEY = 2
 """In a scan: the key position, or the key itself where runs are united."""
 AT_VALUE = 3
 """The value position, or the last value itself where runs are united."""
-COUNT = 4
+FUEL = 4
+"""Right behind AT_VALUE: how much the step may still look at in this chunk, whether it matches or not; in the last row
+of the state: how much each chunk begins with, 0 for no bound."""
+COUNT = 5
 """Rows in the input table of this step; in the last row of the state: rows in the output."""
-HELD = 5
+HELD = 6
 """The spans of that row that the step's scratch holds, from before it stopped; NOT_STARTED: collect them."""
-PASSED = 6
+PASSED = 7
 """Rows that this step has handed to the next one, over all its chunks."""
-STATE_WIDTH = 7
+STATE_WIDTH = 8
 LEVEL = 0
 """In the last row of the state: the step that is being run."""
 NOT_STARTED = -1
+
+FUEL_OF_CHUNK = 512
+"""So much fuel takes about as long as a chunk of rows."""
 
 DONE = 0
 FULL = 1

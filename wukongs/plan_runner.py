@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,31 +11,19 @@ from store.dtypes import Int64Array
 from wukongs import plan_layout as layout
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
-from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.limits import Limits
 from wukongs.lowering import LoweredPlan, with_parts
 from wukongs.plan_kernels import run_plan, start_step
+from wukongs.rows import pieces
 
 CHUNK_ROWS = 512
 OUT_ROWS = 4096
 SPANS = 256
-CHUNKS_PER_CALL = 4096
+CHUNKS_PER_CALL = 1024
 """How often a call comes up for air: for Ctrl-C, time limits and budgets."""
-
-
-@dataclass(slots=True)
-class Limits:
-    """What one execution may take. deadline_s: time.monotonic() at which it ends; rows_max: rows of one table."""
-
-    rows_max: int = 50_000_000
-    deadline_s: float | None = None
-    timeout_s: float | None = None
-
-    def check(self) -> None:
-        """Raise QueryTimeout after the deadline."""
-        if self.deadline_s is not None and time.monotonic() > self.deadline_s:
-            raise QueryTimeout(
-                f"the query ran longer than timeout_s = {self.timeout_s:g}: give it more time, or make it narrower"
-            )
+FUEL = 32 * layout.FUEL_OF_CHUNK
+"""How much a step looks at in a chunk, whether it matches or not."""
+_ADVICE = "Let its patterns share variables, or start from a constant"
 
 
 @dataclass(slots=True)
@@ -100,11 +87,14 @@ def run(
     n, width = len(plan.steps), max(1, len(plan.variables))
     steps, parts = with_parts(plan, dataset)
     part_rows = np.empty(len(parts), np.int64)
+    limits.hold(8 * seeds.length * width)
     start = np.empty((seeds.length, width), np.int64)
-    for at, column in enumerate(seeds.columns):
-        start[:, at] = column
+    for first, last in pieces(seeds.length, limits):
+        for at, column in enumerate(seeds.columns):
+            start[first:last, at] = column[first:last]
     tables, out = workspace.tables_for(n - 1, width), workspace.out_for(width)
     state = np.zeros((n + 1, layout.STATE_WIDTH), np.int64)
+    state[n, layout.FUEL] = FUEL
     start_step(state, 0, seeds.length)
     control = np.zeros(2, np.int64)
     gathered: list[Int64Array] = []
@@ -133,16 +123,26 @@ def run(
             rows = int(state[n, layout.COUNT])
             state[n, layout.COUNT] = 0
             total += rows
-            if total > limits.rows_max:
-                raise BudgetExceeded(
-                    f"a basic graph pattern has more than rows_max = {limits.rows_max} solutions: "
-                    "make it narrower, or raise rows_max"
-                )
+            limits.check_rows(total, _ADVICE, "a basic graph pattern")
+            limits.hold(16 * rows * width)  # here, and in the columns of the result
             gathered.append(out[:rows].T.copy())
             if rows_wanted is not None and total >= rows_wanted:
                 break
         limits.check()
     if rows_of_steps is not None:
         rows_of_steps += [*state[: n - 1, layout.PASSED].tolist(), total]
-    columns = np.concatenate(gathered, axis=1) if len(gathered) > 1 else gathered[0]
-    return BindingTable(plan.variables, tuple(columns[: len(plan.variables)]), total)
+    return BindingTable(plan.variables, _columns(gathered, len(plan.variables), total, limits), total)
+
+
+def _columns(gathered: list[Int64Array], width: int, total: int, limits: Limits) -> tuple[Int64Array, ...]:
+    """Put the columns of some chunks together, column by column."""
+    if len(gathered) == 1:
+        return tuple(gathered[0][:width])
+    columns = np.empty((width, total), np.int64)
+    at = 0
+    for number, chunk in enumerate(gathered):
+        columns[:, at : at + chunk.shape[1]] = chunk[:width]
+        at += chunk.shape[1]
+        if number % 64 == 0:
+            limits.check()
+    return tuple(columns)

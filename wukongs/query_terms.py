@@ -9,6 +9,7 @@ import numpy as np
 from csparql.terms import Term
 from store.dtypes import INLINE_MARK, NO_MATCH, Int64Array, UInt8Array
 from store.term_registry import TermReader, TermRegistry
+from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.moment import Moment
 
 
@@ -68,7 +69,7 @@ class QueryTerms:
         return {term: self._computed[term] for term in given[np.isin(given, ids)].tolist()}
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
-        return np.fromiter((self._id(text) for text in texts), np.int64, len(texts))
+        return np.fromiter(map(self._id, current().polled(texts)), np.int64, len(texts))
 
     def _id(self, text: str) -> int:
         found = self._ids.get(text)
@@ -79,6 +80,7 @@ class QueryTerms:
                 # Another term has this one's hash. No data has this term, so any free id will do for it.
                 salt += 1
                 found = self._registry.resolve(f"{text}\0{salt}")
+            current().keep(OBJECT_BYTES + CHARACTER_BYTES * len(text))
             self._ids[text] = found
             if found & 1 == 0:
                 self._computed[found] = text

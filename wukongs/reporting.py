@@ -21,7 +21,8 @@ import numpy as np
 
 from csparql.algebra import Registration
 from store.dtypes import UNBOUND, Int64Array
-from wukongs.answer import Answer, column_texts
+from wukongs.answer import Answer
+from wukongs.decoding import column_texts
 from wukongs.query_terms import QueryTerms
 
 Extent: TypeAlias = tuple[int, int] | None

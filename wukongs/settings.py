@@ -47,6 +47,12 @@ class Settings:
         1 << 30, 1 << 10, 1 << 50, "bytes", "what one stream may hold in stream batches that cannot be sealed yet"
     )
     rows_max: int = _option(50_000_000, 1, 1 << 40, "rows", "the longest binding table that one query may make")
+    query_bytes_max: int = _option(
+        1 << 32, 1 << 20, 1 << 50, "bytes", "what one execution of a query may hold: tables, work space, texts it makes"
+    )
+    query_timeout_s: int = _option(
+        300, 0, 31_536_000, "seconds", "how long a query may run that says no timeout_s, and a firing; 0: for ever"
+    )
     prepared_queries_max: int = _option(
         1024, 0, 1 << 20, "queries", "texts of one-shot queries that are kept parsed and planned; 0: none"
     )

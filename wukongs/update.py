@@ -10,24 +10,21 @@
 
 from __future__ import annotations
 
-import time
-
 from csparql.parser_update import parse_update
 from store.graph_change import GraphChange
 from store.trace import Handle
 from wukongs.core import Core
 from wukongs.injector import Injector
+from wukongs.limits import limits_of
 from wukongs.lock_steps import STEP_ROWS, expect, pay_for_merges
-from wukongs.plan_runner import Limits
 from wukongs.update_request import UpdateRequest
 
 
 def update(core: Core, injector: Injector, text: str, base: str | None, timeout_s: float | None) -> int:
     """Apply a request; return its SN, which is one more snapshot unless it has no operation. Raises as Engine.update;
     nothing was applied then."""
-    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    limits = limits_of(core.settings, timeout_s or 0)
     operations = parse_update(text, base).operations
-    limits = Limits(core.settings.rows_max, deadline_s, timeout_s)
     with injector.update_turn():
         with core.lock:
             core.check_is_open()
@@ -39,8 +36,9 @@ def update(core: Core, injector: Injector, text: str, base: str | None, timeout_
             handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
         try:
             request = UpdateRequest(core, handle, number, limits)
-            for place, operation in enumerate(operations, 1):
-                request.run(place, operation)
+            with limits:
+                for place, operation in enumerate(operations, 1):
+                    request.run(place, operation)
             limits.check()
             return _store(core, injector, handle, number, request.change, len(operations))
         finally:

@@ -19,8 +19,8 @@ from wukongs.answer import answer
 from wukongs.core import Core
 from wukongs.dataset import Dataset
 from wukongs.errors import DataError, UpdateError
+from wukongs.limits import Limits
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 from wukongs.query_terms import ConstantIds, QueryTerms
 from wukongs.templates import Solutions, data_quads, to_delete, to_insert
 from wukongs.update_documents import read_document

@@ -22,9 +22,10 @@ from store.dtypes import Int64Array
 from wukongs import plan_layout as layout
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
+from wukongs.limits import Limits
 from wukongs.lowering import LoweredPlan, with_parts
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import CHUNK_ROWS, OUT_ROWS, SPANS, Limits, run
+from wukongs.plan_runner import CHUNK_ROWS, OUT_ROWS, SPANS, run
 
 ONE_STEP = "GRAPH <{stream}> {{ ?user :creator_of ?post }}"
 THREE_STEPS = "?user :account_of ?person . ?user :knows ?friend . GRAPH <{stream}> {{ ?friend :creator_of ?post }}"

@@ -29,8 +29,9 @@ from wukongs import plan_layout as layout
 from wukongs import span_kernels
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.limits import Limits
 from wukongs.lowering import lower, with_parts
-from wukongs.plan_runner import Limits, run
+from wukongs.plan_runner import run
 
 GRAPH_COUNTS = (10, 100, 1000, 10_000)
 GRAPH_COUNTS_QUICK = (10, 40)

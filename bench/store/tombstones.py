@@ -25,8 +25,9 @@ from store.merge import merge_batches
 from store.tombstones import Difference, DifferenceMerge
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
+from wukongs.limits import Limits
 from wukongs.lowering import LoweredPlan, lower
-from wukongs.plan_runner import Limits, run
+from wukongs.plan_runner import run
 
 TRIPLES = 2_000_000
 TRIPLES_QUICK = 5_000

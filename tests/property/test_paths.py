@@ -22,8 +22,8 @@ from tests.quads import spread
 from wukongs import path_layout, path_search
 from wukongs import paths as searched
 from wukongs.binding_table import BindingTable
+from wukongs.limits import Limits
 from wukongs.paths import PathExplorer
-from wukongs.plan_runner import Limits
 
 NOWHERE = Term("<of no data>")
 NOWHERE_ID = spread(4000)

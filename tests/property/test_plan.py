@@ -24,6 +24,7 @@ from tests.quads import Quad, batch_of, spread
 from wukongs import plan_layout, plan_runner
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
+from wukongs.limits import Limits
 from wukongs.lowering import lower
 
 DEFAULT_ID = spread(2000)
@@ -63,7 +64,7 @@ class Case:
 
     def run(self, rows_wanted: int | None = None) -> BindingTable:
         lowered = lower(self.steps, self.seed_variables, self.dataset)
-        return plan_runner.run(lowered, self.table(), self.dataset, plan_runner.Limits(), rows_wanted)
+        return plan_runner.run(lowered, self.table(), self.dataset, Limits(), rows_wanted)
 
 
 class Maker:

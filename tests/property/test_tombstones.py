@@ -36,6 +36,7 @@ from wukongs import plan_runner
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
 from wukongs.errors import CompactedError
+from wukongs.limits import Limits
 from wukongs.lowering import lower
 
 Result = TypeVar("Result")
@@ -83,7 +84,7 @@ def matched_in(
     dataset = Dataset(clause, read, {}, lambda term: NAMES.get(term.text, NO_MATCH))
     parts = [Term(f"<{wanted[at + 1]}>") if bound[at] else variable for at, variable in enumerate(ENDS)]
     step = PlanStep(TriplePattern(*parts, graph), direction, 1.0)  # type: ignore[arg-type]
-    rows = plan_runner.run(lower([step], (), dataset), BindingTable.unit(), dataset, plan_runner.Limits())
+    rows = plan_runner.run(lower([step], (), dataset), BindingTable.unit(), dataset, Limits())
     values = {variable: column.tolist() for variable, column in zip(rows.variables, rows.columns, strict=True)}
     found: list[Quad] = []
     for row in range(rows.length):

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable
 from urllib.parse import quote
 
+from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.value_operators import from_truth
 from wukongs.values import Kind, Value, computed, string, tagged
 
@@ -95,6 +96,7 @@ def _concat(*values: Value) -> Value | None:
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
+    current().expect(CHARACTER_BYTES * sum(map(len, known)), "CONCAT")
     languages = {value.language for value in values}
     language = languages.pop() if len(languages) == 1 else ""
     return tagged("".join(known), language) if language else string("".join(known))

@@ -19,9 +19,9 @@ from tests.quads import batch_of, spread
 from wukongs.bindings import bind
 from wukongs.dataset import Dataset
 from wukongs.executor import Executor
+from wukongs.limits import Limits
 from wukongs.moment import Moment
 from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import Limits
 
 A, B = iri("http://ex/a"), iri("http://ex/b")
 

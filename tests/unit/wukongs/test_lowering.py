@@ -13,8 +13,9 @@ from tests.quads import batch_of
 from wukongs import plan_layout as layout
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
+from wukongs.limits import Limits
 from wukongs.lowering import LoweredPlan, lower, with_parts
-from wukongs.plan_runner import Limits, run
+from wukongs.plan_runner import run
 
 A, B, C = VERTICES[:3]
 P = term(PREDICATES[0])

@@ -95,17 +95,17 @@ def test_rows_are_counted_before_they_are_made() -> None:
     space = ListTermSpace()
     left = space.table("x", [(f"<{number}>",) for number in range(1000)])
     right = project(space.table("y", [(f"<{number}>",) for number in range(1000)]), [Y])
-    advice = "Let its two sides share a variable that both bind, filter each side first, or raise the limit"
+    advice = "Let its two sides share a variable that both bind, filter each side first, or raise rows_max"
     with pytest.raises(BudgetExceeded) as caught:
         join(left, right, rows_max=999_999)
-    assert str(caught.value) == f"join would hold 1000000 rows or more, the limit is 999999. {advice}"
+    assert str(caught.value) == f"join would hold 1000000 rows or more, the limit is rows_max = 999999. {advice}"
     assert join(left, right, rows_max=1_000_000).length == 1_000_000
     with pytest.raises(BudgetExceeded) as caught:
         left_join(left, right, None, space, rows_max=5)
-    assert str(caught.value) == f"OPTIONAL would hold 1000000 rows or more, the limit is 5. {advice}"
+    assert str(caught.value) == f"OPTIONAL would hold 1000000 rows or more, the limit is rows_max = 5. {advice}"
     with pytest.raises(BudgetExceeded) as caught:
         union(left, right, rows_max=1999)
-    assert str(caught.value) == f"UNION would hold 2000 rows or more, the limit is 1999. {advice}"
+    assert str(caught.value) == f"UNION would hold 2000 rows or more, the limit is rows_max = 1999. {advice}"
 
 
 def test_a_product_that_no_memory_could_hold_is_refused_at_once() -> None:
@@ -113,5 +113,7 @@ def test_a_product_that_no_memory_could_hold_is_refused_at_once() -> None:
     row = space.table("x", [("<a>",)])
     wide = BindingTable((X,), (row.columns[0].repeat(200_000),), 200_000)
     other = BindingTable((Y,), wide.columns, 200_000)
-    with pytest.raises(BudgetExceeded, match="join would hold 40000000000 rows or more, the limit is 50000000"):
+    with pytest.raises(
+        BudgetExceeded, match="join would hold 40000000000 rows or more, the limit is rows_max = 50000000"
+    ):
         join(wide, other)

@@ -1,0 +1,153 @@
+"""Limits: what one execution of a query may take, and what it has taken: time, rows of a table, bytes of memory.
+
+There is one Limits for each execution. `with limits:` makes it the current one of its thread, and whatever works for
+the query below (kernels in pieces, loops, functions that make texts) asks `current()`: so what says nothing about
+limits is still bounded, as far as it is built of what does.
+
+How bytes are counted (docs/decisions/0014-budgets.md):
+
+* What an operator is about to allocate is held before it is allocated (`hold`). That counts tables, hash tables, sort
+  orders, visited pairs, and Python objects by what they take on average (OBJECT_BYTES).
+* When an operator is done (`leave`), all that it held is given back but for its table. Texts that the whole execution
+  keeps (`keep`) stay held. So `held` is what lives, or a little more; it never grows with how often operators run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.settings import Settings
+
+ITEMS_PER_CHECK = 1024
+"""So many steps of a loop in Python are done between two looks at the clock."""
+OBJECT_BYTES = 200
+"""What a decoded term takes in Python beside its characters, lists and dictionaries that hold it included."""
+CHARACTER_BYTES = 4
+"""What a character of a text that is made takes: the text, its canonical form, its UTF-8, as they live for a moment."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True)
+class Limits:
+    """rows_max: rows of one table; deadline_s: time.monotonic() at which the time ends, timeout_s after the start;
+    bytes_max: what may be held at once. None: no limit."""
+
+    rows_max: int = 50_000_000
+    deadline_s: float | None = None
+    timeout_s: float | None = None
+    bytes_max: int | None = None
+    held: int = field(default=0, init=False)
+    """Bytes."""
+    kept: int = field(default=0, init=False)
+    """Bytes of `held` that stay until the execution ends."""
+    peak: int = field(default=0, init=False)
+    """The most that was held so far, in bytes."""
+    operator: str = field(default="the query", init=False)
+    """What is being worked on, for messages."""
+    _outer: list[Limits] = field(default_factory=list, init=False)
+
+    def __enter__(self) -> Limits:
+        self._outer.append(_OWN.limits)
+        _OWN.limits = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _OWN.limits = self._outer.pop()
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise QueryTimeout after the deadline."""
+        if self.deadline_s is not None and time.monotonic() > self.deadline_s:
+            raise QueryTimeout(
+                f"the query ran longer than timeout_s = {self.timeout_s:g}, at last in {self.operator}: give it more "
+                "time (timeout_s, or query_timeout_s of the engine), or make it narrower"
+            )
+
+    def left_s(self) -> float | None:
+        """Return how much time is left; None if there is no deadline. Raises as check."""
+        self.check()
+        return None if self.deadline_s is None else max(0.0, self.deadline_s - time.monotonic())
+
+    def polled(self, items: Sequence[Item]) -> Iterator[Item]:
+        """Iterate, looking at the clock now and then."""
+        for start in range(0, len(items), ITEMS_PER_CHECK):
+            self.check()
+            yield from items[start : start + ITEMS_PER_CHECK]
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def expect(self, size: int, what: str = "") -> None:
+        """Raise BudgetExceeded if so many bytes more would be too many. what: is made, if not the operator's table."""
+        if self.bytes_max is not None and self.held + size > self.bytes_max:
+            raise BudgetExceeded(
+                f"{what or self.operator} would take {size} bytes beside {self.held} that the query holds, more than "
+                f"query_bytes_max = {self.bytes_max}: let patterns share variables, filter earlier, ask for less at a "
+                "time, or raise query_bytes_max"
+            )
+
+    def hold(self, size: int, what: str = "") -> None:
+        """Count bytes that are about to be allocated. Raises BudgetExceeded, as expect."""
+        if self.bytes_max is not None and self.held + size > self.bytes_max:
+            self.expect(size, what)
+        self.held += size
+        if self.held > self.peak:
+            self.peak = self.held
+
+    def give_back(self, size: int) -> None:
+        """Count bytes that were freed."""
+        self.held -= size
+
+    def keep(self, size: int) -> None:
+        """Hold bytes until the execution ends. Raises BudgetExceeded."""
+        self.hold(size)
+        self.kept += size
+
+    def mark(self) -> int:
+        """Return what is held by the operators under way, for back_to and leave."""
+        return self.held - self.kept
+
+    def back_to(self, mark: int, table_bytes: int) -> None:
+        """Give back all that was held since a mark, but for a table."""
+        self.held = self.kept + mark + table_bytes
+        if self.held > self.peak:
+            self.peak = self.held
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def check_rows(self, rows: int, advice: str, what: str = "") -> None:
+        """Raise BudgetExceeded if a table would have so many rows. advice: what to do, beside raising the limit."""
+        if rows > self.rows_max:
+            raise BudgetExceeded(
+                f"{what or self.operator} would hold {rows} rows or more, the limit is rows_max = {self.rows_max}. "
+                f"{advice}, or raise rows_max"
+            )
+
+
+class _Current(threading.local):
+    def __init__(self) -> None:
+        self.limits = Limits()
+
+
+_OWN = _Current()
+
+
+def current() -> Limits:
+    """Return the limits of the execution that this thread works for; of none, limits that only bound rows."""
+    return _OWN.limits
+
+
+def limits_of(settings: Settings, timeout_s: float | None, started_s: float | None = None) -> Limits:
+    """Return the limits of one execution. timeout_s: 0 or less for none, None for query_timeout_s of the settings;
+    started_s: time.monotonic() at which it began, by default now."""
+    given_s = settings.query_timeout_s if timeout_s is None else timeout_s
+    if given_s <= 0:
+        return Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
+    began_s = time.monotonic() if started_s is None else started_s
+    return Limits(settings.rows_max, began_s + given_s, given_s, settings.query_bytes_max)
