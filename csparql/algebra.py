@@ -319,7 +319,8 @@ class Query:
 
     pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: what
     CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank); described: what DESCRIBE names, as IRIs
-    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first.
+    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first;
+    rdf12_places: what the text has of RDF 1.2, with lines and columns.
     """
 
     form: Choice["select", "ask", "construct", "describe"]
@@ -330,3 +331,4 @@ class Query:
     registration: Registration | None = None
     described: tuple[TermOrVariable, ...] = ()
     graph_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)
+    rdf12_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)

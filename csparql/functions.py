@@ -15,6 +15,8 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {  # name: fewest and most argume
     **dict.fromkeys(("RAND", "NOW", "UUID", "STRUUID"), (0, 0)),
     "BNODE": (0, 1),
     **dict.fromkeys(("STR", "LANG", "DATATYPE", "IRI", "URI", "ISIRI", "ISURI", "ISBLANK", "ISLITERAL"), (1, 1)),
+    **dict.fromkeys(("SUBJECT", "PREDICATE", "OBJECT", "ISTRIPLE", "LANGDIR", "HASLANGDIR"), (1, 1)),
+    **dict.fromkeys(("TRIPLE", "STRLANGDIR"), (3, 3)),
     **dict.fromkeys(("ISNUMERIC", "HASLANG", "ABS", "CEIL", "FLOOR", "ROUND"), (1, 1)),
     **dict.fromkeys(("STRLEN", "UCASE", "LCASE", "ENCODE_FOR_URI"), (1, 1)),
     **dict.fromkeys(("YEAR", "MONTH", "DAY", "HOURS", "MINUTES", "SECONDS", "TIMEZONE", "TZ"), (1, 1)),
@@ -28,7 +30,7 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {  # name: fewest and most argume
 }
 ALIASES = {"URI": "IRI", "ISURI": "ISIRI"}
 AGGREGATES = frozenset(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
-UNSUPPORTED_FUNCTIONS = frozenset(
+RDF12_FUNCTIONS = frozenset(
     ("TRIPLE", "SUBJECT", "PREDICATE", "OBJECT", "ISTRIPLE", "HASLANGDIR", "LANGDIR", "STRLANGDIR")
 )
 """What SPARQL 1.2 adds for triple terms and base directions."""

@@ -28,8 +28,8 @@ TOKENS_MAX = 300_000
 PATTERNS_MAX = 1_000
 SMALL = 64
 
-_OPENING = frozenset(("(", "{", "[", "<<", "{|"))
-_CLOSING = frozenset((")", "}", "]", ">>", "|}"))
+_OPENING = frozenset(("(", "{", "[", "<<", "<<(", "{|"))
+_CLOSING = frozenset((")", "}", "]", ">>", ")>>", "|}"))
 _SIGNS = frozenset(("!", "-", "+", "^"))
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from csparql.algebra import DEFAULT, Bgp, Node, Query, Registration, TermOrVariable, TriplePattern
+from csparql.joining import UNIT
 from csparql.nesting import TOKENS_MAX
-from csparql.parser_groups import UNIT
 from csparql.parser_select import SelectClause
 from csparql.parser_subqueries import SubqueryParser
 from csparql.timestamps import resolve_timestamps
@@ -37,7 +37,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
         raise parser.error("a query that is nested less deeply") from None
     parser.check_depth(query.pattern)
     places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
-    return replace(query, graph_places=tuple(places))
+    return replace(query, graph_places=tuple(places), rdf12_places=parser.rdf12_places())
 
 
 class _QueryParser(SubqueryParser):
@@ -111,17 +111,20 @@ class _QueryParser(SubqueryParser):
         if self.token.kind in ("FROM", "WHERE"):
             return self._construct_where(registration)
         template = self._template("the template { ... } or WHERE after CONSTRUCT")
+        triple_terms, self.triple_terms = self.triple_terms, []
         self.in_scope.clear()
         self.labels.clear()
         dataset = self.dataset()
-        return Query("construct", self._modified(self.where()), (), template, dataset, registration)
+        node = self.put_together(self._modified(self.where()), triple_terms)
+        return Query("construct", node, (), template, dataset, registration)
 
     def _construct_where(self, registration: Registration | None) -> Query:
         """Read the short form, whose pattern is also its template."""
         dataset = self.dataset()
         self.expect("WHERE", "WHERE")
         template = self._template("'{' and triple patterns")
-        return Query("construct", self._modified(Bgp(template)), (), template, dataset, registration)
+        pattern = self.pulled_apart(template, []) if self.triple_terms else Bgp(template)
+        return Query("construct", self._modified(pattern), (), template, dataset, registration)
 
     def _template(self, expected: str) -> tuple[TriplePattern, ...]:
         """Read `{ triples }`."""
@@ -130,7 +133,7 @@ class _QueryParser(SubqueryParser):
         if self.at_triples():
             self.triples_block()
         if self.token.kind != "}":
-            raise self.unexpected("triples only, then '}'")
+            raise self.error("triples only, then '}'")
         self.advance()
         template, self.patterns = tuple(self.patterns), []
         return template

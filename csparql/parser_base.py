@@ -15,7 +15,7 @@ from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
 _SHOWN_CHARACTERS = 40
 _NUMBER_DIGITS_MAX = 15
-_TRIPLE_TERM_TOKENS = ("<<", ">>", "{|", "|}", "~")
+_DIRECTIONS = ("ltr", "rtl")
 
 
 class TokenReader:
@@ -27,6 +27,8 @@ class TokenReader:
         self.text, self.tokens = tokenize_decoded(text, source)
         self.index = 0
         self.token = self.tokens[0]
+        self.rdf12: list[tuple[str, Token]] = []
+        """What the text has of RDF 1.2, and where."""
         if len(self.tokens) > SMALL:
             make_room()
             deep = too_deep_token(self.tokens)
@@ -88,11 +90,11 @@ class TokenReader:
         underlined = excerpt(self.text, token.start, len(token.text))
         return QuerySyntaxError(expected, found, line, column, self.source, underlined, suggestion)
 
-    def unexpected(self, expected: str) -> QuerySyntaxError | UnsupportedFeatureError:
-        """Make the error for the next token where a term or pattern had to stand; it may begin a thing unsupported."""
-        if self.token.kind in _TRIPLE_TERM_TOKENS:
-            return self.unsupported("the triple terms and annotations of SPARQL 1.2")
-        return self.error(expected)
+    def needs_rdf12(self, feature: str, token: Token) -> None:
+        self.rdf12.append((feature, token))
+
+    def rdf12_places(self) -> tuple[tuple[str, int, int], ...]:
+        return tuple((feature, *self.place_of(token)) for feature, token in self.rdf12)
 
     def unsupported(self, feature: str, token: Token | None = None, advice: str = "") -> UnsupportedFeatureError:
         token = token or self.token
@@ -164,7 +166,7 @@ class TermReader(TokenReader):
             if prefix not in self.prefixes:
                 raise self.error("a prefix that the query declares", token)
             return self.prefixes[prefix] + unescape_local(local)
-        raise self.unexpected(expected)
+        raise self.error(expected)
 
     def _unescape_iri(self, token: Token) -> str:
         try:
@@ -209,9 +211,12 @@ class TermReader(TokenReader):
     def _string_literal(self) -> Term:
         lexical = self.string("a string")
         if self.token.kind == "lang":
-            tag = self.token.text[1:]
-            if "--" in tag:
-                raise self.unsupported("the base direction of a language tag (SPARQL 1.2)")
+            tag, is_directed, direction = self.token.text[1:].partition("--")
+            if is_directed:
+                if direction not in _DIRECTIONS:
+                    raise self.error("a base direction, --ltr or --rtl, behind the language tag")
+                self.needs_rdf12("literals with a base direction (SPARQL 1.2)", self.token)
+                tag = f"{tag}--{direction}"
             self.advance()
             return literal(lexical, language=tag)
         if self.accept("^^"):

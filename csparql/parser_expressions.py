@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from csparql.algebra import Aggregate, Call, Exists, Expression, Node
-from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, UNSUPPORTED_FUNCTIONS, arity_text
+from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, RDF12_FUNCTIONS, arity_text
 from csparql.parser_base import NUMBERS, TermReader
 from csparql.terms import Term, Variable
 from csparql.tokens import Token
@@ -39,6 +39,10 @@ class ExpressionParser(TermReader):
         """Read a group graph pattern whose variables are in scope nowhere else."""
         raise NotImplementedError
 
+    def triple_term_expression(self) -> Expression:
+        """Read a triple term."""
+        raise NotImplementedError
+
     def expression(self) -> Expression:
         operands = [self._conjunction()]
         while self.accept("||"):
@@ -56,7 +60,7 @@ class ExpressionParser(TermReader):
             return called
         if self.at_constraint():
             return self._primary()
-        raise self.unexpected(f"an expression in parentheses or a function after {clause}")
+        raise self.error(f"an expression in parentheses or a function after {clause}")
 
     def at_constraint(self) -> bool:
         kind = self.token.kind
@@ -64,7 +68,6 @@ class ExpressionParser(TermReader):
             kind in FUNCTIONS
             or kind in ("(", "BOUND", "TIMESTAMP", "EXISTS", "NOT", "iri", "pname")
             or kind in AGGREGATES
-            or kind in UNSUPPORTED_FUNCTIONS
         )
 
     def expression_as(self) -> tuple[Expression, Token]:
@@ -135,6 +138,8 @@ class ExpressionParser(TermReader):
             return self._iri_or_call()
         if kind in AGGREGATES:
             return self._aggregate()
+        if kind == "<<(":
+            return self.triple_term_expression()
         return self._function()
 
     def _parenthesised(self) -> Expression:
@@ -159,8 +164,6 @@ class ExpressionParser(TermReader):
         name = token.kind
         if name == "EXISTS" or (name == "NOT" and self.peek().kind == "EXISTS"):
             return self._exists()
-        if name in UNSUPPORTED_FUNCTIONS and self.peek().kind == "(":
-            raise self.unsupported(f"the function {name}")
         if name == "BOUND":
             return self._bound()
         if name == "TIMESTAMP":
@@ -168,7 +171,7 @@ class ExpressionParser(TermReader):
         if name in FUNCTIONS:
             self.advance()
             return self._call(token)
-        raise self.unexpected(AN_EXPRESSION)
+        raise self.error(AN_EXPRESSION)
 
     def _bound(self) -> Call:
         self.advance()
@@ -186,6 +189,8 @@ class ExpressionParser(TermReader):
 
     def _call(self, name: Token) -> Call:
         fewest, most = FUNCTIONS[name.kind]
+        if name.kind in RDF12_FUNCTIONS:
+            self.needs_rdf12(f"the function {name.kind}", name)
         arguments = self._arguments()
         if len(arguments) < fewest or (most is not None and len(arguments) > most):
             raise self.error(f"{arity_text(name.kind)} for {name.kind}", name, f"{len(arguments)}")

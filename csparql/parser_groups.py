@@ -25,6 +25,7 @@ from csparql.algebra import (
     PerGraph,
     Union,
 )
+from csparql.joining import UNIT, join
 from csparql.nesting import DEPTH_MAX, PATTERNS_MAX
 from csparql.parser_expressions import balanced
 from csparql.parser_values import ValuesParser
@@ -32,7 +33,6 @@ from csparql.scope import always_matches_in, certain_variables, possible_variabl
 from csparql.terms import Variable
 from csparql.tokens import Token
 
-UNIT = Bgp(())
 _UNSUPPORTED_ELEMENTS = {"SERVICE": "SERVICE"}
 
 
@@ -84,8 +84,8 @@ class GroupParser(ValuesParser):
     def _group_parts(self) -> tuple[Node, Expression | None]:
         """Read `{ ... }`; return its pattern, and what its filters ask for: OPTIONAL takes that as its condition."""
         self.expect("{", "'{'")
-        outer = self.patterns, self.path_nodes, self.paths_allowed
-        self.patterns, self.path_nodes, self.paths_allowed = [], [], True
+        outer = self.patterns, self.path_nodes, self.triple_terms, self.paths_allowed
+        self.patterns, self.path_nodes, self.triple_terms, self.paths_allowed = [], [], [], True
         self.new_scope()
         node: Node = UNIT
         conditions: list[Expression] = []
@@ -94,7 +94,7 @@ class GroupParser(ValuesParser):
             node = self.subselect()
             self.hides_graph = True
             if self.token.kind != "}":
-                raise self.unexpected("'}' to close the subquery")
+                raise self.error("'}' to close the subquery")
         while self.token.kind != "}":
             if self.at_triples():
                 self.triples_block()
@@ -112,17 +112,20 @@ class GroupParser(ValuesParser):
                 self.new_scope()
         self.advance()
         node = self._anchored(self._flush(node))
-        self.patterns, self.path_nodes, self.paths_allowed = outer
+        self.patterns, self.path_nodes, self.triple_terms, self.paths_allowed = outer
         self.new_scope()
         return node, balanced("&&", conditions) if conditions else None
 
     def _flush(self, node: Node) -> Node:
         """Join the triple patterns and paths read so far to the group."""
-        if self.patterns:
+        if self.patterns or self.triple_terms:
             if len(self.patterns) > PATTERNS_MAX:
                 raise self.error(f"at most {PATTERNS_MAX} triple patterns side by side", found=f"{len(self.patterns)}")
-            node = join(node, Bgp(tuple(self.patterns)))
-            self.patterns = []
+            patterns, self.patterns = tuple(self.patterns), []
+            if self.triple_terms:
+                path_nodes, self.path_nodes = self.path_nodes, []
+                return join(node, self.pulled_apart(patterns, path_nodes))
+            node = join(node, Bgp(patterns))
         for path_node in self.path_nodes:
             node = join(node, path_node)
         self.path_nodes = []
@@ -158,7 +161,7 @@ class GroupParser(ValuesParser):
             return join(node, self.data_block())
         if kind in _UNSUPPORTED_ELEMENTS:
             raise self.unsupported(_UNSUPPORTED_ELEMENTS[kind])
-        raise self.unexpected("a triple pattern, FILTER, OPTIONAL, UNION, MINUS, GRAPH, BIND, VALUES, a group or '}'")
+        raise self.error("a triple pattern, FILTER, OPTIONAL, UNION, MINUS, GRAPH, BIND, VALUES, a group or '}'")
 
     def _union(self) -> Node:
         branches = [self.group()]
@@ -208,20 +211,6 @@ class GroupParser(ValuesParser):
         if name in certain_variables(node):
             return Filter(Call("SAMETERM", (name, hidden)), node)
         return Join(node, Extend(GraphNames(hidden), name, hidden))
-
-
-def join(left: Node, right: Node) -> Node:
-    """Join two patterns; the empty pattern vanishes and neighbouring triple patterns become one Bgp."""
-    if left == UNIT:
-        return right
-    if right == UNIT:
-        return left
-    if isinstance(right, Bgp):
-        if isinstance(left, Bgp):
-            return Bgp(left.patterns + right.patterns)
-        if isinstance(left, Join) and isinstance(left.right, Bgp):
-            return Join(left.left, Bgp(left.right.patterns + right.patterns))
-    return Join(left, right)
 
 
 def _balanced_union(branches: list[Node]) -> Node:

@@ -96,7 +96,7 @@ class PathParser(ExpressionParser):
             return RDF_TYPE
         if self.at_iri():
             return self.iri(expected)
-        raise self.unexpected(expected)
+        raise self.error(expected)
 
     def _negated_set(self) -> NegatedSet:
         members: list[tuple[bool, Term]] = []

@@ -8,7 +8,7 @@ the first subquery that does not let `?x` out. What it lets out is known beforeh
 from __future__ import annotations
 
 from csparql.algebra import Distinct, Node, Project
-from csparql.parser_groups import join
+from csparql.joining import join
 from csparql.parser_select import Modifiers, SelectClause, SelectParser
 from csparql.terms import Variable
 
@@ -42,7 +42,7 @@ class SubqueryParser(SelectParser):
         """Read the WHERE clause, whose keyword may be left out."""
         self.accept("WHERE")
         if self.token.kind != "{":
-            raise self.unexpected("WHERE or '{'" if self.subqueries else "FROM, WHERE or '{'")
+            raise self.error("WHERE or '{'" if self.subqueries else "FROM, WHERE or '{'")
         return self.group()
 
     def selected(self, clause: SelectClause, pattern: Node) -> tuple[Node, tuple[Variable, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from csparql.algebra import TermOrVariable, TriplePattern
 from csparql.parser_base import NUMBERS
-from csparql.parser_paths import PathParser
+from csparql.parser_triple_terms import TripleTermParser
 from csparql.paths import Path
 from csparql.terms import RDF, Term, Variable, iri
 from csparql.tokens import Token
@@ -17,10 +17,10 @@ _A_SUBJECT = "a subject: an IRI, a literal, a variable or a blank node"
 _A_PREDICATE = "a predicate: an IRI, a variable or 'a'"
 _A_PATH = "a predicate: an IRI, a variable, 'a' or a property path"
 _AN_OBJECT = "an object: an IRI, a literal, a variable or a blank node"
-_TERM_KINDS = frozenset(("var", "iri", "pname", "blank", "string", "TRUE", "FALSE", "[", "(", *NUMBERS))
+_TERM_KINDS = frozenset(("var", "iri", "pname", "blank", "string", "TRUE", "FALSE", "[", "(", "<<", "<<(", *NUMBERS))
 
 
-class TriplesParser(PathParser):
+class TriplesParser(TripleTermParser):
     """Reads triples into `patterns`, in the graph `graph`."""
 
     def __init__(self, text: str, base: str | None, source: str) -> None:
@@ -50,22 +50,28 @@ class TriplesParser(PathParser):
         if self.token.kind == "[" and self.peek().kind != "]":
             subject = self._property_list_node()
             if self._at_verb():
-                self._property_list(subject)
+                self.property_list(subject)
         elif self.token.kind == "(" and self.peek().kind != ")":
             subject = self._collection()
             if self._at_verb():
-                self._property_list(subject)
+                self.property_list(subject)
+        elif self.token.kind == "<<":
+            subject = self.reified_triple()
+            if self._at_verb():
+                self.property_list(subject)
         else:
-            self._property_list(self._term(_A_SUBJECT))
+            self.property_list(self.variable_or_term(_A_SUBJECT))
 
     def _at_verb(self) -> bool:
         token = self.token
         return token.kind in ("var", "iri", "pname", "^", "!", "(") or token.text == "a"
 
-    def _property_list(self, subject: TermOrVariable) -> None:
+    def property_list(self, subject: TermOrVariable) -> None:
         """Read `predicate object, object; predicate object ...` for a subject; at least one."""
         while True:
+            start = self.index
             predicate = self._verb()
+            is_plain = self.index == start + 1
             while True:
                 object_ = self._object()
                 if isinstance(predicate, Variable | Term):
@@ -73,7 +79,7 @@ class TriplesParser(PathParser):
                 else:
                     self.add_path(subject, predicate, object_)
                 if self.token.kind in ("~", "{|"):
-                    raise self.unexpected("")
+                    self.annotations(subject, predicate if is_plain else None, object_)
                 if not self.accept(","):
                     break
             if self.token.kind != ";":
@@ -87,7 +93,7 @@ class TriplesParser(PathParser):
         if self.token.kind == "var":
             return self._variable()
         if not self._at_verb():
-            raise self.unexpected(_A_PATH if self.paths_allowed else _A_PREDICATE)
+            raise self.error(_A_PATH if self.paths_allowed else _A_PREDICATE)
         return self.path()
 
     def _object(self) -> TermOrVariable:
@@ -95,10 +101,12 @@ class TriplesParser(PathParser):
             return self._property_list_node()
         if self.token.kind == "(" and self.peek().kind != ")":
             return self._collection()
-        return self._term(_AN_OBJECT)
+        if self.token.kind == "<<":
+            return self.reified_triple()
+        return self.variable_or_term(_AN_OBJECT)
 
-    def _term(self, expected: str) -> TermOrVariable:
-        """Read a variable, IRI, literal, blank node, `[]` or `()`."""
+    def variable_or_term(self, expected: str) -> TermOrVariable:
+        """Read a variable, IRI, literal, blank node, `[]`, `()` or triple term."""
         kind = self.token.kind
         if kind == "var":
             return self._variable()
@@ -116,7 +124,9 @@ class TriplesParser(PathParser):
             return RDF_NIL
         if self.at_literal():
             return self.literal()
-        raise self.unexpected(expected)
+        if kind == "<<(":
+            return self.triple_term()
+        raise self.error(expected)
 
     def _variable(self) -> Variable:
         variable = self.named(self.advance())
@@ -142,7 +152,7 @@ class TriplesParser(PathParser):
         """Read `[ predicate object; ... ]`."""
         self.expect("[", "'['")
         node = self.fresh_blank()
-        self._property_list(node)
+        self.property_list(node)
         self.expect("]", "';', ',' or ']'")
         return node
 

@@ -7,11 +7,13 @@ blank nodes; a blank node label stands in one INSERT DATA, and in one WHERE clau
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Literal as Choice
 
 from csparql.algebra import DEFAULT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
+from csparql.joining import UNIT
 from csparql.parser_subqueries import SubqueryParser
 from csparql.terms import Term, Variable
 from csparql.timestamps import resolve_timestamps
@@ -74,7 +76,7 @@ class _UpdateParser(SubqueryParser):
                 break
             self.expect(";", "';' before the next operation, or the end of the update")
             self.prologue()
-        return Update(tuple(operations))
+        return Update(tuple(operations), self.rdf12_places())
 
     def _operation(self) -> Operation:
         kind = self.token.kind
@@ -84,6 +86,7 @@ class _UpdateParser(SubqueryParser):
         if reader is None:
             raise self.error(f"{_AN_OPERATION} (or PREFIX or BASE before it)")
         self.in_scope.clear()
+        self.triple_terms = []
         return reader()
 
     # --- DATA, templates and WHERE ------------------------------------------------------------------------------------
@@ -98,6 +101,7 @@ class _UpdateParser(SubqueryParser):
                 expected = "a blank node label that no INSERT DATA before has"
                 raise self.error(expected, token, f"'{label}', which would not be the same node")
         self._data_labels.update(labels)
+        self.put_together(UNIT, self.triple_terms)
         return InsertData(quads)
 
     def _delete(self) -> Operation:
@@ -108,7 +112,8 @@ class _UpdateParser(SubqueryParser):
         if not self.accept("WHERE"):
             return self._modify("DELETE", None)
         quads, _ = self._quads("the quads { ... } after DELETE WHERE", blanks=False)
-        return Modify(quads, (), self._where_of(Bgp(quads), quads, DatasetClause()))
+        pattern = self.pulled_apart(quads, []) if self.triple_terms else Bgp(quads)
+        return Modify(quads, (), self._where_of(pattern, quads, DatasetClause()))
 
     def _with(self) -> Operation:
         self.advance()
@@ -135,7 +140,8 @@ class _UpdateParser(SubqueryParser):
         self.expect("WHERE", f"INSERT, {after}" if kind == "DELETE" else after)
         self.in_scope.clear()
         self.new_scope()
-        pattern = self.group()
+        triple_terms, self.triple_terms = self.triple_terms, []
+        pattern = self.put_together(self.group(), triple_terms)
         if graph is not None:
             delete, insert = (
                 tuple(replace(quad, graph=graph) if quad.graph == DEFAULT else quad for quad in template)
@@ -174,13 +180,13 @@ class _UpdateParser(SubqueryParser):
             self.expect("{", "'{' after the graph")
             self._triples_template()
             if self.token.kind != "}":
-                raise self.unexpected("triples only, then '}': a GRAPH block cannot stand in another one")
+                raise self.error("triples only, then '}': a GRAPH block cannot stand in another one")
             self.advance()
             self.graph = DEFAULT
             self.accept(".")
             self._triples_template()
         if self.token.kind != "}":
-            raise self.unexpected("triples, GRAPH or '}'")
+            raise self.error("triples, GRAPH or '}'")
         self.advance()
         quads, self.patterns, self.labels = tuple(self.patterns), outer, outer_labels
         tokens = self.tokens[start : self.index]
@@ -188,12 +194,14 @@ class _UpdateParser(SubqueryParser):
             self._refuse(tokens, ("var",), "terms only in DATA (DELETE or INSERT ... WHERE takes variables)")
         if not blanks and any(part.is_blank for quad in quads for part in quad.variables()):
             expected = "no blank node in what is deleted, as it would be a new one (in WHERE, a variable finds them)"
-            self._refuse(tokens, ("blank", "[", "("), expected)
+            self._refuse(tokens, ("blank", "[", "("), expected, self.unnamed_reifiers)
         return quads, {token.text: token for token in tokens if token.kind == "blank"}
 
-    def _refuse(self, tokens: Sequence[Token], kinds: tuple[str, ...], expected: str) -> None:
+    def _refuse(
+        self, tokens: Sequence[Token], kinds: tuple[str, ...], expected: str, unnamed: AbstractSet[Token] = frozenset()
+    ) -> None:
         for token in tokens:
-            if token.kind in kinds:
+            if token.kind in kinds or token in unnamed:
                 raise self.error(expected, token)
 
     def _triples_template(self) -> None:

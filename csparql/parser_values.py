@@ -66,4 +66,6 @@ class ValuesParser(TriplesParser):
             return self.iri(expected)
         if self.at_literal():
             return self.literal()
-        raise self.unexpected(expected)
+        if self.token.kind == "<<(":
+            return self.triple_term_data()
+        raise self.error(expected)

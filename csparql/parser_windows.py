@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from csparql.algebra import Extend, Join, Node, StreamWindow, Union, Values
-from csparql.parser_groups import GroupParser, join
+from csparql.joining import join
+from csparql.parser_groups import GroupParser
 from csparql.scope import possible_variables
 from csparql.terms import Variable, iri
 

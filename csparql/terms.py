@@ -1,8 +1,9 @@
 """The terms of a query: variables, and RDF terms in canonical form.
 
 Canonical form is N-Triples with escapes decoded, xsd:string dropped, the language tag in lower case, IRIs untouched and
-lexical forms kept to the letter: `<http://x>`, `"a"`, `"a"@en`, `"1"^^<...#integer>`. It is unambiguous read from its
-right end, even though quotes inside a lexical form are not escaped.
+lexical forms kept to the letter: `<http://x>`, `"a"`, `"a"@en`, `"a"@en--ltr`, `"1"^^<...#integer>`. It is unambiguous
+read from its right end, even though quotes inside a lexical form are not escaped. A triple term (RDF 1.2) is
+`<<( subject predicate object )>>` with single blanks: the first two have none inside, so the object is what remains.
 """
 
 from __future__ import annotations
@@ -35,11 +36,15 @@ class Term:
 
     @property
     def is_iri(self) -> bool:
-        return self.text.startswith("<")
+        return self.text.startswith("<") and not self.is_triple
 
     @property
     def is_literal(self) -> bool:
         return self.text.startswith('"')
+
+    @property
+    def is_triple(self) -> bool:
+        return self.text.startswith("<<(")
 
     def __str__(self) -> str:
         return self.text
@@ -56,3 +61,8 @@ def literal(lexical: str, datatype: str | None = None, language: str | None = No
     if datatype is None or datatype == XSD + "string":
         return Term(f'"{lexical}"')
     return Term(f'"{lexical}"^^<{datatype}>')
+
+
+def triple_term(subject: str, predicate: str, object_: str) -> Term:
+    """Make a triple term of canonical forms."""
+    return Term(f"<<( {subject} {predicate} {object_} )>>")

@@ -45,9 +45,9 @@ _SHAPES = {
     "pname": rf"(?:[{_BASE}](?:[{_CHARS}.]*[{_CHARS}])?)?:(?:(?:[{_START}:]|{_ESCAPED}){_LOCAL_REST})?",
     "blank": rf"_:[{_START}](?:[{_CHARS}.]*[{_CHARS}])?",
     "word": r"[A-Za-z][A-Za-z0-9_]*",
-    # `<<` opens a triple term, unless it is a comparison with an IRI written without a blank between.
+    # `<<` and `<<(` open a triple, unless it is a comparison with an IRI written without a blank between.
     "punctuation": (
-        rf"<<(?!{_IRI_CHARS}>)|>>|\{{\||\|\}}|\^\^|&&|\|\||!=|<=|>="
+        rf"<<\(?(?!{_IRI_CHARS}>(?!>))|\)>>|>>|\{{\||\|\}}|\^\^|&&|\|\||!=|<=|>="
         r"|[{}()\[\],;=<>!+*/|^?~-]|\.(?![0-9])"
     ),
     "double": rf"(?:[0-9]+\.[0-9]*|\.?[0-9]+){_EXPONENT}",

@@ -1,0 +1,259 @@
+"""Triple terms, reified triples, reifiers and annotations of SPARQL 1.2, put into words that the algebra has.
+
+    <<( s p o )>>          a triple term: without variables a Term of its own (csparql/terms.py), else a variable, which
+                           `pulled_apart` and `put_together` tie to its parts
+    << s p o ~ r >>        the reifier r (a new blank node if none is named), with r rdf:reifies <<( s p o )>>
+    s p o ~ r {| q z |}    the triple, with r rdf:reifies <<( s p o )>> and r q z
+
+So no part of the planner and no operator knows of triple terms; functions do (TRIPLE, SUBJECT, PREDICATE, OBJECT).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from csparql.algebra import Bgp, Call, Expression, Extend, Filter, Node, TermOrVariable, TriplePattern
+from csparql.joining import UNIT, join
+from csparql.parser_expressions import AN_EXPRESSION, Mention
+from csparql.parser_paths import RDF_TYPE, PathParser
+from csparql.scope import possible_variables
+from csparql.terms import RDF, Term, Variable, iri, triple_term
+from csparql.tokens import Token
+
+RDF_REIFIES = iri(RDF + "reifies")
+
+_PARTS = ("SUBJECT", "PREDICATE", "OBJECT")
+_A_PREDICATE = "a predicate: an IRI, a variable or 'a'"
+_TRIPLE_TERMS = "triple terms, reifiers and annotations (SPARQL 1.2)"
+
+
+class TripleTerm(NamedTuple):
+    """A triple term with variables, and the variable that stands for it."""
+
+    variable: Variable
+    parts: tuple[TermOrVariable, TermOrVariable, TermOrVariable]
+    token: Token
+
+
+class TripleTermParser(PathParser):
+    """Reads what SPARQL 1.2 adds to triples, and to the terms of VALUES and of expressions."""
+
+    def __init__(self, text: str, base: str | None, source: str) -> None:
+        super().__init__(text, base, source)
+        self.triple_terms: list[TripleTerm] = []
+        """Those with variables of the patterns or of the template that are being read."""
+        self.triple_term_count = 0
+        self.unnamed_reifiers: set[Token] = set()
+        """The tokens that stand for a blank node though none is written."""
+
+    def variable_or_term(self, expected: str) -> TermOrVariable:
+        """Read a variable, IRI, literal or blank node."""
+        raise NotImplementedError
+
+    def property_list(self, subject: TermOrVariable) -> None:
+        """Read predicates and objects of a subject."""
+        raise NotImplementedError
+
+    # --- in patterns and templates ------------------------------------------------------------------------------------
+
+    def triple_term(self) -> TermOrVariable:
+        """Read `<<( s p o )>>`; return the term, or the variable that stands for it."""
+        token = self.advance()
+        self.needs_rdf12(_TRIPLE_TERMS, token)
+        subject = self._part("a subject in the triple term: an IRI, a variable, a blank node or a triple term")
+        predicate = self._plain_verb()
+        object_ = self._part("an object in the triple term: an IRI, a literal, a variable, a blank node, a triple term")
+        self.expect(")>>", "')>>' to close the triple term")
+        return self._made((subject, predicate, object_), token)
+
+    def _part(self, expected: str) -> TermOrVariable:
+        if self.token.kind == "<<(":
+            return self.triple_term()
+        if self.token.kind == "[" and self.peek().kind != "]":
+            raise self.error("'[]': a blank node inside of a triple has no properties", self.peek())
+        if self.token.kind in ("(", "<<"):
+            raise self.error(expected)
+        return self.variable_or_term(expected)
+
+    def _plain_verb(self) -> TermOrVariable:
+        token = self.token
+        if token.text == "a":
+            self.advance()
+            return RDF_TYPE
+        if token.kind not in ("var", "iri", "pname"):
+            raise self.error(_A_PREDICATE)
+        return self.variable_or_term(_A_PREDICATE)
+
+    def _made(self, parts: tuple[TermOrVariable, TermOrVariable, TermOrVariable], token: Token) -> TermOrVariable:
+        """Return what stands for a triple term in the triples that are being read."""
+        terms = [part.text for part in parts if isinstance(part, Term)]
+        if len(terms) == 3:
+            return triple_term(*terms)
+        self.mentions.extend(Mention(part, token) for part in parts if isinstance(part, Variable))
+        self.triple_term_count += 1
+        variable = Variable(f"triple.t{self.triple_term_count}")  # no name of the text has a dot, no subquery's a 't'
+        self.triple_terms.append(TripleTerm(variable, parts, token))
+        return variable
+
+    def reified_triple(self) -> TermOrVariable:
+        """Read `<< s p o >>` or `<< s p o ~ r >>`; return the reifier."""
+        token = self.advance()
+        self.needs_rdf12(_TRIPLE_TERMS, token)
+        subject = self._reified_part("a subject: an IRI, a variable, a blank node, a triple term or a reified triple")
+        predicate = self._plain_verb()
+        object_ = self._reified_part("an object: an IRI, a literal, a variable, a blank node or a triple")
+        reifier = self._reifier() if self.token.kind == "~" else self._unnamed(token)
+        self.expect(">>", "'~' and a reifier, or '>>' to close the reified triple")
+        self._reify(reifier, (subject, predicate, object_), token)
+        return reifier
+
+    def _reified_part(self, expected: str) -> TermOrVariable:
+        return self.reified_triple() if self.token.kind == "<<" else self._part(expected)
+
+    def _unnamed(self, token: Token) -> Variable:
+        self.unnamed_reifiers.add(token)
+        return self.fresh_blank()
+
+    def _reifier(self) -> TermOrVariable:
+        """Read `~` and the reifier, if it is named."""
+        token = self.advance()
+        self.needs_rdf12(_TRIPLE_TERMS, token)
+        if self.token.kind in ("var", "iri", "pname", "blank", "["):
+            return self._part("a reifier: an IRI, a variable or a blank node")
+        return self._unnamed(token)
+
+    def _reify(
+        self, reifier: TermOrVariable, parts: tuple[TermOrVariable, TermOrVariable, TermOrVariable], token: Token
+    ) -> None:
+        self.patterns.append(TriplePattern(reifier, RDF_REIFIES, self._made(parts, token), self.graph))
+
+    def annotations(self, subject: TermOrVariable, predicate: TermOrVariable | None, object_: TermOrVariable) -> None:
+        """Read the reifiers and annotation blocks behind a triple; predicate None: it was no IRI and no variable."""
+        if predicate is None:
+            raise self.error("no reifier or annotation behind a property path, which is no triple")
+        reifier: TermOrVariable | None = None
+        while self.token.kind in ("~", "{|"):
+            token = self.token
+            if token.kind == "~":
+                reifier = self._reifier()
+                self._reify(reifier, (subject, predicate, object_), token)
+                continue
+            self.advance()
+            self.needs_rdf12(_TRIPLE_TERMS, token)
+            if reifier is None:
+                reifier = self._unnamed(token)
+                self._reify(reifier, (subject, predicate, object_), token)
+            self.property_list(reifier)
+            self.expect("|}", "';', ',' or '|}'")
+            reifier = None
+
+    def pulled_apart(self, patterns: tuple[TriplePattern, ...], path_nodes: list[Node]) -> Node:
+        """Return a basic graph pattern whose triple terms are bound to variables: these are pulled apart, so that they
+        bind the variables inside of them, or are compared with what is bound already.
+
+        What no triple pattern ties to a triple term is joined with its parts behind that: `?s ?p ?o ~ ?r` is no product.
+        """
+        waiting, self.triple_terms = self.triple_terms, []
+        node: Node = UNIT
+        apart: list[Node] = []
+        for component in _components(patterns):
+            whole, rest = _bound_apart(Bgp(component), waiting)
+            if len(rest) == len(waiting):
+                node = join(node, whole)
+            else:
+                apart.append(whole)
+            waiting = rest
+        for part in (*apart, *path_nodes):
+            node = join(node, part)
+        node, rest = _bound_apart(node, waiting)
+        assert not rest, rest
+        return node
+
+    def put_together(self, node: Node, triple_terms: list[TripleTerm]) -> Node:
+        """Bind the variables that stand for the triple terms of a template."""
+        known = {found.variable: found for found in triple_terms}
+
+        def made(part: TermOrVariable) -> Expression:
+            found = known.get(part) if isinstance(part, Variable) else None
+            return part if found is None else Call("TRIPLE", tuple(map(made, found.parts)))
+
+        for found in triple_terms:
+            if any(isinstance(part, Variable) and part.is_blank for part in found.parts):
+                self.needs_rdf12("a blank node inside of a triple term of a template (SPARQL 1.2)", found.token)
+            node = Extend(node, found.variable, made(found.variable))
+        return node
+
+    # --- in VALUES and expressions ------------------------------------------------------------------------------------
+
+    def triple_term_data(self) -> Term:
+        """Read `<<( s p o )>>` of IRIs and, as the object, a literal or another one."""
+        self.needs_rdf12(_TRIPLE_TERMS, self.advance())
+        subject = self.iri("an IRI as the subject of a triple term in VALUES")
+        predicate = self._data_verb()
+        expected = "an object in VALUES: an IRI, a literal or a triple term"
+        if self.token.kind == "<<(":
+            object_ = self.triple_term_data()
+        else:
+            object_ = self.literal() if self.at_literal() else self.iri(expected)
+        self.expect(")>>", "')>>' to close the triple term")
+        return triple_term(subject.text, predicate.text, object_.text)
+
+    def _data_verb(self) -> Term:
+        if self.token.text == "a":
+            self.advance()
+            return RDF_TYPE
+        return self.iri("an IRI or 'a' as the predicate of a triple term in VALUES")
+
+    def triple_term_expression(self) -> Expression:
+        """Read `<<( s p o )>>` of IRIs, variables and, as the object, a literal or another one."""
+        self.needs_rdf12(_TRIPLE_TERMS, self.advance())
+        subject = self._expression_part("an IRI or a variable as the subject of a triple term")
+        predicate = self._data_verb() if self.token.kind != "var" else self._expression_part(_A_PREDICATE)
+        if self.token.kind == "<<(":
+            object_ = self.triple_term_expression()
+        else:
+            object_ = self.literal() if self.at_literal() else self._expression_part(AN_EXPRESSION)
+        self.expect(")>>", "')>>' to close the triple term")
+        return Call("TRIPLE", (subject, predicate, object_))
+
+    def _expression_part(self, expected: str) -> Expression:
+        if self.token.kind != "var":
+            return self.iri(expected)
+        token = self.advance()
+        variable = self.named(token)
+        self.mentions.append(Mention(variable, token))
+        return variable
+
+
+def _bound_apart(node: Node, triple_terms: list[TripleTerm]) -> tuple[Node, list[TripleTerm]]:
+    """Pull those triple terms apart whose variables a node binds; return the others too."""
+    while True:
+        bound = possible_variables(node)
+        found = next((one for one in triple_terms if one.variable in bound), None)
+        if found is None:
+            return node, triple_terms
+        triple_terms = [one for one in triple_terms if one is not found]
+        node = Filter(Call("ISTRIPLE", (found.variable,)), node)
+        for name, part in zip(_PARTS, found.parts, strict=True):
+            read = Call(name, (found.variable,))
+            if isinstance(part, Variable) and part not in possible_variables(node):
+                node = Extend(node, part, read)
+            else:
+                node = Filter(Call("SAMETERM", (read, part)), node)
+
+
+def _components(patterns: tuple[TriplePattern, ...]) -> list[tuple[TriplePattern, ...]]:
+    """Split triple patterns into groups that share no variables."""
+    components: list[tuple[set[Variable], list[TriplePattern]]] = []
+    for pattern in patterns:
+        ends = (pattern.subject, pattern.predicate, pattern.object)
+        variables, members = {end for end in ends if isinstance(end, Variable)}, [pattern]
+        apart = []
+        for component in components:
+            if component[0].isdisjoint(variables):
+                apart.append(component)
+            else:
+                variables |= component[0]
+                members = component[1] + members
+        components = [*apart, (variables, members)]
+    return [tuple(members) for _, members in components]
