@@ -319,8 +319,7 @@ class Query:
 
     pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: what
     CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank); described: what DESCRIBE names, as IRIs
-    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first;
-    rdf12_places: what the text has of RDF 1.2, with lines and columns.
+    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first.
     """
 
     form: Choice["select", "ask", "construct", "describe"]
@@ -331,4 +330,3 @@ class Query:
     registration: Registration | None = None
     described: tuple[TermOrVariable, ...] = ()
     graph_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)
-    rdf12_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)

@@ -68,7 +68,7 @@ def _equality(condition: Expression) -> tuple[Variable, Term] | None:
         one, other = other, one
     if not (isinstance(one, Variable) and isinstance(other, Term)):
         return None
-    is_same_term = condition.op == "SAMETERM" or not other.text.endswith(">") or other.is_iri
+    is_same_term = condition.op == "SAMETERM" or other.is_iri or not (other.text.endswith(">") or other.is_triple)
     return (one, other) if is_same_term else None
 
 

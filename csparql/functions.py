@@ -30,11 +30,6 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {  # name: fewest and most argume
 }
 ALIASES = {"URI": "IRI", "ISURI": "ISIRI"}
 AGGREGATES = frozenset(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
-RDF12_FUNCTIONS = frozenset(
-    ("TRIPLE", "SUBJECT", "PREDICATE", "OBJECT", "ISTRIPLE", "HASLANGDIR", "LANGDIR", "STRLANGDIR")
-)
-"""What SPARQL 1.2 adds for triple terms and base directions."""
-
 PER_ROW = frozenset(("RAND", "UUID", "STRUUID", "BNODE"))
 """Functions that give each row a value of its own."""
 OF_MOMENT = PER_ROW | {"NOW"}

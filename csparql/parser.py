@@ -13,6 +13,7 @@ from csparql.joining import UNIT
 from csparql.nesting import TOKENS_MAX
 from csparql.parser_select import SelectClause
 from csparql.parser_subqueries import SubqueryParser
+from csparql.terms import Variable
 from csparql.timestamps import resolve_timestamps
 
 _FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
@@ -37,7 +38,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
         raise parser.error("a query that is nested less deeply") from None
     parser.check_depth(query.pattern)
     places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
-    return replace(query, graph_places=tuple(places), rdf12_places=parser.rdf12_places())
+    return replace(query, graph_places=tuple(places))
 
 
 class _QueryParser(SubqueryParser):
@@ -115,7 +116,7 @@ class _QueryParser(SubqueryParser):
         self.in_scope.clear()
         self.labels.clear()
         dataset = self.dataset()
-        node = self.put_together(self._modified(self.where()), triple_terms)
+        node, template = self.put_together(self._modified(self.where()), template, triple_terms)
         return Query("construct", node, (), template, dataset, registration)
 
     def _construct_where(self, registration: Registration | None) -> Query:
@@ -123,6 +124,13 @@ class _QueryParser(SubqueryParser):
         dataset = self.dataset()
         self.expect("WHERE", "WHERE")
         template = self._template("'{' and triple patterns")
+        for found in self.triple_terms:
+            if any(isinstance(part, Variable) and part.is_blank for part in found.parts):
+                raise self.unsupported(
+                    "a blank node inside of a triple term in the short form of CONSTRUCT",
+                    found.token,
+                    "write CONSTRUCT { template } WHERE { pattern }",
+                )
         pattern = self.pulled_apart(template, []) if self.triple_terms else Bgp(template)
         return Query("construct", self._modified(pattern), (), template, dataset, registration)
 

@@ -27,8 +27,6 @@ class TokenReader:
         self.text, self.tokens = tokenize_decoded(text, source)
         self.index = 0
         self.token = self.tokens[0]
-        self.rdf12: list[tuple[str, Token]] = []
-        """What the text has of RDF 1.2, and where."""
         if len(self.tokens) > SMALL:
             make_room()
             deep = too_deep_token(self.tokens)
@@ -89,12 +87,6 @@ class TokenReader:
         line, column = self.place_of(token)
         underlined = excerpt(self.text, token.start, len(token.text))
         return QuerySyntaxError(expected, found, line, column, self.source, underlined, suggestion)
-
-    def needs_rdf12(self, feature: str, token: Token) -> None:
-        self.rdf12.append((feature, token))
-
-    def rdf12_places(self) -> tuple[tuple[str, int, int], ...]:
-        return tuple((feature, *self.place_of(token)) for feature, token in self.rdf12)
 
     def unsupported(self, feature: str, token: Token | None = None, advice: str = "") -> UnsupportedFeatureError:
         token = token or self.token
@@ -215,7 +207,6 @@ class TermReader(TokenReader):
             if is_directed:
                 if direction not in _DIRECTIONS:
                     raise self.error("a base direction, --ltr or --rtl, behind the language tag")
-                self.needs_rdf12("literals with a base direction (SPARQL 1.2)", self.token)
                 tag = f"{tag}--{direction}"
             self.advance()
             return literal(lexical, language=tag)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from csparql.algebra import Aggregate, Call, Exists, Expression, Node
-from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, RDF12_FUNCTIONS, arity_text
+from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, arity_text
 from csparql.parser_base import NUMBERS, TermReader
 from csparql.terms import Term, Variable
 from csparql.tokens import Token
@@ -189,8 +189,6 @@ class ExpressionParser(TermReader):
 
     def _call(self, name: Token) -> Call:
         fewest, most = FUNCTIONS[name.kind]
-        if name.kind in RDF12_FUNCTIONS:
-            self.needs_rdf12(f"the function {name.kind}", name)
         arguments = self._arguments()
         if len(arguments) < fewest or (most is not None and len(arguments) > most):
             raise self.error(f"{arity_text(name.kind)} for {name.kind}", name, f"{len(arguments)}")

@@ -10,6 +10,7 @@ So no part of the planner and no operator knows of triple terms; functions do (T
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from csparql.algebra import Bgp, Call, Expression, Extend, Filter, Node, TermOrVariable, TriplePattern
@@ -24,7 +25,6 @@ RDF_REIFIES = iri(RDF + "reifies")
 
 _PARTS = ("SUBJECT", "PREDICATE", "OBJECT")
 _A_PREDICATE = "a predicate: an IRI, a variable or 'a'"
-_TRIPLE_TERMS = "triple terms, reifiers and annotations (SPARQL 1.2)"
 
 
 class TripleTerm(NamedTuple):
@@ -59,7 +59,6 @@ class TripleTermParser(PathParser):
     def triple_term(self) -> TermOrVariable:
         """Read `<<( s p o )>>`; return the term, or the variable that stands for it."""
         token = self.advance()
-        self.needs_rdf12(_TRIPLE_TERMS, token)
         subject = self._part("a subject in the triple term: an IRI, a variable, a blank node or a triple term")
         predicate = self._plain_verb()
         object_ = self._part("an object in the triple term: an IRI, a literal, a variable, a blank node, a triple term")
@@ -98,7 +97,6 @@ class TripleTermParser(PathParser):
     def reified_triple(self) -> TermOrVariable:
         """Read `<< s p o >>` or `<< s p o ~ r >>`; return the reifier."""
         token = self.advance()
-        self.needs_rdf12(_TRIPLE_TERMS, token)
         subject = self._reified_part("a subject: an IRI, a variable, a blank node, a triple term or a reified triple")
         predicate = self._plain_verb()
         object_ = self._reified_part("an object: an IRI, a literal, a variable, a blank node or a triple")
@@ -117,7 +115,6 @@ class TripleTermParser(PathParser):
     def _reifier(self) -> TermOrVariable:
         """Read `~` and the reifier, if it is named."""
         token = self.advance()
-        self.needs_rdf12(_TRIPLE_TERMS, token)
         if self.token.kind in ("var", "iri", "pname", "blank", "["):
             return self._part("a reifier: an IRI, a variable or a blank node")
         return self._unnamed(token)
@@ -139,7 +136,6 @@ class TripleTermParser(PathParser):
                 self._reify(reifier, (subject, predicate, object_), token)
                 continue
             self.advance()
-            self.needs_rdf12(_TRIPLE_TERMS, token)
             if reifier is None:
                 reifier = self._unnamed(token)
                 self._reify(reifier, (subject, predicate, object_), token)
@@ -169,25 +165,36 @@ class TripleTermParser(PathParser):
         assert not rest, rest
         return node
 
-    def put_together(self, node: Node, triple_terms: list[TripleTerm]) -> Node:
-        """Bind the variables that stand for the triple terms of a template."""
-        known = {found.variable: found for found in triple_terms}
+    def put_together(
+        self, node: Node, template: tuple[TriplePattern, ...], triple_terms: list[TripleTerm]
+    ) -> tuple[Node, tuple[TriplePattern, ...]]:
+        """Bind the variables that stand for the triple terms of a template; return the template that goes with that.
+
+        A blank node inside of a triple term is made in the pattern, by BNODE(), for the whole template."""
+        known = {found.variable: found.parts for found in triple_terms}
+        blanks: dict[TermOrVariable, Variable] = {}
+        for part in (part for parts in known.values() for part in parts):
+            if isinstance(part, Variable) and part.is_blank and part not in blanks:
+                blanks[part] = Variable(f"triple.b{len(blanks)}")
+                node = Extend(node, blanks[part], Call("BNODE", ()))
 
         def made(part: TermOrVariable) -> Expression:
-            found = known.get(part) if isinstance(part, Variable) else None
-            return part if found is None else Call("TRIPLE", tuple(map(made, found.parts)))
+            parts = known.get(part) if isinstance(part, Variable) else None
+            return blanks.get(part, part) if parts is None else Call("TRIPLE", tuple(map(made, parts)))
 
-        for found in triple_terms:
-            if any(isinstance(part, Variable) and part.is_blank for part in found.parts):
-                self.needs_rdf12("a blank node inside of a triple term of a template (SPARQL 1.2)", found.token)
-            node = Extend(node, found.variable, made(found.variable))
-        return node
+        for variable in known:
+            node = Extend(node, variable, made(variable))
+        filled = (
+            replace(quad, subject=blanks.get(quad.subject, quad.subject), object=blanks.get(quad.object, quad.object))
+            for quad in template
+        )
+        return node, tuple(filled) if blanks else template
 
     # --- in VALUES and expressions ------------------------------------------------------------------------------------
 
     def triple_term_data(self) -> Term:
         """Read `<<( s p o )>>` of IRIs and, as the object, a literal or another one."""
-        self.needs_rdf12(_TRIPLE_TERMS, self.advance())
+        self.advance()
         subject = self.iri("an IRI as the subject of a triple term in VALUES")
         predicate = self._data_verb()
         expected = "an object in VALUES: an IRI, a literal or a triple term"
@@ -206,7 +213,7 @@ class TripleTermParser(PathParser):
 
     def triple_term_expression(self) -> Expression:
         """Read `<<( s p o )>>` of IRIs, variables and, as the object, a literal or another one."""
-        self.needs_rdf12(_TRIPLE_TERMS, self.advance())
+        self.advance()
         subject = self._expression_part("an IRI or a variable as the subject of a triple term")
         predicate = self._data_verb() if self.token.kind != "var" else self._expression_part(_A_PREDICATE)
         if self.token.kind == "<<(":

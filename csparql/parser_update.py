@@ -76,7 +76,7 @@ class _UpdateParser(SubqueryParser):
                 break
             self.expect(";", "';' before the next operation, or the end of the update")
             self.prologue()
-        return Update(tuple(operations), self.rdf12_places())
+        return Update(tuple(operations))
 
     def _operation(self) -> Operation:
         kind = self.token.kind
@@ -101,7 +101,9 @@ class _UpdateParser(SubqueryParser):
                 expected = "a blank node label that no INSERT DATA before has"
                 raise self.error(expected, token, f"'{label}', which would not be the same node")
         self._data_labels.update(labels)
-        self.put_together(UNIT, self.triple_terms)
+        if self.triple_terms:  # with blank nodes inside, which have to be made
+            pattern, quads = self.put_together(UNIT, quads, self.triple_terms)
+            return Modify((), quads, self._where_of(pattern, quads, DatasetClause()))
         return InsertData(quads)
 
     def _delete(self) -> Operation:
@@ -141,7 +143,7 @@ class _UpdateParser(SubqueryParser):
         self.in_scope.clear()
         self.new_scope()
         triple_terms, self.triple_terms = self.triple_terms, []
-        pattern = self.put_together(self.group(), triple_terms)
+        pattern, insert = self.put_together(self.group(), insert, triple_terms)
         if graph is not None:
             delete, insert = (
                 tuple(replace(quad, graph=graph) if quad.graph == DEFAULT else quad for quad in template)

@@ -3,7 +3,7 @@
 Canonical form is N-Triples with escapes decoded, xsd:string dropped, the language tag in lower case, IRIs untouched and
 lexical forms kept to the letter: `<http://x>`, `"a"`, `"a"@en`, `"a"@en--ltr`, `"1"^^<...#integer>`. It is unambiguous
 read from its right end, even though quotes inside a lexical form are not escaped. A triple term (RDF 1.2) is
-`<<( subject predicate object )>>` with single blanks: the first two have none inside, so the object is what remains.
+`(subject predicate object)` with single blanks: the first two have none inside, so the object is what remains.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Term:
 
     @property
     def is_iri(self) -> bool:
-        return self.text.startswith("<") and not self.is_triple
+        return self.text.startswith("<")
 
     @property
     def is_literal(self) -> bool:
@@ -44,7 +44,7 @@ class Term:
 
     @property
     def is_triple(self) -> bool:
-        return self.text.startswith("<<(")
+        return self.text.startswith("(")
 
     def __str__(self) -> str:
         return self.text
@@ -65,4 +65,4 @@ def literal(lexical: str, datatype: str | None = None, language: str | None = No
 
 def triple_term(subject: str, predicate: str, object_: str) -> Term:
     """Make a triple term of canonical forms."""
-    return Term(f"<<( {subject} {predicate} {object_} )>>")
+    return Term(f"({subject} {predicate} {object_})")

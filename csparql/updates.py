@@ -7,7 +7,7 @@ solution (each operation, in DATA) makes new ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal as Choice
 
 from csparql.algebra import Query, TriplePattern
@@ -79,7 +79,6 @@ Operation = InsertData | DeleteData | Modify | Clear | Create | Transfer | Load
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A parsed request; none of its operations may be applied without the others. rdf12_places: as in Query."""
+    """A parsed request; none of its operations may be applied without the others."""
 
     operations: tuple[Operation, ...]
-    rdf12_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)

@@ -20,6 +20,14 @@ def split_literal(canonical: str) -> tuple[str, str | None, str | None]:
     return lexical, None, tail[1:] or None
 
 
+def triple_parts(canonical: str) -> tuple[str, str, str]:
+    """Return subject, predicate and object of a triple term: the first two hold no blank."""
+    if not canonical.startswith("("):
+        raise ValueError(f"not a triple term in canonical form: {canonical!r}")
+    subject, predicate, object_ = canonical[1:-1].split(" ", 2)
+    return subject, predicate, object_
+
+
 def _escape(match: re.Match[str]) -> str:
     return _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
 
@@ -32,6 +40,8 @@ def to_ntriples(canonical: str) -> str:
     """Return a term as N-Triples writes it: quotes, backslashes and control characters escaped, the rest in UTF-8."""
     if canonical.startswith("<"):
         return f"<{_IN_IRI.sub(_escape_in_iri, canonical[1:-1])}>"
+    if canonical.startswith("("):
+        return f"<<( {' '.join(map(to_ntriples, triple_parts(canonical)))} )>>"
     if not canonical.startswith('"'):
         return canonical
     lexical, datatype, language = split_literal(canonical)

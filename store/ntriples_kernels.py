@@ -219,11 +219,16 @@ def _read_literal(data, p, end, classes, fields, row):
             if classes[data[i]] & UPPER != 0:
                 escaped = 1
             i += 1
-            if i < end and data[i] == 45 and i > part:
+            if i < end and data[i] == 45 and i > part and not (i + 1 < end and data[i + 1] == 45):
                 i += 1
                 part = i
         if i == part:
             return -E_LANGUAGE, i
+        if i + 1 < end and data[i] == 45 and data[i + 1] == 45:  # a base direction (RDF 1.2): --ltr or --rtl
+            first = data[i + 2] if i + 4 < end else 0
+            if not ((first == 108 or first == 114) and data[i + 3] == 116 and data[i + 4] == 222 - first):
+                return -E_LANGUAGE, i
+            i += 5
         fields[row, F_TAIL] = TAIL_LANGUAGE
         fields[row, F_TAIL_START] = start
         fields[row, F_TAIL_STOP] = i

@@ -28,10 +28,11 @@ import numpy as np
 
 from store.dtypes import CLASH_FIRST
 from store.encoded import Encoded, MalformedLine
-from store.encoder import encode_lines, rename_terms
+from store.encoder import rename_terms
 from store.line_pieces import cut_ranges, cut_stream
 from store.term_ids import HASH_BITS
 from store.terms import blank_node
+from store.triple_terms import encode_lines_with_triples, with_blanks
 from wukongs.errors import DataError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ _COMPRESSED = (".gz", ".zst")
 _GENERATED_LABEL = re.compile(r"[a-f][0-9a-f]{15,31}")
 """What pyoxigraph calls an anonymous blank node: a random 128-bit number. A label in a file may look so too: it then
 gets a new one as well, which does no harm."""
+_MAY_HAVE_LABELS = (ord("_"), ord("("))  # blank nodes, and triple terms
 
 
 def find_format(name: str, format: str | None = None) -> str:
@@ -283,7 +285,7 @@ class RdfReader:
         return self._encode(memoryview(text), stop, stop)
 
     def _encode(self, text: memoryview, stop: int, read_bytes: int) -> EncodedPiece:
-        encoded, malformed, behind = encode_lines(text, self._scope, "none", self._hash_bits, 1)
+        encoded, malformed, behind = encode_lines_with_triples(text, self._scope, self._hash_bits)
         return EncodedPiece(encoded, malformed, behind - 1, stop, read_bytes)
 
 
@@ -318,12 +320,12 @@ def _read_oxigraph(
         except SyntaxError as error:
             raise DataError(_describe(error, base), name, error.lineno or 0) from error
         except ValueError as error:
-            raise DataError(f"this is not RDF 1.1: {error}", name) from error
+            raise DataError(f"this is not RDF: {error}", name) from error
         if not data:
             return
-        encoded, malformed, _ = encode_lines(data, scope, "none", hash_bits, 1)
+        encoded, malformed, _ = encode_lines_with_triples(data, scope, hash_bits)
         if malformed:
-            raise DataError(f"this is not RDF 1.1: {malformed[0].reason}, found {_shorten(malformed[0].text)!r}", name)
+            raise DataError(f"this is not RDF: {malformed[0].reason}, found {_shorten(malformed[0].text)!r}", name)
         yield _relabel(encoded, scope, hash_bits, numbers)
 
 
@@ -338,20 +340,26 @@ def _describe(error: SyntaxError, base: str | None) -> str:
 def _relabel(encoded: Encoded, scope: bytes, hash_bits: int, numbers: dict[str, int]) -> Encoded:
     """Give the anonymous blank nodes of a piece the labels .0, .1, ...; `numbers` remembers them for the file."""
     rows: dict[int, int] = {}
-    labels: dict[int, str] = {}
+    old: dict[int, str] = {}
+    scope_size = len(blank_node(scope, ""))  # the canonical form is _:s<hash of scope>x<label>
+
+    def relabelled(text: str) -> str:
+        label = text[scope_size:]
+        if not _GENERATED_LABEL.fullmatch(label):
+            return text
+        return blank_node(scope, f".{numbers.setdefault(label, len(numbers))}")
+
     for table, first_row in ((encoded.terms, 0), (encoded.clashes, len(encoded.terms))):
-        blank = np.flatnonzero(table.text[table.offsets[:-1]] == ord("_"))
-        for row, text in zip(blank.tolist(), table.take(blank).texts(), strict=True):
-            # The canonical form is _:s<hash of scope>x<label>, the scope's part being of fixed length.
-            label = text[len(blank_node(scope, "")) :]
-            if _GENERATED_LABEL.fullmatch(label):
+        found = np.flatnonzero(np.isin(table.text[table.offsets[:-1]], _MAY_HAVE_LABELS))
+        for row, text in zip(found.tolist(), table.take(found).texts(), strict=True):
+            if text.startswith("(") or _GENERATED_LABEL.fullmatch(text, scope_size):
                 code = int(table.ids[row]) if first_row == 0 else CLASH_FIRST - row
-                rows[code], labels[code] = first_row + row, label
+                rows[code], old[code] = first_row + row, text
     if not rows:
         return encoded
     # Which terms are among the clashes depends on the random labels; where a term first stands does not.
     cells = np.stack((encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs), axis=1).ravel()
     codes, first_cells = np.unique(cells[np.isin(cells, list(rows))], return_index=True)
     ordered = codes[np.argsort(first_cells)].tolist()
-    texts = [blank_node(scope, f".{numbers.setdefault(labels[code], len(numbers))}") for code in ordered]
+    texts = [with_blanks(old[code], relabelled) for code in ordered]
     return rename_terms(encoded, np.array([rows[code] for code in ordered], np.int64), texts, hash_bits)

@@ -2,7 +2,7 @@
 
 Canonical form is N-Triples with escapes decoded to UTF-8, xsd:string dropped, the language tag in lower case, IRIs
 untouched, lexical forms to the letter, and blank nodes labelled by their scope. Quotes inside a lexical form are not
-escaped: the form is read from its right end.
+escaped: the form is read from its right end. A triple term (RDF 1.2) is `(subject predicate object)`.
 
 * An id is even (a hash) or odd (an inlined literal), never negative, never 0.
 * Two terms have the same canonical form if and only if they are the same RDF term.

@@ -186,7 +186,7 @@ def _sample(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | No
 
 def _group_concat(aggregate: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
     values = distinct.known(places)
-    if values is None or any(value.kind == Kind.BLANK for value in values):
+    if values is None or any(value.kind in (Kind.BLANK, Kind.TRIPLE) for value in values):
         return None
     limits = current()
     size = sum(len(value.lexical) for value in limits.polled(values)) + len(aggregate.separator) * len(values)

@@ -113,7 +113,7 @@ def _construct(
             subject, predicate, object_ = (text(p, row) for p in (pattern.subject, pattern.predicate, pattern.object))
             if subject is None or predicate is None or object_ is None:
                 continue
-            if not subject.startswith('"') and predicate.startswith("<"):
+            if subject.startswith(("<", "_")) and predicate.startswith("<"):
                 made.append((subject, predicate, object_))
         if len(made) > before:
             limits.check_rows(len(made), "Let its pattern have fewer solutions")

@@ -23,6 +23,7 @@ BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
 """How far an id decides equality: not at all; against STRING_ID and ANY_ID; against every term."""
 
 _IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kind.STRING: STRING_ID}
+_DECODED = (ord('"'), ord("("))
 
 
 def decoded(ids: Int64Array, terms: TermSpace) -> list[Value | None]:
@@ -98,9 +99,10 @@ class Frame:
 
 
 def _identities(ids: Int64Array, terms: TermSpace) -> UInt8Array:
-    """Return how far each of some distinct ids decides equality; only literals are decoded for that."""
+    """Return how far each of some distinct ids decides equality; only literals and triple terms are decoded for
+    that."""
     found = np.full(len(ids), ANY_ID, np.uint8)
     bound = np.flatnonzero(ids != UNBOUND)
-    literals = bound[terms.first_bytes(ids[bound]) == ord('"')]
-    found[literals] = [identity_of(value) for value in decoded(ids[literals], terms)]
+    decoding = bound[np.isin(terms.first_bytes(ids[bound]), _DECODED)]
+    found[decoding] = [identity_of(value) for value in decoded(ids[decoding], terms)]
     return found

@@ -1,6 +1,6 @@
 """ORDER BY (SPARQL 1.1, 15.1), and the canonical order in which LIMIT cuts where a query orders nothing.
 
-Terms are ordered unbound < blank nodes < IRIs < literals. Literals are ordered as `<` orders them, and where `<` says
+Terms are ordered unbound < blank nodes < IRIs < literals < triple terms, these by their parts. Literals are ordered as `<` orders them, and where `<` says
 nothing:
 
 * by kind: numbers, date-times, dates, times, gYears and the like, durations, booleans, strings, then all others;
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from csparql.algebra import Expression
+from store.canonical import triple_parts
 from store.dtypes import Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.expressions import evaluate
@@ -34,7 +35,7 @@ from wukongs.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.rows import numbered, stable_order
 from wukongs.temporal import EXACT
 from wukongs.value_operators import compare
-from wukongs.values import Kind, Value, to_float64
+from wukongs.values import Kind, Value, to_float64, value_of
 
 Condition = tuple[Expression, bool]
 """An expression, and whether its order is descending."""
@@ -55,6 +56,7 @@ _CLASSES = {
     Kind.STRING: 10,
     Kind.LANG_STRING: 10,
     Kind.OPAQUE: 11,
+    Kind.TRIPLE: 12,
 }
 
 SORTED_AT_ONCE = 1 << 15
@@ -104,6 +106,8 @@ def sort_key(value: Value | None) -> tuple[Any, ...]:
     if isinstance(value.data, tuple):
         months, seconds = value.data
         return (rank, EXACT.add(seconds, Decimal(months * _MONTH_S)), months)
+    if value.kind == Kind.TRIPLE:
+        return (rank, *(sort_key(value_of(part)) for part in triple_parts(str(value.data))))
     if value.kind in (Kind.OPAQUE, Kind.GREGORIAN):
         return (rank, value.datatype, value.data)
     return (rank, value.data, value.language)

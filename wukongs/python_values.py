@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 
-from wukongs.rdf_terms import split_literal
+from wukongs.rdf_terms import split_literal, to_ntriples
 from wukongs.values import Kind, value_of
 
 _NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE, Kind.BOOLEAN)
@@ -14,9 +14,11 @@ _NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE, Kind.BOOLEAN)
 def to_python(canonical: str) -> object:
     """Return int, Decimal, float, bool, datetime or date for a literal of such a datatype whose lexical form is right.
 
-    Otherwise a str: the lexical form, the IRI without brackets, or `_:label`. So is a date that Python cannot hold,
+    Otherwise a str: the lexical form, the IRI without brackets, `_:label`, or a triple term in N-Triples. So is a date that Python cannot hold,
     such as one before the year 1.
     """
+    if canonical.startswith("("):
+        return to_ntriples(canonical)
     if not canonical.startswith('"'):
         return canonical[1:-1] if canonical.startswith("<") else canonical
     value = value_of(canonical)

@@ -51,7 +51,7 @@ class QueryTerms:
 
     def first_bytes(self, ids: Int64Array) -> UInt8Array:
         """Return the first byte of each canonical form, uint8[n]: `<` of an IRI, `_` of a blank node, a quote of a
-        literal."""
+        literal, `(` of a triple term."""
         found = np.full(len(ids), ord('"'), np.uint8)
         hashed = np.flatnonzero(ids & INLINE_MARK == 0)
         computed = np.isin(ids[hashed], list(self._computed)) if self._computed else np.zeros(len(hashed), np.bool_)

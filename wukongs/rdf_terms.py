@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HEX = r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}"
 _IRI = rf'<(?:[^\x00-\x20<>"{{}}|^`\\]|{_HEX})*>'
 _TEXT = rf'"(?:[^"\\\n\r]|\\[tbnrf"\'\\]|{_HEX})*"'
-_LANGUAGE = r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*"
+_LANGUAGE = r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--(?:ltr|rtl))?"
 _LABEL_START = (
     "A-Za-z_:\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
     "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff0-9"
@@ -139,12 +139,26 @@ def from_python(term: object) -> str:
 
 
 def to_rdflib(canonical: str) -> IdentifiedNode | Literal:
-    """Return the rdflib term: URIRef, BNode with the label that stands in the text, or Literal as it was written."""
+    """Return the rdflib term: URIRef, BNode with the label that stands in the text, or Literal as it was written.
+
+    Raises: DataError (what RDF 1.2 has and rdflib has not).
+    """
     from rdflib.term import BNode, Literal, URIRef
 
     if canonical.startswith("<"):
         return URIRef(canonical[1:-1])
     if canonical.startswith("_:"):
         return BNode(canonical[2:])
+    if canonical.startswith("("):
+        raise _not_rdf11(canonical, "a triple term")
     lexical, datatype, language = split_literal(canonical)
+    if language is not None and "--" in language:
+        raise _not_rdf11(canonical, "a literal with a base direction")
     return Literal(lexical, language, None if datatype is None else URIRef(datatype), normalize=False)
+
+
+def _not_rdf11(canonical: str, kind: str) -> DataError:
+    return DataError(
+        f"{to_ntriples(canonical)} is {kind}, for which rdflib has no term: take the result by serialize() or arrow(), "
+        f"or the graph by dump()"
+    )

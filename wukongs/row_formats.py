@@ -3,7 +3,7 @@
 A `RowFormat` says how a cell is written and what stands around cells and rows; `RowFormat.chunks` writes any number of
 rows through it, a chunk at a time. An ask in CSV or TSV, which the recommendations leave open, is the one word true or
 false. What XML 1.0 cannot hold at all (U+0000 to U+001F but for tab and line ends, U+FFFE, U+FFFF) is refused by name:
-no escape stands for it.
+no escape stands for it. Triple terms and base directions are written as SPARQL 1.2 has them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 
+from store.canonical import triple_parts
 from wukongs.errors import DataError
 from wukongs.rdf_terms import split_literal, to_ntriples
 
@@ -22,6 +23,7 @@ Chunk = Sequence[Sequence[str | None]]
 """Columns of cells, None where unbound."""
 
 _RESULTS_NAMESPACE = "http://www.w3.org/2005/sparql-results#"
+_ITS_NAMESPACE = "http://www.w3.org/2005/11/its"
 _XML_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
 _XML_UNFIT = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
 _XML_SPECIAL = re.compile(f'[&<>"\r{_XML_UNFIT}]')
@@ -96,15 +98,29 @@ def _json_cell(key: str) -> Cell:
     def cell(text: str) -> str:
         if text.startswith("<"):
             return f'{key}: {{"type": "uri", "value": {encode_basestring(text[1:-1])}}}'
-        if text.startswith("_:"):
-            return f'{key}: {{"type": "bnode", "value": {encode_basestring(text[2:])}}}'
-        lexical, datatype, language = split_literal(text)
-        value = f'{key}: {{"type": "literal", "value": {encode_basestring(lexical)}'
-        if datatype is not None:
-            return f'{value}, "datatype": {encode_basestring(datatype)}}}'
-        return value + "}" if language is None else f'{value}, "xml:lang": "{language}"}}'
+        return f"{key}: {_json_term(text)}"
 
     return cell
+
+
+def _json_term(text: str) -> str:
+    if text.startswith("<"):
+        return f'{{"type": "uri", "value": {encode_basestring(text[1:-1])}}}'
+    if text.startswith("_:"):
+        return f'{{"type": "bnode", "value": {encode_basestring(text[2:])}}}'
+    if text.startswith("("):
+        subject, predicate, object_ = map(_json_term, triple_parts(text))
+        parts = f'"subject": {subject}, "predicate": {predicate}, "object": {object_}'
+        return f'{{"type": "triple", "value": {{{parts}}}}}'
+    lexical, datatype, language = split_literal(text)
+    value = f'{{"type": "literal", "value": {encode_basestring(lexical)}'
+    if datatype is not None:
+        return f'{value}, "datatype": {encode_basestring(datatype)}}}'
+    if language is None:
+        return value + "}"
+    tag, _, direction = language.partition("--")
+    value = f'{value}, "xml:lang": "{tag}"'
+    return f'{value}, "its:dir": "{direction}"}}' if direction else value + "}"
 
 
 # --- SPARQL Query Results XML Format ----------------------------------------------------------------------------------
@@ -137,12 +153,19 @@ def _xml_term(text: str) -> str:
         return f"<uri>{_xml_text(text[1:-1])}</uri>"
     if text.startswith("_:"):
         return f"<bnode>{text[2:]}</bnode>"
+    if text.startswith("("):
+        subject, predicate, object_ = map(_xml_term, triple_parts(text))
+        parts = f"<subject>{subject}</subject><predicate>{predicate}</predicate><object>{object_}</object>"
+        return f"<triple>{parts}</triple>"
     lexical, datatype, language = split_literal(text)
     attribute = ""
     if datatype is not None:
         attribute = f' datatype="{_xml_attribute(datatype)}"'
     elif language is not None:
-        attribute = f' xml:lang="{language}"'
+        tag, _, direction = language.partition("--")
+        attribute = f' xml:lang="{tag}"'
+        if direction:
+            attribute += f' xmlns:its="{_ITS_NAMESPACE}" its:version="2.0" its:dir="{direction}"'
     return f"<literal{attribute}>{_xml_text(lexical)}</literal>"
 
 
@@ -176,6 +199,8 @@ def _csv_cell(text: str) -> str:
         return _csv_field(text[1:-1])
     if text.startswith("_:"):
         return text
+    if text.startswith("("):
+        return _csv_field(to_ntriples(text))
     return _csv_field(split_literal(text)[0])
 
 

@@ -20,7 +20,7 @@ from store.term_registry import TermRegistry
 from store.terms import blank_node
 from wukongs.query_terms import QueryTerms
 
-_IRI, _LITERAL = ord("<"), ord('"')
+_IRI, _BLANK = ord("<"), ord("_")
 Resolve = Callable[[Sequence[str]], Int64Array]
 
 
@@ -101,11 +101,11 @@ def _filled(
         for part, is_predicate in ((quad.graph, False), (quad.subject, False), (quad.predicate, True)):
             if isinstance(part, Variable) and not part.is_blank:
                 kind = kinds_of(part)
-                right = right & ((kind == _IRI) if is_predicate else (kind != _LITERAL))
+                right = right & ((kind == _IRI) if is_predicate else (kind == _IRI) | (kind == _BLANK))
             elif isinstance(part, Variable):
                 right = right & (not is_predicate)
             elif isinstance(part, Term):
-                right = right & (part.is_iri or not (part.is_literal or is_predicate))
+                right = right & (part.is_iri)
         return right
 
     parts = []
@@ -149,7 +149,7 @@ def data_quads(quads: Sequence[TriplePattern], registry: TermRegistry, default_g
     rows = [
         tuple(text(part) for part in (quad.graph, quad.subject, quad.predicate, quad.object))
         for quad in quads
-        if not (isinstance(quad.subject, Term) and quad.subject.is_literal)
+        if not (isinstance(quad.subject, Term) and not quad.subject.is_iri)
     ]
     distinct = list(dict.fromkeys(part for row in rows for part in row if part is not None))
     if scope is None:

@@ -13,6 +13,7 @@ Decisions where the specification leaves room:
 * yearMonthDurations and dayTimeDurations are ordered among themselves; all durations, and gYears, gMonths and so on of
   one type, have = and !=.
 * Booleans compare with false < true; simple strings by code points.
+* Triple terms are equal if their parts are, and have no order of their own.
 * A language-tagged string, and a boolean or number of ill-typed form, have no effective boolean value: SPARQL 1.1 was
   written for RDF 1.0's plain literals and calls ill-typed forms false, SPARQL 1.2 and its tests make both an error.
 * A decimal quotient that ends is exact, up to 1000 digits; any other is rounded half-even to 28 significant digits, or
@@ -27,6 +28,7 @@ from decimal import Context, Decimal, Inexact
 import numpy as np
 
 from csparql.terms import XSD
+from store.canonical import triple_parts
 from wukongs.temporal import EXACT, Duration
 from wukongs.values import (
     FALSE,
@@ -38,6 +40,7 @@ from wukongs.values import (
     text_of,
     to_float32,
     to_float64,
+    value_of,
 )
 
 _ZONE_S_MAX = 14 * 3600
@@ -108,10 +111,19 @@ def _known_equal(left: Value, right: Value) -> bool | None:
         return True
     if left.kind == right.kind and (left.kind == Kind.DURATION or _are_of_one_type(left, right)):
         return left.data == right.data
+    if left.kind == right.kind == Kind.TRIPLE:
+        return _equal_triples(str(left.data), str(right.data))
     are_literals = left.is_literal and right.is_literal
     if are_literals and Kind.OPAQUE in (left.kind, right.kind) and Kind.LANG_STRING not in (left.kind, right.kind):
         return None
     return False
+
+
+def _equal_triples(left: str, right: str) -> bool | None:
+    """Whether the parts of two triple terms are equal: an error only where no other part is known to differ."""
+    pairs = zip(triple_parts(left), triple_parts(right), strict=True)
+    truths = [compare("=", value_of(one), value_of(other)) for one, other in pairs]
+    return False if False in truths else None if None in truths else True
 
 
 def _are_of_one_type(left: Value, right: Value) -> bool:

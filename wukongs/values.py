@@ -13,6 +13,7 @@
 | xsd:string; language-tagged       | STRING, LANG_STRING    | the lexical form                                      |
 | any other, or an ill-typed form   | OPAQUE                 | the lexical form                                      |
 | -                                 | IRI, BLANK             | the IRI without brackets; the label with its `_:`     |
+| -                                 | TRIPLE                 | the canonical form of the triple term                 |
 
 A dateTime without a zone is taken as UTC: XPath's comparisons ask for an implicit time zone, and with one fixed zone
 all of them are comparable (dates are another matter: wukongs/value_operators.py). A date is the instant at which it
@@ -54,6 +55,7 @@ class Kind(enum.IntEnum):
     OPAQUE = 13
     IRI = 14
     BLANK = 15
+    TRIPLE = 16
 
 
 Number = int | float | Decimal
@@ -133,11 +135,13 @@ def value_of(text: str) -> Value:
     """Decode a term in canonical form."""
     if text.startswith("<"):
         return Value(Kind.IRI, text[1:-1], text)
+    if text.startswith("("):
+        return Value(Kind.TRIPLE, text, text)
     if not text.startswith('"'):
         return Value(Kind.BLANK, text, text)
     lexical, datatype, language = split_literal(text)
     if language is not None:
-        return Value(Kind.LANG_STRING, lexical, text, RDF + "langString", language)
+        return tagged(lexical, language)
     if datatype is None or datatype == XSD + "string":
         return Value(Kind.STRING, lexical, text, XSD + "string")
     parsed = parse(lexical, datatype.removeprefix(XSD)) if datatype.startswith(XSD) else None
@@ -216,9 +220,10 @@ def string(lexical: str) -> Value:
 
 
 def tagged(lexical: str, language: str) -> Value:
-    """Make a language-tagged string; the tag goes to lower case."""
+    """Make a language-tagged string; the tag goes to lower case, its base direction stays with it: `en--ltr`."""
     language = language.lower()
-    return Value(Kind.LANG_STRING, lexical, f'"{lexical}"@{language}', RDF + "langString", language)
+    name = "dirLangString" if "--" in language else "langString"
+    return Value(Kind.LANG_STRING, lexical, f'"{lexical}"@{language}', RDF + name, language)
 
 
 def iri(address: str) -> Value:

@@ -148,7 +148,7 @@ _ZSTD = pa.Codec("zstd").compress(b"<a:s> <a:p> <a:o> .\n" * 500, asbytes=True)
         (
             "x.ttl",
             b"<a:s> <a:p> <<( <a:s> <a:p> <a:o> )>> .",
-            "x.ttl: this is not RDF 1.1: this character cannot stand",
+            "x.ttl: this is not RDF: this character cannot stand",
         ),
         ("x.n3", b"?x <a:p> <a:o> .", "x.n3: variables are not allowed in regular RDF subjects"),
         ("x.rdf", b"<a>", "x.rdf: "),

@@ -1,0 +1,97 @@
+"""Triple terms (RDF 1.2) in N-Quads text: taken out before the kernel reads it, and put in again as terms.
+
+The kernel knows IRIs, blank nodes and literals. So a triple term becomes an IRI that stands for it, which no file has, and the encoded term gets its canonical form `(subject predicate object)` afterwards. Only text in which the kernel has
+met `<<(` comes here.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+
+import numpy as np
+
+from store.canonical import triple_parts
+from store.encoded import Encoded, MalformedLine
+from store.encoder import canonical_term, encode_lines, rename_terms
+from wukongs.errors import DataError
+
+_TOKEN = re.compile(rb'''[ \t]*(<<\(|\)>>|<[^<>]*>|_:[^\s<>"()]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)''')
+_MARK = b"<<("
+
+
+def encode_lines_with_triples(
+    text: bytes | memoryview, scope: bytes, hash_bits: int
+) -> tuple[Encoded, list[MalformedLine], int]:
+    """As store.encoder.encode_lines for N-Triples and N-Quads without times, with triple terms as objects."""
+    found = encode_lines(text, scope, "none", hash_bits, 1)
+    if not any("<<(" in line.text for line in found[1]):
+        return found
+    texts: list[str] = []
+    stands_for = f"<triple-term:{secrets.token_hex(16)}/"
+    lines = [_taken_out(line, scope, stands_for, texts) for line in bytes(text).split(b"\n")]
+    encoded, malformed, behind = encode_lines(b"\n".join(lines), scope, "none", hash_bits, 1)
+    rows, names = [], []
+    for row, name in enumerate((*encoded.terms.texts(), *encoded.clashes.texts())):
+        if name.startswith(stands_for):
+            rows.append(row)
+            names.append(texts[int(name[len(stands_for) : -1])])
+    return rename_terms(encoded, np.array(rows, np.int64), names, hash_bits) if rows else encoded, malformed, behind
+
+
+def with_blanks(text: str, change: Callable[[str], str]) -> str:
+    """Return a blank node, or a triple term with the blank nodes inside of it, changed; other terms as they are."""
+    if text.startswith("("):
+        return f"({' '.join(with_blanks(part, change) for part in triple_parts(text))})"
+    return change(text) if text.startswith("_") else text
+
+
+def _taken_out(line: bytes, scope: bytes, stands_for: str, texts: list[str]) -> bytes:
+    """Put an IRI in the place of the object of a line, if that is a triple term; append its canonical form to texts."""
+    if _MARK not in line:
+        return line
+    at = 0
+    for _ in range(2):
+        token = _TOKEN.match(line, at)
+        if token is None or token[1] == _MARK:
+            return line
+        at = token.end()
+    try:
+        made = _read(line, at, scope)
+    except DataError:  # which a part of it has: the kernel finds the line malformed
+        made = None
+    if made is None:
+        return line
+    text, stop = made
+    texts.append(text)
+    return b"%b %b%d>%b" % (line[:at], stands_for.encode(), len(texts) - 1, line[stop:])
+
+
+def _read(line: bytes, at: int, scope: bytes) -> tuple[str, int] | None:
+    """Read the triple term at a place of a line; return its canonical form and the place behind it, None if there is
+    none that is right: the kernel then says so of the line."""
+    opening = _TOKEN.match(line, at)
+    if opening is None or opening[1] != _MARK:
+        return None
+    at = opening.end()
+    parts: list[str] = []
+    for kinds in (b"<_", b"<", b'<_"'):
+        token = _TOKEN.match(line, at)
+        if token is None or token[1] == b")>>":
+            return None
+        if token[1] == _MARK:
+            inner = _read(line, at, scope) if len(parts) == 2 else None
+            if inner is None:
+                return None
+            parts.append(inner[0])
+            at = inner[1]
+        elif token[1][:1] in kinds:
+            parts.append(canonical_term(token[1].decode(), scope))
+            at = token.end()
+        else:
+            return None
+    closing = _TOKEN.match(line, at)
+    if closing is None or closing[1] != b")>>":
+        return None
+    return f"({' '.join(parts)})", closing.end()
