@@ -124,10 +124,8 @@ class TripleTermParser(PathParser):
     ) -> None:
         self.patterns.append(TriplePattern(reifier, RDF_REIFIES, self._made(parts, token), self.graph))
 
-    def annotations(self, subject: TermOrVariable, predicate: TermOrVariable | None, object_: TermOrVariable) -> None:
-        """Read the reifiers and annotation blocks behind a triple; predicate None: it was no IRI and no variable."""
-        if predicate is None:
-            raise self.error("no reifier or annotation behind a property path, which is no triple")
+    def annotations(self, subject: TermOrVariable, predicate: TermOrVariable, object_: TermOrVariable) -> None:
+        """Read the reifiers and annotation blocks behind a triple."""
         reifier: TermOrVariable | None = None
         while self.token.kind in ("~", "{|"):
             token = self.token
@@ -147,7 +145,7 @@ class TripleTermParser(PathParser):
         """Return a basic graph pattern whose triple terms are bound to variables: these are pulled apart, so that they
         bind the variables inside of them, or are compared with what is bound already.
 
-        What no triple pattern ties to a triple term is joined with its parts behind that: `?s ?p ?o ~ ?r` is no product.
+        What only the parts of a triple term tie to it is joined with them afterwards: `?s ?p ?o ~ ?r` is no product.
         """
         waiting, self.triple_terms = self.triple_terms, []
         node: Node = UNIT

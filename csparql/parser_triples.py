@@ -47,6 +47,7 @@ class TriplesParser(TripleTermParser):
                 return
 
     def _triples_same_subject(self) -> None:
+        subject: TermOrVariable
         if self.token.kind == "[" and self.peek().kind != "]":
             subject = self._property_list_node()
             if self._at_verb():
@@ -76,10 +77,12 @@ class TriplesParser(TripleTermParser):
                 object_ = self._object()
                 if isinstance(predicate, Variable | Term):
                     self.patterns.append(TriplePattern(subject, predicate, object_, self.graph))
+                    if is_plain and self.token.kind in ("~", "{|"):
+                        self.annotations(subject, predicate, object_)
                 else:
                     self.add_path(subject, predicate, object_)
                 if self.token.kind in ("~", "{|"):
-                    self.annotations(subject, predicate if is_plain else None, object_)
+                    raise self.error("no reifier or annotation behind a property path, which is no triple")
                 if not self.accept(","):
                     break
             if self.token.kind != ";":

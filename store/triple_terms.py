@@ -1,7 +1,8 @@
 """Triple terms (RDF 1.2) in N-Quads text: taken out before the kernel reads it, and put in again as terms.
 
-The kernel knows IRIs, blank nodes and literals. So a triple term becomes an IRI that stands for it, which no file has, and the encoded term gets its canonical form `(subject predicate object)` afterwards. Only text in which the kernel has
-met `<<(` comes here.
+The kernel knows IRIs, blank nodes and literals. So a triple term becomes an IRI that stands for it, which no
+file has, and the encoded term gets its canonical form `(subject predicate object)` afterwards. Only text in which the
+kernel has met `<<(` is read here, a line at a time.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from store.canonical import triple_parts
+from store.canonical import to_ntriples, triple_parts
 from store.encoded import Encoded, MalformedLine
 from store.encoder import canonical_term, encode_lines, rename_terms
 from wukongs.errors import DataError
 
-_TOKEN = re.compile(rb'''[ \t]*(<<\(|\)>>|<[^<>]*>|_:[^\s<>"()]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)''')
+_TOKEN = re.compile(
+    rb"""[ \t]*(<<\(|\)>>|<[^<>]*>|_:[^\s<>"()]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)"""
+)
 _MARK = b"<<("
 
 
@@ -32,12 +36,25 @@ def encode_lines_with_triples(
     stands_for = f"<triple-term:{secrets.token_hex(16)}/"
     lines = [_taken_out(line, scope, stands_for, texts) for line in bytes(text).split(b"\n")]
     encoded, malformed, behind = encode_lines(b"\n".join(lines), scope, "none", hash_bits, 1)
+    malformed = [_put_back(line, stands_for, texts) for line in malformed]
     rows, names = [], []
     for row, name in enumerate((*encoded.terms.texts(), *encoded.clashes.texts())):
         if name.startswith(stands_for):
             rows.append(row)
             names.append(texts[int(name[len(stands_for) : -1])])
     return rename_terms(encoded, np.array(rows, np.int64), names, hash_bits) if rows else encoded, malformed, behind
+
+
+def _put_back(line: MalformedLine, stands_for: str, texts: list[str]) -> MalformedLine:
+    """Show the triple term of a malformed line as N-Triples has it, and the column to the right of it moved."""
+    start = line.text.find(stands_for)
+    if start < 0:
+        is_it = line.text.startswith("<<(", line.column - 2)
+        return replace(line, column=line.column - 1, reason="this is not a valid triple term") if is_it else line
+    stop = line.text.index(">", start) + 1
+    written = to_ntriples(texts[int(line.text[start + len(stands_for) : stop - 1])])
+    moved = len(written) - (stop - start) if line.column > start else 0
+    return replace(line, column=line.column + moved, text=line.text[:start] + written + line.text[stop:])
 
 
 def with_blanks(text: str, change: Callable[[str], str]) -> str:

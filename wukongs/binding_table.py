@@ -28,8 +28,8 @@ class TermSpace(Protocol):
         """Return the id of each canonical form; a term that the store has never seen is remembered here."""
 
     def first_bytes(self, ids: Int64Array) -> UInt8Array:
-        """Return the first byte of each canonical form: `<` of an IRI, `_` of a blank node, a quote of a literal, `(` of a
-        triple term."""
+        """Return the first byte of each canonical form: `<` of an IRI, `_` of a blank node, a quote of a literal,
+        `(` of a triple term."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """ORDER BY (SPARQL 1.1, 15.1), and the canonical order in which LIMIT cuts where a query orders nothing.
 
-Terms are ordered unbound < blank nodes < IRIs < literals < triple terms, these by their parts. Literals are ordered as `<` orders them, and where `<` says
-nothing:
+Terms are ordered unbound < blank nodes < IRIs < literals < triple terms (these by their parts). Literals are ordered as
+`<` orders them, and where `<` says nothing:
 
 * by kind: numbers, date-times, dates, times, gYears and the like, durations, booleans, strings, then all others;
 * NaN before all other numbers;

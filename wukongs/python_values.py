@@ -14,8 +14,8 @@ _NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE, Kind.BOOLEAN)
 def to_python(canonical: str) -> object:
     """Return int, Decimal, float, bool, datetime or date for a literal of such a datatype whose lexical form is right.
 
-    Otherwise a str: the lexical form, the IRI without brackets, `_:label`, or a triple term in N-Triples. So is a date that Python cannot hold,
-    such as one before the year 1.
+    Otherwise a str: the lexical form, the IRI without brackets, `_:label`, or a triple term in N-Triples. So is
+    a date that Python cannot hold, such as one before the year 1.
     """
     if canonical.startswith("("):
         return to_ntriples(canonical)

@@ -95,5 +95,6 @@ def from_oxigraph(term: Any) -> Term:
         return iri(term.value)
     if isinstance(term, pyoxigraph.BlankNode):
         return bnode(term.value)
-    language = term.language or ""
+    direction = getattr(term, "direction", None)  # of RDF 1.2: stands behind the tag, as in the canonical form
+    language = (term.language or "") + (f"--{direction.value}" if direction else "")
     return literal(term.value, "" if language else term.datatype.value, language)

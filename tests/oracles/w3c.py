@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from tests.oracles.rdf import Term, Triple, from_oxigraph
+from tests.oracles.rdf import Term, Triple
+from tests.oracles.triple_terms import spread_graph, spread_row
 
 SUITE = Path(__file__).resolve().parents[3] / "shared" / "w3c"
 BASE = "http://w3c.example/"
@@ -87,22 +87,28 @@ def graph_name(name: str) -> str:
 
 def expected_answer(path: str) -> Expected:
     """Read a result file: rows, a truth or a graph."""
-    import pyoxigraph as ox
 
     suffix = path.rpartition(".")[2]
     content = (SUITE / path).read_bytes()
     if suffix in ("srx", "srj", "tsv"):
-        kinds = {"srx": ox.QueryResultsFormat.XML, "srj": ox.QueryResultsFormat.JSON, "tsv": ox.QueryResultsFormat.TSV}
-        found = ox.parse_query_results(content, format=kinds[suffix])
-        if isinstance(found, ox.QueryBoolean):
-            return bool(found)
-        assert isinstance(found, ox.QuerySolutions)
-        names = tuple(variable.value for variable in found.variables)
-        return Rows(names, [tuple(_term(row[name]) for name in names) for row in found])
+        return read_result(content, suffix)
     graph = graph_of(path)
     if any(object_.value == _RS + "ResultSet" for _, _, object_ in graph):
         return _result_set(graph)
     return graph
+
+
+def read_result(content: bytes, kind: str, variables: tuple[str, ...] | None = None) -> Rows | bool:
+    """Read an answer in srx, srj or tsv; variables: the order of the columns (default: that of the file)."""
+    import pyoxigraph as ox
+
+    kinds = {"srx": ox.QueryResultsFormat.XML, "srj": ox.QueryResultsFormat.JSON, "tsv": ox.QueryResultsFormat.TSV}
+    found = ox.parse_query_results(content, format=kinds[kind])
+    if isinstance(found, ox.QueryBoolean):
+        return bool(found)
+    assert isinstance(found, ox.QuerySolutions)
+    names = variables or tuple(variable.value for variable in found.variables)
+    return Rows(names, [spread_row(row[name] for name in names) for row in found])
 
 
 def graph_of(path: str) -> set[Triple]:
@@ -110,8 +116,9 @@ def graph_of(path: str) -> set[Triple]:
     import pyoxigraph as ox
 
     kinds = {"ttl": ox.RdfFormat.TURTLE, "rdf": ox.RdfFormat.RDF_XML, "nt": ox.RdfFormat.N_TRIPLES}
-    parsed = ox.parse((SUITE / path).read_bytes(), format=kinds[path.rpartition(".")[2]], base_iri=BASE + path)
-    return {(from_oxigraph(q.subject), from_oxigraph(q.predicate), from_oxigraph(q.object)) for q in parsed}
+    return spread_graph(
+        ox.parse((SUITE / path).read_bytes(), format=kinds[path.rpartition(".")[2]], base_iri=BASE + path)
+    )
 
 
 def csv_rows(content: bytes) -> tuple[list[str], list[tuple[tuple[str, ...], ...]]]:
@@ -120,16 +127,6 @@ def csv_rows(content: bytes) -> tuple[list[str], list[tuple[tuple[str, ...], ...
     return header, [
         tuple(("bnode", cell) if cell.startswith("_:") else ("text", cell) for cell in line) for line in lines
     ]
-
-
-def _term(term: Any) -> Term | None:
-    import pyoxigraph as ox
-
-    if term is None:
-        return None
-    if isinstance(term, ox.Triple):
-        return Term("triple", " ".join(map(str, (term.subject, term.predicate, term.object))))
-    return from_oxigraph(term)
 
 
 def _result_set(graph: set[Triple]) -> Expected:

@@ -1,4 +1,4 @@
-"""Functions that take terms apart and make them (SPARQL 1.1, 17.4.2; for triple terms and base directions SPARQL 1.2)."""
+"""Functions that take terms apart and make them (SPARQL 1.1, 17.4.2; SPARQL 1.2 for triple terms, base directions)."""
 
 from __future__ import annotations
 

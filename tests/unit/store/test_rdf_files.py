@@ -145,11 +145,8 @@ _ZSTD = pa.Codec("zstd").compress(b"<a:s> <a:p> <a:o> .\n" * 500, asbytes=True)
         ("x.ttl", b'<a:s> <a:p>\n "\xe9" .', "x.ttl, line 2, column 3: Invalid UTF-8"),
         ("x.ttl", b"<a:s> <a:p>\n <a:o b> .", "x.ttl, line 2, between columns 2 and 9: "),
         ("x.ttl", b"x:s <a:p> 1 .", "x.ttl, line 1, "),
-        (
-            "x.ttl",
-            b"<a:s> <a:p> <<( <a:s> <a:p> <a:o> )>> .",
-            "x.ttl: this is not RDF: this character cannot stand",
-        ),
+        ("x.ttl", b'<a:s> <a:p> <<( "a" <a:p> <a:o> )>> .', "x.ttl, line 1, between columns 17 and 20: "),
+        ("x.n3", b"<a:s> _:b <a:o> .", "x.n3: blank nodes are not allowed in regular RDF predicates"),
         ("x.n3", b"?x <a:p> <a:o> .", "x.n3: variables are not allowed in regular RDF subjects"),
         ("x.rdf", b"<a>", "x.rdf: "),
         ("x.jsonld", b'{"@context":"http://schema.org/","@id":"a:x"}', "x.jsonld: "),
