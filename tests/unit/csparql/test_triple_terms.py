@@ -16,7 +16,7 @@ from csparql.terms import Term, Variable, iri, triple_term
 from csparql.updates import DeleteData, InsertData, Modify
 from wukongs.errors import QuerySyntaxError
 
-S, P, O, X, Y = (Variable(name) for name in "spoxy")
+S, P, OBJECT, X, Y = (Variable(name) for name in "spoxy")
 T1, B1 = Variable("triple.t1"), Variable(".blank1")
 A, B, C = iri("a"), iri("b"), iri("c")
 ABC = triple_term("<a>", "<b>", "<c>")
@@ -39,7 +39,7 @@ def test_a_triple_term_with_variables_is_pulled_apart() -> None:
     node: Node = Filter(Call("ISTRIPLE", (T1,)), Bgp((TriplePattern(S, iri("p"), T1),)))
     node = Filter(Call("SAMETERM", (Call("SUBJECT", (T1,)), S)), node)
     node = Filter(Call("SAMETERM", (Call("PREDICATE", (T1,)), B)), node)
-    assert made == Extend(node, O, Call("OBJECT", (T1,)))
+    assert made == Extend(node, OBJECT, Call("OBJECT", (T1,)))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_an_annotated_triple_with_variables_is_no_product() -> None:
     """The reifier's patterns are joined with the triple by its parts."""
     made = pattern_of("?s ?p ?o ~ ?x {| <q> ?y |}")
     assert isinstance(made, Join)
-    assert made.left == Bgp((TriplePattern(S, P, O),))
-    assert possible_variables(made.right) == {X, Y, S, P, O, T1}
+    assert made.left == Bgp((TriplePattern(S, P, OBJECT),))
+    assert possible_variables(made.right) == {X, Y, S, P, OBJECT, T1}
 
 
 def test_variables_inside_are_in_scope() -> None:
@@ -122,7 +122,7 @@ def test_what_the_grammar_forbids(text: str, column: int, expected: str) -> None
 
 def test_expressions_and_values() -> None:
     made = pattern_of("BIND(<<( ?s a <<( <a> <b> ?o )>> )>> AS ?x)")
-    inner = Call("TRIPLE", (A, B, O))
+    inner = Call("TRIPLE", (A, B, OBJECT))
     rdf_type = iri("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
     assert made == Extend(Bgp(()), X, Call("TRIPLE", (S, rdf_type, inner)))
     values = pattern_of("VALUES ?x { <<( <a> <b> <<( <a> <b> <c> )>> )>> UNDEF }")
@@ -134,7 +134,7 @@ def test_templates_put_triple_terms_together() -> None:
     (quad,) = query.template
     assert isinstance(query.pattern, Extend)
     assert query.pattern.variable in (quad.object, Variable("triple.t1"), Variable("triple.t2"))
-    parts = {Call("TRIPLE", (S, B, Call("TRIPLE", (A, B, O)))), Call("TRIPLE", (A, B, O))}
+    parts = {Call("TRIPLE", (S, B, Call("TRIPLE", (A, B, OBJECT)))), Call("TRIPLE", (A, B, OBJECT))}
     assert {query.pattern.expression, query.pattern.pattern.expression} == parts  # type: ignore[union-attr]
 
 
@@ -145,8 +145,8 @@ def test_a_blank_node_inside_of_a_template_is_one_with_those_outside() -> None:
     assert isinstance(blank, Variable)
     assert not blank.is_blank
     assert isinstance(query.pattern, Extend)
-    assert query.pattern.expression == Call("TRIPLE", (blank, B, O))
-    assert query.pattern.pattern == Extend(Bgp((TriplePattern(S, P, O),)), blank, Call("BNODE", ()))
+    assert query.pattern.expression == Call("TRIPLE", (blank, B, OBJECT))
+    assert query.pattern.pattern == Extend(Bgp((TriplePattern(S, P, OBJECT),)), blank, Call("BNODE", ()))
 
 
 def test_updates() -> None:
