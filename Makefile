@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-nojit lint bench scale soak lock clean faults
+.PHONY: help setup demo test test-nojit lint bench scale soak lock clean faults fuzz
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo 'make test        run the tests'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; WUKONGS_FAULTS_SEED=n for other kills)'
+	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
@@ -45,6 +46,11 @@ test-nojit: $(READY)
 # Another seed each time; what fails prints its own.
 faults: $(READY)
 	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$${WUKONGS_FAULTS_SEED:-$$$$} $(PY) -m pytest -n 2 tests/faults
+
+# A quarter of an hour on two cores; status 1 if a disagreement stays open, with its smallest query and data.
+QUERIES ?= 100000
+fuzz: $(READY)
+	@$(PY) -m tests.fuzzing.run --queries $(QUERIES) $(if $(SEED),--seed $(SEED))
 
 lint: $(READY)
 	@$(PY) -m ruff check .

@@ -43,7 +43,7 @@ from csparql.exploration_order import is_explorable
 from csparql.functions import PER_ROW, calls_any
 from csparql.plan import FilteredBgp
 from csparql.rules.walk import join_operands
-from csparql.scope import exists_patterns, mentioned_variables, possible_variables
+from csparql.scope import certain_variables, exists_patterns, mentioned_variables, possible_variables
 from csparql.terms import Term, Variable
 from store.dtypes import UNBOUND, BoolArray, Int64Array
 from wukongs import operators
@@ -234,9 +234,12 @@ class Executor:
         given = frozenset(self._given.variables)
         names = possible_variables(node.right)
         shared = [variable for variable in left.variables if variable in names or variable in given]
-        if left.length == 0 or not any(variable in names for variable in operators.counted(shared, given)):
+        counted = [variable for variable in operators.counted(shared, given) if variable in names]
+        if left.length == 0 or not counted:
             return left
-        if is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
+        # Exploring would bind what a solution of the right side leaves unbound, which then would count as shared.
+        is_bound = certain_variables(node.right).issuperset(counted)
+        if is_bound and is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
             asked = operators.distinct(operators.project(left, shared))
             right = self._exploration.explore_all((node.right,), asked)
         else:

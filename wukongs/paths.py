@@ -85,7 +85,7 @@ class PathExplorer:
         else:
             found = self._between(subjects, objects, graphs)
         table = self._table(found)
-        return table if is_unit else operators.join(seeds, table, self.limits.rows_max)
+        return table if is_unit and seeds.length == 1 else operators.join(seeds, table, self.limits.rows_max)
 
     # --- what the rows know -------------------------------------------------------------------------------------------
 
