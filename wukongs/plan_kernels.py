@@ -106,7 +106,7 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
             state[ROW] = row
             return at, NEED_SPANS
         state[HELD] = m
-        state[FUEL] = max(1, state[FUEL] - 1 - m)  # so that each chunk moves on
+        state[FUEL] = max(1 + m, state[FUEL] - 1 - m)  # so that each chunk moves on as far as it has looked
         run = state[RUN]
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1
@@ -250,7 +250,7 @@ def scan(step, parts, part_rows, descriptors, default_graph, source, target, at,
             state[ROW] = row
             return at, NEED_SPANS
         state[HELD] = m
-        state[FUEL] = max(1, state[FUEL] - 1 - m)  # so that each chunk moves on
+        state[FUEL] = max(1 + m, state[FUEL] - 1 - m)  # so that each chunk moves on as far as it has looked
         run = state[RUN]
         while run < m:
             end = run_end(spans, run, m) if step[UNION] == 1 else run + 1

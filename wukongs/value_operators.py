@@ -24,11 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact
+from typing import TypeVar
 
 import numpy as np
 
 from csparql.terms import XSD
 from store.canonical import triple_parts
+from wukongs.errors import BudgetExceeded
 from wukongs.temporal import EXACT, Duration
 from wukongs.values import (
     FALSE,
@@ -42,6 +44,10 @@ from wukongs.values import (
     to_float64,
     value_of,
 )
+
+DIGITS_MAX = 10_000
+"""Of an integer or decimal that arithmetic makes: numbers that are squared again and again outgrow time and memory."""
+Exact = TypeVar("Exact", int, Decimal)
 
 _ZONE_S_MAX = 14 * 3600
 _QUOTIENT_DIGITS = 28
@@ -152,10 +158,27 @@ def arithmetic(op: str, left: Value, right: Value) -> Value | None:
         result = _float_arithmetic(op, float(first), float(second))
         return computed(kind, to_float32(result) if kind == Kind.FLOAT else result)
     if op == "/":
-        return None if second == 0 else computed(Kind.DECIMAL, quotient(Decimal(first), Decimal(second)))
+        return None if second == 0 else computed(Kind.DECIMAL, _bounded(quotient(Decimal(first), Decimal(second))))
     if kind == Kind.INTEGER:
-        return computed(kind, _integer_arithmetic(op, int(first), int(second)))
-    return computed(kind, _decimal_arithmetic(op, Decimal(first), Decimal(second)))
+        return computed(kind, _bounded(_integer_arithmetic(op, int(first), int(second))))
+    return computed(kind, _bounded(_decimal_arithmetic(op, Decimal(first), Decimal(second))))
+
+
+def _bounded(number: Exact) -> Exact:
+    """Return a number that is not too long to go on with."""
+    digits = number.bit_length() * 0.302 if isinstance(number, int) else _length(number)
+    if digits > DIGITS_MAX:
+        raise BudgetExceeded(
+            f"arithmetic made a number of more than {DIGITS_MAX} digits: ROUND what is multiplied, or cast it to "
+            "xsd:double; this limit is fixed"
+        )
+    return number
+
+
+def _length(number: Decimal) -> int:
+    """Return how many digits a decimal has as it is written, zeros included."""
+    _, digits, exponent = number.as_tuple()
+    return len(digits) + abs(exponent) if isinstance(exponent, int) else 0
 
 
 def _float_arithmetic(op: str, first: float, second: float) -> float:

@@ -184,6 +184,7 @@ def shrink_buffers(monkeypatch: pytest.MonkeyPatch, chunk: int, out: int, calls:
     monkeypatch.setattr(plan_runner, "CHUNK_ROWS", chunk)
     monkeypatch.setattr(plan_runner, "OUT_ROWS", out)
     monkeypatch.setattr(plan_runner, "CHUNKS_PER_CALL", calls)
+    monkeypatch.setattr(plan_runner, "FUEL", calls)
     room = [np.empty((*shape, plan_layout.SPAN_WIDTH), np.int64) for shape in ((0, spans), (spans,))]
     workspace = plan_runner.Workspace(spans=room[0], value_spans=room[1])
     monkeypatch.setattr(plan_runner._OWN, "workspace", workspace)

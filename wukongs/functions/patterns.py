@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wukongs.functions import backtracking
 from wukongs.functions.pattern_parser import PatternError, Translation, translate
 from wukongs.functions.strings import like, simple, text
+from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.value_operators import from_truth
 from wukongs.values import Value
 
 log = logging.getLogger("wukongs")
 
+PART_CHARACTERS = 1 << 20
+"""So much text is matched in one call, which nothing can stop; a single text that is longer is matched as a whole."""
 _REPLACEMENT = re.compile(r"\\([\\$])|\$([0-9]+)|([^\\$]+)")
 
 
@@ -41,10 +45,24 @@ def matches(texts: Sequence[str], pattern: str, flags: str) -> list[bool] | None
     if translation is None:
         return None
     if translation.for_re2 is None:
-        compiled = re.compile(translation.for_python)
-        return [compiled.search(held) is not None for held in texts]
-    found: list[bool] = pc.match_substring_regex(pa.array(texts, pa.large_string()), translation.for_re2).to_pylist()
+        return backtracking.search(translation.for_python, texts)
+    found: list[bool] = []
+    for part in _parts(texts):
+        current().check()
+        array = pa.array(part, pa.large_string())
+        found += pc.match_substring_regex(array, translation.for_re2).to_pylist()
     return found
+
+
+def _parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut a list of texts after each PART_CHARACTERS of them."""
+    start = characters = 0
+    for place, held in enumerate(texts):
+        characters += len(held)
+        if characters > PART_CHARACTERS:
+            yield texts[start : place + 1]
+            start, characters = place + 1, 0
+    yield texts[start:]
 
 
 def _regex(value: Value, pattern: Value, flags: Value | None = None) -> Value | None:
@@ -92,15 +110,29 @@ def _replacement_parts(replacement: str, group_count: int) -> list[str | int] | 
 
 
 def _replaced(held: str, translation: Translation, parts: Sequence[str | int]) -> str:
+    limits = current()
+    is_long = len(held) > PART_CHARACTERS
+    if is_long and translation.for_re2 is not None:
+        matched = pc.count_substring_regex(pa.array([held], pa.large_string()), translation.for_re2)[0].as_py()
+        constant = sum(len(part) for part in parts if isinstance(part, str))
+        groups = sum(isinstance(part, int) for part in parts)
+        limits.expect(CHARACTER_BYTES * ((1 + groups) * len(held) + matched * constant), "REPLACE")
+        limits.check()
     if translation.for_re2 is not None and all(isinstance(part, str) or part <= 9 for part in parts):
         rewrite = "".join(part.replace("\\", r"\\") if isinstance(part, str) else f"\\{part}" for part in parts)
-        replaced: str = pc.replace_substring_regex(pa.array([held]), translation.for_re2, rewrite)[0].as_py()
+        replaced: str = pc.replace_substring_regex(pa.array([held], pa.large_string()), translation.for_re2, rewrite)[
+            0
+        ].as_py()
         return replaced
 
-    def filled(match: re.Match[str]) -> str:
-        return "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
-
-    return re.sub(translation.for_python, filled, held)
+    pieces = []
+    end = 0
+    for match in limits.polled(backtracking.spans(translation.for_python, held)):
+        made = [part if isinstance(part, str) else held[slice(*match[part])] for part in parts]
+        limits.expect(CHARACTER_BYTES * sum(map(len, made)), "REPLACE")
+        pieces += [held[end : match[0][0]], *made]
+        end = match[0][1]
+    return "".join([*pieces, held[end:]])
 
 
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {"REGEX": _regex, "REPLACE": _replace}

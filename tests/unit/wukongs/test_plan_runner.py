@@ -14,7 +14,7 @@ from csparql.terms import Variable
 from store.batch_set import BatchSet
 from tests.property.test_plan import DEFAULT_ID, LITERALS, PREDICATES, VERTICES, resolve, shrink_buffers, term
 from tests.quads import batch_of, spread
-from wukongs import plan_runner
+from wukongs import plan_layout, plan_runner
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
 from wukongs.errors import BudgetExceeded, QueryTimeout
@@ -55,6 +55,23 @@ def test_a_query_past_its_deadline_is_stopped() -> None:
     with pytest.raises(QueryTimeout, match=r"longer than timeout_s = 0.25, at last in the query: give it more time"):
         rows_of(fan(4000), Limits(10**12, time.monotonic() - 1, 0.25), None, SCAN, AGAIN, THIRD)
     assert time.monotonic() - begun < 20
+
+
+def test_a_step_that_matches_nothing_comes_up_for_air(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One triple in a row, `?s :p ?s`: nothing is ever written, and still each call looks at a bounded part."""
+    dataset = fan(40_000)
+    itself = PlanStep(TriplePattern(S, term(PREDICATES[0]), S), "out", 1.0)
+    backward = PlanStep(TriplePattern(S, term(PREDICATES[0]), S), "in", 1.0)
+    known = PlanStep(TriplePattern(END, term(PREDICATES[1]), X), "out", 1.0)
+    monkeypatch.setattr(plan_runner, "FUEL", plan_layout.FUEL_OF_CHUNK)
+    monkeypatch.setattr(plan_runner, "CHUNKS_PER_CALL", 8)
+    kernel = plan_runner.run_plan
+    for steps in ([itself], [backward], [SCAN, known]):
+        calls: list[int] = []
+        monkeypatch.setattr(plan_runner, "run_plan", lambda *args, calls=calls: calls.append(1) or kernel(*args))
+        assert rows_of(dataset, Limits(), None, *steps).length <= 1  # one of them leads to itself
+        assert len(calls) >= 40_000 // (8 * plan_layout.FUEL_OF_CHUNK)
+        assert len(calls) < 200
 
 
 def test_rows_wanted_end_the_run_early() -> None:
