@@ -61,6 +61,8 @@ def to_rdflib(term: Term) -> Any:
         return rdflib.URIRef(term.value)
     if term.kind == "bnode":
         return rdflib.BNode(term.value)
+    if "--" in term.language:  # rdflib has no base directions: any term that is no other's will do to compare graphs
+        return rdflib.Literal(term.value, datatype=rdflib.URIRef(f"http://oracle.example/{term.language}"))
     datatype = rdflib.URIRef(term.datatype) if term.datatype else None
     return rdflib.Literal(term.value, lang=term.language or None, datatype=datatype, normalize=False)
 
