@@ -105,7 +105,9 @@ class Engine:
         return export.graph_names(self._core)
 
     def graph(self, name: str | None = None) -> rdflib.Graph:
-        """Return a stored graph (default: the default graph) as an rdflib.Graph of its own."""
+        """Return a stored graph (default: the default graph) as an rdflib.Graph of its own.
+
+        Raises DataError for a term of RDF 1.2 that rdflib has not: dump writes it."""
         return export.as_rdflib(self._core, name)
 
     def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:

@@ -48,7 +48,9 @@ class Result:
 
     kind: select, ask, construct or describe; snapshot: the SN that was read. A select has rows: iterating gives tuples
     of rdflib terms, None where unbound. A construct has triples: iterating gives them, len counts them. An ask has
-    boolean, which is also its truth; the truth of the others is whether they have a row.
+    boolean, which is also its truth; the truth of the others is whether they have a row. rdflib has no terms for RDF
+    1.2: where a triple term or a base direction is among them, iterating raises DataError, and arrow() and serialize()
+    give them.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class Result:
     def graph(self) -> rdflib.Graph:
         """Return the triples of a construct or describe as a new rdflib graph.
 
-        Raises: TypeError (a select or an ask, which makes no graph).
+        Raises: TypeError (a select or an ask, which makes no graph); DataError (terms of RDF 1.2).
         """
         import rdflib
 
