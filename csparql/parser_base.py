@@ -101,6 +101,8 @@ class TermReader(TokenReader):
     def __init__(self, text: str, base: str | None, source: str) -> None:
         super().__init__(text, source)
         self.base = base
+        self._iris: dict[str, Term] = {}
+        """Those that were read since the last BASE or PREFIX, by their text."""
         self.subqueries: list[tuple[frozenset[str], int]] = []
         """The subqueries that we are in, the innermost last: the names that each one lets out, and its number."""
 
@@ -109,8 +111,10 @@ class TermReader(TokenReader):
         while True:
             if self.accept("BASE"):
                 self._base()
+                self._iris.clear()
             elif self.accept("PREFIX"):
                 self._prefix()
+                self._iris.clear()
             elif self.accept("VERSION"):
                 self._version()
             else:
@@ -144,7 +148,13 @@ class TermReader(TokenReader):
         return self.token.kind in ("iri", "pname")
 
     def iri(self, expected: str) -> Term:
-        return Term(f"<{self.iri_value(expected)}>")
+        text = self.token.text
+        known = self._iris.get(text)
+        if known is None:
+            known = self._iris[text] = Term(f"<{self.iri_value(expected)}>")
+        else:
+            self.advance()
+        return known
 
     def iri_value(self, expected: str) -> str:
         """Read `<iri>` or `prefix:local` and return the IRI, resolved, without brackets."""

@@ -95,6 +95,8 @@ class TriplesParser(TripleTermParser):
     def _verb(self) -> Path | Variable:
         if self.token.kind == "var":
             return self._variable()
+        if self.at_iri() and self.peek().kind in _TERM_KINDS:
+            return self.iri(_A_PREDICATE)  # as most predicates are; the grammar of paths takes twice as long
         if not self._at_verb():
             raise self.error(_A_PATH if self.paths_allowed else _A_PREDICATE)
         return self.path()

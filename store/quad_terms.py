@@ -10,7 +10,7 @@ import numpy as np
 from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, Int64Array
 from store.encoded import Encoded, TermTable, replace_ids
 from store.quads import Quads
-from store.term_ids import hash_id, term_id
+from store.term_ids import hash_id, term_ids
 
 if TYPE_CHECKING:
     from store.term_registry import TermRegistry
@@ -24,14 +24,13 @@ def encode_texts(texts: Sequence[str], hash_bits: int) -> Encoded:
     texts_of: dict[int, str] = {}
     clashes: dict[str, int] = {}
     codes = np.empty(len(texts), np.int64)
-    for i, text in enumerate(texts):
-        term = term_id(text, hash_bits)
+    for i, (text, term) in enumerate(zip(texts, term_ids(texts, hash_bits), strict=True)):
         if term & INLINE_MARK or texts_of.setdefault(term, text) == text:
             codes[i] = term
         else:
             codes[i] = CLASH_FIRST - clashes.setdefault(text, len(clashes))
     terms = _table(np.array(list(texts_of), np.int64), list(texts_of.values()))
-    others = _table(np.array([term_id(text, hash_bits) for text in clashes], np.int64), list(clashes))
+    others = _table(np.array(term_ids(list(clashes), hash_bits), np.int64), list(clashes))
     return Encoded(codes, codes, codes, np.full(len(codes), UNBOUND), _NO_TIMES, terms, others)
 
 

@@ -5,6 +5,7 @@ The face of this module is store/terms.py; it stands apart so that the dictionar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -95,19 +96,27 @@ def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
     """Return the id of a term in canonical form: inlined if it can be, its hash otherwise.
 
     The store may know a term under another id, if two terms have the same hash: TermRegistry.resolve tells."""
-    data = canonical.encode()
-    if data.endswith(b">") and data.startswith(b'"'):
-        quote = data.rindex(b'"')
-        with np.errstate(over="ignore"):
-            packed = _pack_literal(readonly_bytes(data), 1, quote, quote + 4, len(data) - 1, DATATYPE_NAMES, DATATYPES)
-        if packed >= 0:
-            return int(packed)
-    elif data.endswith(b'"') and len(data) <= STRING_SIZE_MAX + 2:
-        with np.errstate(over="ignore"):
-            packed = _pack_string(readonly_bytes(data), 1, len(data) - 1)
-        if packed >= 0:
-            return int(packed)
-    return hash_id(data, hash_bits)
+    return term_ids((canonical,), hash_bits)[0]
+
+
+def term_ids(canonical: Sequence[str], hash_bits: int = HASH_BITS) -> list[int]:
+    """As term_id, for many terms at once."""
+    parts = [text.encode() for text in canonical]
+    data = readonly_bytes(b"".join(parts))
+    seed, mask = np.uint64(HASH_SEED), hash_mask(hash_bits)
+    ids = []
+    stop = 0
+    with np.errstate(over="ignore"):
+        for part in parts:
+            start, stop = stop, stop + len(part)
+            packed = -1
+            if part.endswith(b">") and part.startswith(b'"'):
+                quote = start + part.rindex(b'"')
+                packed = _pack_literal(data, start + 1, quote, quote + 4, stop - 1, DATATYPE_NAMES, DATATYPES)
+            elif part.endswith(b'"') and len(part) <= STRING_SIZE_MAX + 2:
+                packed = _pack_string(data, start + 1, stop - 1)
+            ids.append(int(packed) if packed >= 0 else int(_hash_id(data, start, stop, seed, mask)))
+    return ids
 
 
 def constant_id(canonical: str, hash_bits: int = HASH_BITS) -> int:

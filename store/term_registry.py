@@ -23,7 +23,7 @@ from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArra
 from store.encoded import Encoded, TermTable, replace_ids
 from store.quad_terms import encode_texts
 from store.slot_kernels import fill_slots, flag_used
-from store.term_ids import HASH_BITS, constant_id, hash_id, term_id
+from store.term_ids import HASH_BITS, constant_id, hash_id, is_inlined, term_id
 from store.transient_dictionary import TransientDictionary
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")
@@ -241,6 +241,19 @@ class TermRegistry:
         term = self.resolve(text)
         is_known = term == NO_MATCH or term & INLINE_MARK or self.persistent.text_equals(term, text)
         return term if is_known else NO_MATCH
+
+    def known_all(self, texts: Sequence[str]) -> Int64Array:
+        """As known, for many terms at once."""
+        encoded = encode_texts(texts, self.hash_bits)
+        ids = encoded.subjects.copy()
+        with self._lock:
+            is_same = self.persistent.compare(encoded.terms) == EQUAL
+            if self.exceptions:
+                is_same &= ~np.isin(encoded.terms.ids, self._exception_hashes)
+        is_sure = is_inlined(ids) | np.isin(ids, encoded.terms.ids[is_same])
+        for row in np.flatnonzero(~is_sure).tolist():
+            ids[row] = self.known(texts[row])
+        return ids
 
     def resolve(self, canonical: str) -> int:
         """Return the id under which the data know a term, or would know it; NO_MATCH if another text has its hash and

@@ -51,11 +51,7 @@ def to_delete(
     template: Sequence[TriplePattern], solutions: Solutions, registry: TermRegistry, default_graph: int
 ) -> Quads:
     """Fill what goes."""
-
-    def known(texts: Sequence[str]) -> Int64Array:
-        return np.fromiter((registry.known(text) for text in texts), np.int64, len(texts))
-
-    return _filled(template, solutions.columns, solutions, known, default_graph)
+    return _filled(template, solutions.columns, solutions, registry.known_all, default_graph)
 
 
 def _canonical_rows(solutions: Solutions) -> Int64Array:
@@ -146,17 +142,17 @@ def data_quads(quads: Sequence[TriplePattern], registry: TermRegistry, default_g
             return blank_node(label, part.name[1:])
         return part.text if isinstance(part, Term) else None
 
-    rows = [
-        tuple(text(part) for part in (quad.graph, quad.subject, quad.predicate, quad.object))
-        for quad in quads
-        if not (isinstance(quad.subject, Term) and not quad.subject.is_iri)
+    right = [quad for quad in quads if not (isinstance(quad.subject, Term) and not quad.subject.is_iri)]
+    parts = [
+        [text(quad.graph) for quad in right],
+        [text(quad.subject) for quad in right],
+        [text(quad.predicate) for quad in right],
+        [text(quad.object) for quad in right],
     ]
-    distinct = list(dict.fromkeys(part for row in rows for part in row if part is not None))
-    if scope is None:
-        ids = {part: registry.known(part) for part in distinct}
-    else:
-        ids = dict(zip(distinct, registry.keep_all(distinct).tolist(), strict=True))
-    table = np.array([[default_graph if part is None else ids[part] for part in row] for row in rows], np.int64)
-    columns = table.reshape(-1, 4).T.copy()
+    distinct = list({part: None for column in parts for part in column if part is not None})
+    resolve = registry.known_all if scope is None else registry.keep_all
+    ids: dict[str | None, int] = dict(zip(distinct, resolve(distinct).tolist(), strict=True))
+    ids[None] = default_graph
+    columns = [np.array([ids[part] for part in column], np.int64) for column in parts]
     filled = columns[0], columns[1], columns[2], columns[3]
-    return taken(filled, (columns != NO_MATCH).all(axis=0))
+    return taken(filled, np.logical_and.reduce([column != NO_MATCH for column in columns]))

@@ -233,3 +233,14 @@ def test_deep_nesting_is_an_error() -> None:
     deep = "{" * 5000
     with pytest.raises(QuerySyntaxError, match="nested less deeply"):
         parse_update(f"INSERT {{}} WHERE {deep}")
+
+
+def test_prefixes_and_the_base_hold_until_they_are_declared_anew() -> None:
+    data = "INSERT DATA { e:x e:x <r> }"
+    text = f"BASE <http://a/> PREFIX e: <http://a/#> {data} ; PREFIX e: <b#> {data} ; BASE <http://c/> {data}"
+    found = [(quad.subject, quad.predicate, quad.object) for op in parse_update(text).operations for quad in op.quads]  # type: ignore[union-attr]
+    assert found == [
+        (iri("http://a/#x"), iri("http://a/#x"), iri("http://a/r")),
+        (iri("http://a/b#x"), iri("http://a/b#x"), iri("http://a/r")),
+        (iri("http://a/b#x"), iri("http://a/b#x"), iri("http://c/r")),
+    ]

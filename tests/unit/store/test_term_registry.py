@@ -206,3 +206,16 @@ def test_readers_go_on_while_a_writer_adds() -> None:
     for reader in readers:
         reader.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("hash_bits", [62, 12, 4])
+def test_many_terms_at_once_are_known_as_one_by_one(hash_bits: int) -> None:
+    registry = TermRegistry(hash_bits)
+    texts = ["<a>", "_:b", '"1"^^<http://www.w3.org/2001/XMLSchema#integer>', '"short"', '""', '"a long one"@en']
+    kept = [*texts, *(f"<http://ex/{number}>" for number in range(40))]
+    ids = registry.keep_all([*kept, *kept])
+    assert ids.tolist() == 2 * [registry.keep(text) for text in kept]
+    asked = [*kept, *(f"<http://ex/{number}>" for number in range(30, 120)), '"2.5"', "<a>"]
+    assert registry.known_all(asked).tolist() == [registry.known(text) for text in asked]
+    assert (registry.known_all(asked)[len(kept) + 10 : -2] == NO_MATCH).all()
+    assert registry.known_all([]).tolist() == []
