@@ -12,7 +12,8 @@ Direction = Literal["out", "in"]
 
 
 class Cardinalities(Protocol):
-    """Upper bounds, exact where nothing is deleted or shared between windows. A predicate of None is any predicate."""
+    """Edges and degrees are upper bounds, exact where nothing is deleted or shared between windows; keys are estimated
+    where a predicate is spread over several batches. A predicate of None is any predicate."""
 
     def edges(self, graph: GraphRef, predicate: Term | None) -> float:
         """Triples with this predicate."""

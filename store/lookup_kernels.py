@@ -208,6 +208,49 @@ def count_edges(descriptors, graph, predicate):
 
 
 @njit
+def count_distinct_keys(descriptors, graph, predicate, direction, sample_max):
+    """Estimate how many distinct keys a (graph, predicate) has on one side over all batches together.
+
+    A key that stands in c batches counts 1 / c in each of them. Beyond sample_max keys only some are looked at, as
+    evenly as the batches' sizes have it: ids are hashes, so every n-th key is as good as a random one. Exact up to
+    sample_max keys, and for one batch.
+
+    float64. Cost: (sample_max + batches) * batches key look-ups.
+    """
+    batches = descriptors.shape[0]
+    rows = np.full(batches, -1, np.int64)
+    total = 0
+    holding = 0
+    for b in range(batches):
+        rows[b] = directory_row(descriptors[b], predicate, graph)
+        if rows[b] >= 0:
+            lo, hi = key_range(descriptors[b], direction, rows[b])
+            total += hi - lo
+            holding += hi > lo
+    if holding <= 1:
+        return float(total)
+    stride = (total + sample_max - 1) // sample_max
+    distinct = 0.0
+    for b in range(batches):
+        if rows[b] < 0:
+            continue
+        lo, hi = key_range(descriptors[b], direction, rows[b])
+        keys = side_keys(descriptors[b], direction)
+        weight = 0.0
+        samples = 0
+        for at in range(lo, hi, stride):
+            present = 0
+            for other in range(batches):
+                if rows[other] >= 0 and find_key(descriptors[other], direction, rows[other], keys[at]) >= 0:
+                    present += 1
+            weight += 1.0 / present
+            samples += 1
+        if samples:
+            distinct += weight * (hi - lo) / samples
+    return distinct
+
+
+@njit
 def count_degree(descriptors, graph, predicate, direction, vertex):
     """Return how many values a vertex has under a (graph, predicate), summed over batches."""
     total = 0

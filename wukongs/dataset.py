@@ -7,7 +7,7 @@ with a window may GRAPH <iri> also name what FROM or FROM STREAM declare (decisi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,12 +19,14 @@ from store.batch_set import BatchSet
 from store.directory_kernels import count_graph, count_named_degree, count_named_edges, count_vertex_edges
 from store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, Int64Array
 from store.layout import VERTEX_COUNT
-from store.lookup_kernels import count_degree, count_edges
+from store.lookup_kernels import count_degree, count_distinct_keys, count_edges
 from wukongs.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 
 NAMES_ASKED_MAX = 64
 """A constant's degree in any named graph, or under any predicate, is asked of so many of the graphs and predicates that
 know it, and taken to be the same in the others."""
+KEYS_SAMPLED_MAX = 32
+"""Of so many keys of a predicate it is looked up in which other batches they are."""
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
 
@@ -214,26 +216,32 @@ class DatasetCardinalities:
         return total
 
     def _count(self, graph: GraphRef, predicate: Term | None) -> tuple[float, float, float]:
+        """Return (triples, out keys, in keys), summed over the parts of a graph."""
         found = self._counts.get((graph, predicate))
         if found is None:
-            edges, keys_out, keys_in = self._sum(graph, predicate).tolist()
+            wanted = None if predicate is None else self._dataset.resolve(predicate)
+            parts = self._dataset.source(graph).parts
+            counts = [self._count_in(part, wanted) for part in parts]
+            edges, keys_out, keys_in = (sum(each[at] for each in counts) for at in range(3))
             if predicate is None:
                 # A subject counts once for each of its predicates, but has its place among the vertices only once.
-                parts = self._dataset.source(graph).parts
                 keys_out = min(keys_out, sum(int(part.batches.descriptors[:, VERTEX_COUNT].sum()) for part in parts))
             found = self._counts[graph, predicate] = (float(edges), float(keys_out), float(keys_in))
         return found
 
-    def _sum(self, graph: GraphRef, predicate: Term | None) -> Int64Array:
-        total = np.zeros(3, np.int64)
-        default = self._dataset.default_graph
-        wanted = None if predicate is None else self._dataset.resolve(predicate)
-        for part in self._dataset.source(graph).parts:
-            descriptors = part.batches.descriptors
-            if wanted is None:
-                total += count_graph(descriptors, part.graph, default)
-            elif part.graph == ALL_NAMED:
-                total += count_named_edges(descriptors, default, wanted)
-            else:
-                total += count_edges(descriptors, part.graph, wanted)
-        return total
+    def _count_in(self, part: Part, predicate: int | None) -> Sequence[float]:
+        descriptors, default = part.batches.descriptors, self._dataset.default_graph
+        if predicate is None:
+            found = count_graph(descriptors, part.graph, default)
+        elif part.graph == ALL_NAMED:
+            found = count_named_edges(descriptors, default, predicate)
+        else:
+            found = count_edges(descriptors, part.graph, predicate)
+            if len(descriptors) > 1:
+                # A user who posts is in many batches of a window, each post in one.
+                keys = (
+                    count_distinct_keys(descriptors, part.graph, predicate, side, KEYS_SAMPLED_MAX) for side in (0, 1)
+                )
+                return [float(found[0]), *keys]
+        counts: list[float] = found.tolist()
+        return counts

@@ -20,6 +20,7 @@ from store.lookup_kernels import (
     code_at,
     code_range,
     count_degree,
+    count_distinct_keys,
     count_edges,
     directory_row,
     find_key,
@@ -174,6 +175,21 @@ def test_questions_over_several_batches(one: list[Quad], other: list[Quad]) -> N
     check_questions(one, other)
 
 
+def test_distinct_keys_are_estimated_from_samples() -> None:
+    """Three batches of 400 subjects: 300 are in all of them, 100 in one only. All together there are 600."""
+    graph, predicate = 0, spread(7)
+    batches = [
+        batch_of([(graph, spread(key if key < 300 else key + 1000 * at), predicate, spread(at)) for key in range(400)])
+        for at in range(3)
+    ]
+    descriptors = np.stack([batch.descriptor for batch in batches])
+    assert count_distinct_keys(descriptors, graph, predicate, 0, 100_000) == pytest.approx(600)
+    assert count_distinct_keys(descriptors, graph, predicate, 0, 60) == pytest.approx(600, rel=0.25)
+    assert count_distinct_keys(descriptors, graph, predicate, 1, 60) == 3
+    assert count_distinct_keys(descriptors[:1], graph, predicate, 0, 1) == 400
+    assert count_distinct_keys(descriptors, graph, spread(8), 0, 60) == 0
+
+
 @pytest.mark.nojit
 def test_questions_over_two_small_batches() -> None:
     check_questions(random_quads(1, 30, 5, 2, 0.2, 0.2), random_quads(2, 30, 5, 2, 0.2, 0.2))
@@ -192,6 +208,9 @@ def check_questions(one: list[Quad], other: list[Quad]) -> None:
         own = [[(q[1], q[3]) for q in quads if q[0] == g and q[2] == p] for quads in sets]
         edges = [sum(map(len, own)), *(sum(len({pair[end] for pair in pairs}) for pairs in own) for end in (0, 1))]
         assert count_edges(descriptors, g, p).tolist() == edges
+        for end in (0, 1):
+            union = {pair[end] for pairs in own for pair in pairs}
+            assert count_distinct_keys(descriptors, g, p, end, 1000) == pytest.approx(len(union))
         assert count_degree(descriptors, g, p, 0, s) == sum(pair[0] == s for pairs in own for pair in pairs)
         assert count_degree(descriptors, g, p, 1, o) == sum(pair[1] == o for pairs in own for pair in pairs)
 
