@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -93,7 +94,7 @@ def _bench_query(report: Report, query: OneShotQuery, text: str, systems: dict[s
     for name, ask in systems.items():
         began = time.perf_counter()
         try:
-            answer = interrupted_after(RDFLIB_S_MAX, lambda ask=ask: ask(text)) if name == "rdflib" else ask(text)
+            answer = interrupted_after(RDFLIB_S_MAX, partial(ask, text)) if name == "rdflib" else ask(text)
         except TookTooLong:
             continue
         first[name] = time.perf_counter() - began
