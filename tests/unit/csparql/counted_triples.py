@@ -16,6 +16,10 @@ class CountedTriples:
 
     def __init__(self, graphs: Mapping[GraphRef, Sequence[Triple]]) -> None:
         self.graphs = {graph: sorted(set(triples)) for graph, triples in graphs.items()}
+        self._by_predicate: dict[tuple[GraphRef, str], list[Triple]] = {}
+        for graph, triples in self.graphs.items():
+            for triple in triples:
+                self._by_predicate.setdefault((graph, triple[1]), []).append(triple)
 
     @staticmethod
     def of_default(triples: Sequence[Triple]) -> CountedTriples:
@@ -24,9 +28,10 @@ class CountedTriples:
     def triples(self, graph: GraphRef, predicate: Term | None) -> Iterator[Triple]:
         names = [name for name in self.graphs if name != DEFAULT] if isinstance(graph, Variable) else [graph]
         for name in names:
-            for triple in self.graphs.get(name, ()):
-                if predicate is None or triple[1] == predicate.text:
-                    yield triple
+            if predicate is None:
+                yield from self.graphs.get(name, ())
+            else:
+                yield from self._by_predicate.get((name, predicate.text), ())
 
     def edges(self, graph: GraphRef, predicate: Term | None) -> float:
         return float(sum(1 for _ in self.triples(graph, predicate)))
