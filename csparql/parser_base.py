@@ -15,6 +15,7 @@ from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
 _SHOWN_CHARACTERS = 40
 _NUMBER_DIGITS_MAX = 15
+_ROWS_MAX = 10**_NUMBER_DIGITS_MAX
 _DIRECTIONS = ("ltr", "rtl")
 
 
@@ -62,6 +63,13 @@ class TokenReader:
         if token.kind != "integer" or len(token.text) > _NUMBER_DIGITS_MAX or int(token.text) < minimum:
             raise self.error(expected)
         return int(self.advance().text)
+
+    def row_count(self, expected: str) -> int:
+        """Read an integer of any size; what is above all numbers of rows that can be is the largest of them."""
+        if self.token.kind != "integer":
+            raise self.error(expected)
+        digits = self.advance().text.lstrip("0") or "0"
+        return int(digits) if len(digits) <= _NUMBER_DIGITS_MAX else _ROWS_MAX
 
     def check_depth(self, tree: object) -> None:
         """Raise QuerySyntaxError if an algebra has more levels than walks over it may go down."""

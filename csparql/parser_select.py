@@ -140,7 +140,7 @@ class SelectParser(StreamClauseParser):
             if clause.kind in seen:
                 raise self.error(f"only one {clause.kind}", clause)
             seen.add(clause.kind)
-            number = self.whole_number(f"a whole number of rows, 0 or more, after {clause.kind}")
+            number = self.row_count(f"a whole number of rows, 0 or more, after {clause.kind}")
             if clause.kind == "LIMIT":
                 found.limit = number
             else:

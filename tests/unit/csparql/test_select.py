@@ -47,6 +47,12 @@ def test_order_of_the_modifiers() -> None:
 
 def test_offset_before_limit_and_alone() -> None:
     assert pattern_of("SELECT *", "OFFSET 3 LIMIT 0") == Slice(Project(SPO, (S, P, OBJ)), 3, 0)
+
+
+def test_limits_are_integers_of_any_size() -> None:
+    """More rows than there can be are all rows: a number is not refused, nor read in quadratic time."""
+    found = pattern_of("SELECT *", f"LIMIT {'9' * 100_000} OFFSET {'0' * 100_000}7")
+    assert found == Slice(Project(SPO, (S, P, OBJ)), 7, 10**15)
     assert pattern_of("SELECT *", "OFFSET 3") == Slice(Project(SPO, (S, P, OBJ)), 3, None)
     assert pattern_of("SELECT REDUCED *", "OFFSET 0") == Project(SPO, (S, P, OBJ))
 
