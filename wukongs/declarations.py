@@ -37,6 +37,8 @@ def stream_options(
     """Return the options of a stream as JSON, checked, with the defaults filled in. Raises SettingsError, DataError."""
     if index not in ("all", "matching"):
         raise SettingsError(f'index = {index!r}: expected "all" or "matching"')
+    if isinstance(timing, str):
+        raise SettingsError(f"timing = {timing!r}: expected a list of predicates' IRIs, or True for all tuples")
     slice_bytes_max = settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max
     return {
         "timing": timing if isinstance(timing, bool) else [graph_term(text).text for text in timing or ()],

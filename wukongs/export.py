@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from store.terms import to_ntriples
 from wukongs.core import Core
+from wukongs.errors import DataError
 from wukongs.names import graph_term
 
 if TYPE_CHECKING:
     import rdflib
 
 ROWS_AT_A_TIME = 65_536
+_OTHER_CONTENT = frozenset((".rdf", ".owl", ".xml", ".jsonld", ".json", ".gz", ".zst"))
 
 
 def graph_names(core: Core) -> list[str]:
@@ -55,7 +58,13 @@ def as_rdflib(core: Core, name: str | None) -> rdflib.Graph:
 
 
 def dump(core: Core, path: str | PathLike[str], name: str | None) -> int:
-    """Write a stored graph to a file as N-Triples; return how many triples."""
+    """Write a stored graph to a file as N-Triples; return how many triples. Raises DataError for a name whose
+    extension promises what N-Triples is not."""
+    extension = Path(path).suffix.lower()
+    if extension in _OTHER_CONTENT:
+        raise DataError(
+            f"dump writes N-Triples: expected a name such as graph.nt, found the extension {extension}", str(path)
+        )
     count = 0
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for triple in triples(core, name):

@@ -168,7 +168,8 @@ class Result:
         import rdflib
 
         if not self.is_graph:
-            raise TypeError(f"a {self.kind} result has no graph; only CONSTRUCT and DESCRIBE make one")
+            article = "an" if self.kind == "ask" else "a"
+            raise TypeError(f"{article} {self.kind} result has no graph; only CONSTRUCT and DESCRIBE make one")
         graph = rdflib.Graph()
         for triple in self._triples:
             subject, predicate, object_ = (self._term(text) for text in triple)

@@ -132,6 +132,19 @@ def test_a_stream_batch_lasts_at_least_a_millisecond(engine: wukongs.Engine, bat
         engine.stream(A, batch_ms=batch_ms)
 
 
+def test_timing_is_a_list(engine: wukongs.Engine) -> None:
+    """A text is a sequence too, of its letters: none of them would be a predicate that comes."""
+    with pytest.raises(wukongs.SettingsError, match=r"timing = 'http://ex/p': expected a list of predicates' IRIs"):
+        engine.stream(A, timing="http://ex/p")
+
+
+@pytest.mark.parametrize("name", ["graph.rdf", "graph.JSONLD", "graph.nt.gz"])
+def test_a_dump_is_not_named_as_what_it_is_not(engine: wukongs.Engine, tmp_path: Path, name: str) -> None:
+    with pytest.raises(wukongs.DataError, match=r"dump writes N-Triples: expected a name such as graph\.nt"):
+        engine.dump(tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 # queries
 
 
