@@ -26,7 +26,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     base : what relative IRIs are resolved against, unless the query has BASE; without either they stay relative.
     source : what error messages call the text, such as its file.
 
-    Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature).
+    Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature); DataError (base).
     """
     parser = _QueryParser(text, base, source)
     if len(parser.tokens) > TOKENS_MAX:

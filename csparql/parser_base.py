@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from csparql import cells
 from csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
 from csparql.iris import is_absolute, resolve
@@ -10,12 +12,13 @@ from csparql.places import excerpt, place
 from csparql.suggestions import suggest
 from csparql.terms import XSD, Term, Variable, literal
 from csparql.tokens import Token, tokenize_decoded
-from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
+from wukongs.errors import DataError, QuerySyntaxError, UnsupportedFeatureError
 
 NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
 _SHOWN_CHARACTERS = 40
 _NUMBER_DIGITS_MAX = 15
 _ROWS_MAX = 10**_NUMBER_DIGITS_MAX
+_NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 _DIRECTIONS = ("ltr", "rtl")
 
 
@@ -108,6 +111,8 @@ class TermReader(TokenReader):
 
     def __init__(self, text: str, base: str | None, source: str) -> None:
         super().__init__(text, source)
+        if base is not None and _NOT_IN_IRI.search(base):
+            raise DataError(f"base = {base!r}: expected an IRI, without spaces, quotes or any of < > {{ }} | \\ ^ `")
         self.base = base
         self._iris: dict[str, Term] = {}
         """Those that were read since the last BASE or PREFIX, by their text."""

@@ -38,7 +38,8 @@ _AN_OPERATION = "INSERT, DELETE, WITH, LOAD, CLEAR, DROP, CREATE, COPY, MOVE or 
 def parse_update(text: str, base: str | None = None, source: str = "update") -> Update:
     """Parse an update request. base, source: as in parse_query.
 
-    Raises QuerySyntaxError (place, expected, found), also for a query; UnsupportedFeatureError (place, feature).
+    Raises QuerySyntaxError (place, expected, found), also for a query; UnsupportedFeatureError (place, feature);
+    DataError (base).
     """
     parser = _UpdateParser(text, base, source)
     try:

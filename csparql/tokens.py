@@ -81,6 +81,7 @@ _OTHER_CHARACTERS = {
     "\ufeff": "remove the byte order mark",
     "\u00a0": "this is a no-break space: write a plain blank",
 }
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BLANKS = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
 
 
@@ -113,6 +114,8 @@ def tokenize_decoded(text: str, source: str = "query") -> tuple[str, list[Token]
     \uXXXX may stand anywhere (SPARQL 1.1, 19.2). Strings and IRIs decode their own; others are decoded here, and only
     where the text makes no sense without, so that places in errors are those of the text as it was given.
     """
+    if not text.isascii() and (surrogate := _SURROGATE.search(text)):
+        raise _malformed(text, surrogate.start(), source)
     try:
         return text, tokenize(text, source)
     except QuerySyntaxError:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from csparql.parser import parse_query
 from csparql.places import place
 from csparql.tokens import tokenize, tokenize_decoded
-from wukongs.errors import QuerySyntaxError
+from wukongs.errors import DataError, QuerySyntaxError
 
 
 def kinds_and_texts(text: str) -> list[tuple[str, str]]:
@@ -156,3 +157,16 @@ def test_codepoint_escapes_that_help_nothing() -> None:
         with pytest.raises(QuerySyntaxError) as caught:
             tokenize_decoded(broken)
         assert caught.value.column == column
+
+
+def test_half_a_character_is_refused() -> None:
+    """A lone surrogate is no character: no file could hold such a text, and no term of it could be encoded."""
+    with pytest.raises(QuerySyntaxError, match=r"line 1, column 14: .*found the character U\+D800"):
+        parse_query("ASK { ?s ?p '\ud800' }")
+    assert parse_query("ASK { ?s ?p '\U0001f600' }").form == "ask"
+
+
+@pytest.mark.parametrize("base", ["http://a b/", "http://a/<b>", "http://a/\n"])
+def test_a_base_is_an_iri(base: str) -> None:
+    with pytest.raises(DataError, match=r"^base = .*: expected an IRI, without spaces"):
+        parse_query("SELECT (<x> AS ?y) {}", base)
