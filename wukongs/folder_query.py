@@ -10,12 +10,12 @@ from wukongs.recovery import read_folder
 from wukongs.settings import Settings
 
 
-def open_folder(folder: Path) -> Engine:
+def open_folder(folder: Path, settings: Settings | None = None) -> Engine:
     """Return an engine with what a data folder holds, its log included; what is added to it is not written there.
 
     Raises DataError (no such folder), StorageError (in use), CorruptionError."""
     if not folder.is_dir():
         raise DataError("no such data folder: `wukongs load --data-dir` makes one", str(folder))
-    engine = Engine(settings=Settings.from_environment())
+    engine = Engine(settings=settings or Settings.from_environment())
     read_folder(folder, engine._core, engine._injector)
     return engine

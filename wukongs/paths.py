@@ -149,6 +149,7 @@ class PathExplorer:
 
     def _walks(self, way: int, origins: Origins, rows_wanted: int | None = None) -> Rows:
         found = self._search(way).reached(machine_of(self._automata[way], self.dataset), origins, rows_wanted)
+        self.limits.hold(8 * 5 * len(found))  # three columns side by side, and two of them before
         starts, graphs = origins.rows[found[:, 0], layout.ORIGIN_NODE], origins.rows[found[:, 0], layout.ORIGIN_GRAPH]
         ends = (starts, found[:, 1]) if way == 0 else (found[:, 1], starts)
         return np.stack((*ends, graphs), axis=1)

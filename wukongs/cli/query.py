@@ -17,6 +17,7 @@ from csparql.parser import parse_query
 from wukongs.cli import DONE
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.serialize import FORMATS, check_format, write
+from wukongs.settings import Settings
 
 if TYPE_CHECKING:
     from wukongs.engine import Engine
@@ -71,7 +72,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--analyze", action="store_true", help="with --explain: run the query too; print actual rows and times"
     )
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the query and of the files against it")
-    parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="give up after this time")
+    parser.add_argument(
+        "--timeout", type=parse_seconds, metavar="SECONDS", help="give up after this time (default: query_timeout_s)"
+    )
+    parser.add_argument("--rows-max", type=int, metavar="ROWS", help="the longest table that the query may make")
+    parser.add_argument("--memory-max", type=int, metavar="BYTES", help="what the query may hold in memory")
     parser.add_argument("--server", help=argparse.SUPPRESS)
     return parser
 
@@ -103,11 +108,13 @@ def main(argv: Sequence[str]) -> int:
         )
     if options.analyze and not options.explain:
         parser.error("--analyze says what a plan did: give it together with --explain")
+    given = {"rows_max": options.rows_max, "query_bytes_max": options.memory_max}
+    settings = Settings.from_environment(**{name: value for name, value in given.items() if value is not None})
     if not options.explain:
         check_format(options.format, query.form)
     if not data and not named and options.data_dir is None:
         print("no --data, no --named and no --data-dir: the graph is empty", file=sys.stderr)
-    with _without_garbage_collection(), _open_engine(options.data_dir) as engine:
+    with _without_garbage_collection(), _open_engine(options.data_dir, settings) as engine:
         for file in data:
             engine.load(file, base=options.base, strict=True)
         for iri, file in graphs:
@@ -201,15 +208,15 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _open_engine(data_dir: Path | None) -> Engine:
+def _open_engine(data_dir: Path | None, settings: Settings) -> Engine:
     say_if_compiling()
     if data_dir is not None:
         from wukongs.folder_query import open_folder
 
-        return open_folder(data_dir)
+        return open_folder(data_dir, settings)
     from wukongs.engine import Engine
 
-    return Engine()
+    return Engine(settings=settings)
 
 
 def say_if_compiling() -> None:
