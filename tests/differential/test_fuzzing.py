@@ -15,6 +15,7 @@ from tests.fuzzing import answers, windows
 from tests.fuzzing.faults import OXIGRAPH
 from tests.fuzzing.graphs import GRAPHS, Data, random_data
 from tests.fuzzing.judge import Open, Tally, World
+from tests.fuzzing.order import order_fault
 from tests.fuzzing.queries import random_query, text_of
 from tests.fuzzing.run import fuzz_world
 from tests.fuzzing.trees import operators, shrunk, tree
@@ -128,6 +129,22 @@ def test_a_wrong_window_is_found() -> None:
     assert not windows.disagreements(data, [(query, right)], random.Random(1))
     [(found, opened)] = windows.disagreements(data, [(query, wrong)], random.Random(1))
     assert (found, opened.kind) == (query, "a window answers otherwise")
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows", "fault"),
+    [
+        ("?x", ["1", "2", "10"], False),
+        ("?x", ["2", "1"], True),
+        ("DESC( ?x )", ["2", "1"], False),
+        ("DESC( ?x )", ["1", "2"], True),
+        ("?none ?x", ["2", "1"], False),
+    ],
+)
+def test_rows_in_the_wrong_order_are_found(keys: str, rows: list[str], fault: bool) -> None:
+    query = tree("query", "SELECT", "SELECT ?x WHERE { }", tree("order", "ORDER BY", f"ORDER BY {keys}"))
+    texts = [(f'"{row}"^^<http://www.w3.org/2001/XMLSchema#integer>',) for row in rows]
+    assert bool(order_fault(query, texts, ["x"])) is fault
 
 
 def test_shrinking_keeps_what_fails() -> None:

@@ -21,6 +21,7 @@ from tests.fuzzing.answers import Answer, Refused
 from tests.fuzzing.definitions import TooBig, by_definition
 from tests.fuzzing.faults import OXIGRAPH, RDFLIB, Case
 from tests.fuzzing.graphs import Data, nquads
+from tests.fuzzing.order import order_fault
 from tests.fuzzing.queries import text_of
 from tests.fuzzing.trees import Tree, operators
 from tests.oracles.values import Undefined
@@ -101,6 +102,9 @@ class World:
             return None
         ours = answers.of_engine(result)
         tally.not_empty += bool(ours)
+        fault = order_fault(tree, result.texts(), result.vars)
+        if fault:
+            return _opened(tally, f"not in the order of the query\n{fault}")
         case = Case(tree, text, result.kind, ours, result.vars if result.kind == "select" else [], self.dataset)
         try:
             found = self._compare(case, tally, rng)
