@@ -63,9 +63,9 @@ _SHAPES = {
     "end": r"\Z",
 }
 _KINDS = ("", *_SHAPES)
-_TOKEN = re.compile(
-    r"(?:[ \t\r\n]+|#[^\r\n]*)*(?:" + "|".join(f"({shape})" for shape in _SHAPES.values()) + ")", re.DOTALL
-)
+# Possessive: blanks that were read stay read. Else a wrong character after n blanks would be tried 2**n times.
+_SKIPPED = r"(?:[ \t\r\n]++|#[^\r\n]*+)*+"
+_TOKEN = re.compile(f"{_SKIPPED}(?:{'|'.join(f'({shape})' for shape in _SHAPES.values())})", re.DOTALL)
 _CODEPOINTS = re.compile(
     rf"{_SHAPES['string']}|{_SHAPES['iri']}|#[^\r\n]*|\\u([0-9A-Fa-f]{{4}})|\\U([0-9A-Fa-f]{{8}})", re.DOTALL
 )
@@ -82,7 +82,7 @@ _OTHER_CHARACTERS = {
     "\u00a0": "this is a no-break space: write a plain blank",
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BLANKS = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
+_BLANKS = re.compile(_SKIPPED)
 
 
 def tokenize(text: str, source: str = "query") -> list[Token]:

@@ -170,3 +170,12 @@ def test_half_a_character_is_refused() -> None:
 def test_a_base_is_an_iri(base: str) -> None:
     with pytest.raises(DataError, match=r"^base = .*: expected an IRI, without spaces"):
         parse_query("SELECT (<x> AS ?y) {}", base)
+
+
+@pytest.mark.parametrize("between", [" ", "\t\n", "# a comment\n", "  # one\r\n\n"])
+def test_blanks_before_a_wrong_character_are_read_once(between: str) -> None:
+    """Read again in each way to group them, forty blanks would take hours."""
+    text = "ASK {" + between * 5_000 + "\u201cx\u201d }"
+    with pytest.raises(QuerySyntaxError, match="write straight quotes") as caught:
+        tokenize_decoded(text)
+    assert caught.value.line == place(text, text.index("\u201c"))[0]
