@@ -39,7 +39,6 @@ _TEXT_SIZE_MIN = 1 << 12
 _TEXT_SIZE_MAX = (1 << 32) - 1
 ONE_REF: Int32Array = np.empty(0, np.int32)
 """Stands for one reference to each term."""
-_FIRST_ROW: Int64Array = np.zeros(1, np.int64)
 _NO_IDS: Int64Array = np.empty(0, np.int64)
 _NO_TEXT: UInt8Array = np.empty(0, np.uint8)
 
@@ -127,11 +126,15 @@ class DictionaryView:
             raise KeyError(f"term id {ids[unknown]} is unknown to the dictionary")
         return text, offsets
 
+    def compare(self, terms: TermTable) -> StatusArray:
+        """Say of each term whether its id is unknown here (ADDED), has this text (EQUAL) or another (REFUSED)."""
+        rows = np.arange(len(terms))
+        status: StatusArray = write_kernels.compare_terms(terms.ids, terms.offsets, terms.text, rows, *self.arrays)
+        return status
+
     def text_equals(self, term: int, text: str) -> bool | None:
         """Tell whether an id has this text; None if the id is unknown."""
-        data = text.encode()
-        asked = np.array([term], np.int64), np.array([0, len(data)], np.int64), np.frombuffer(data, np.uint8)
-        status = int(write_kernels.compare_terms(*asked, _FIRST_ROW, *self.arrays)[0])
+        status = int(self.compare(TermTable.of(np.array([term], np.int64), [text.encode()]))[0])
         if status == ADDED:
             return None if self.older is None else self.older.text_equals(term, text)
         return status == EQUAL

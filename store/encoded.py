@@ -25,6 +25,13 @@ class TermTable:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @classmethod
+    def of(cls, ids: Int64Array, texts: Sequence[bytes]) -> TermTable:
+        """Return the terms with these ids and canonical forms in UTF-8."""
+        offsets = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
+        return cls(ids, offsets, np.frombuffer(b"".join(texts), np.uint8))
+
     def find(self, text: str) -> int | None:
         """Return the number of the term with this text, None if there is none."""
         wanted, data = text.encode(), self.text.tobytes()

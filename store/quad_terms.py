@@ -35,10 +35,7 @@ def encode_texts(texts: Sequence[str], hash_bits: int) -> Encoded:
 
 
 def _table(ids: Int64Array, texts: Sequence[str]) -> TermTable:
-    parts = [text.encode() for text in texts]
-    offsets = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
-    return TermTable(ids, offsets, np.frombuffer(b"".join(parts), np.uint8))
+    return TermTable.of(ids, [text.encode() for text in texts])
 
 
 def encode_quads(registry: TermRegistry, quads: Quads, default_graph: int) -> Iterator[Encoded]:

@@ -23,7 +23,7 @@ from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArra
 from store.encoded import Encoded, TermTable, replace_ids
 from store.quad_terms import encode_texts
 from store.slot_kernels import fill_slots, flag_used
-from store.term_ids import HASH_BITS, constant_id, hash_id, is_inlined, term_id
+from store.term_ids import HASH_BITS, constant_id, hash_id, is_inlined, term_id, term_ids
 from store.transient_dictionary import TransientDictionary
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")
@@ -46,8 +46,7 @@ class TermReader:
 
 
 def _one_term(term: int, text: str) -> TermTable:
-    data = np.frombuffer(text.encode(), np.uint8)
-    return TermTable(np.array([term], np.int64), np.array([0, len(data)], np.int64), data)
+    return TermTable.of(np.array([term], np.int64), [text.encode()])
 
 
 class TermRegistry:
@@ -260,6 +259,19 @@ class TermRegistry:
         no tuple with this one was ever confirmed."""
         term = constant_id(canonical, self.hash_bits)
         return term if term & INLINE_MARK else self._known_id(term, canonical)
+
+    def resolve_all(self, texts: Sequence[str]) -> Int64Array:
+        """As resolve, for many terms at once."""
+        ids = np.array(term_ids(texts, self.hash_bits), np.int64)
+        hashed = np.flatnonzero(ids & INLINE_MARK == 0)
+        asked = TermTable.of(ids[hashed], [texts[row].encode() for row in hashed.tolist()])
+        doubtful = self.persistent.view().compare(asked) != EQUAL
+        doubtful &= self.persistent.contains(asked.ids) | self.transient.contains(asked.ids)
+        if self.exceptions:
+            doubtful |= np.isin(asked.ids, self._exception_hashes)
+        for row in hashed[doubtful].tolist():
+            ids[row] = self._known_id(int(ids[row]), texts[row])
+        return ids
 
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical forms of ids; one that was released may still be there.

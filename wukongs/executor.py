@@ -170,11 +170,15 @@ class Executor:
     # --- leaves -------------------------------------------------------------------------------------------------------
 
     def _values(self, variables: Sequence[Variable], rows: Sequence[Sequence[Term | None]]) -> BindingTable:
-        texts = list(dict.fromkeys(cell.text for row in rows for cell in row if cell is not None))
-        ids = dict(zip(texts, self._terms.ids(texts).tolist(), strict=True)) if texts else {}
-        cells = [[UNBOUND if cell is None else ids[cell.text] for cell in row] for row in rows]
-        columns = np.array(cells, np.int64).reshape(len(rows), len(variables)).T
-        return BindingTable(tuple(variables), tuple(np.ascontiguousarray(column) for column in columns), len(rows))
+        cells = zip(*rows, strict=True) if rows else [()] * len(variables)
+        return BindingTable(tuple(variables), tuple(map(self._cells, cells)), len(rows))
+
+    def _cells(self, cells: Sequence[Term | None]) -> Int64Array:
+        """Return the ids of terms, UNBOUND in the place of None."""
+        column = np.full(len(cells), UNBOUND, np.int64)
+        bound = [row for row, cell in enumerate(cells) if cell is not None]
+        column[bound] = self._terms.ids([cell.text for cell in cells if cell is not None])
+        return column
 
     def _graph_names(self, graph: TermOrVariable) -> BindingTable:
         if isinstance(graph, Variable):

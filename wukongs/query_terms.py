@@ -12,6 +12,11 @@ from store.term_registry import TermReader, TermRegistry
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.moment import Moment
 
+MANY = 16
+"""So many new terms are looked up together; fewer are most often constants that came before."""
+LOOKED_UP_MAX = 1 << 13
+"""Between two looks at the clock."""
+
 
 class ConstantIds:
     """The ids of a query's constants. Those given are reserved and never change; others are as the data has them."""
@@ -69,19 +74,26 @@ class QueryTerms:
         return {term: self._computed[term] for term in given[np.isin(given, ids)].tolist()}
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
-        return np.fromiter(map(self._id, current().polled(texts)), np.int64, len(texts))
+        known, limits = self._ids, current()
+        missing = [text for text in dict.fromkeys(limits.polled(texts)) if text not in known]
+        for start in range(0, len(missing), LOOKED_UP_MAX):
+            limits.check()
+            some = missing[start : start + LOOKED_UP_MAX]
+            limits.keep(OBJECT_BYTES * len(some) + CHARACTER_BYTES * sum(map(len, some)))
+            if len(some) < MANY:
+                found = [self._registry.resolve(text) for text in some]
+            else:
+                found = self._registry.resolve_all(some).tolist()
+            for text, term in zip(some, found, strict=True):
+                self._remember(text, term)
+        return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
 
-    def _id(self, text: str) -> int:
-        found = self._ids.get(text)
-        if found is None:
-            found = self._registry.resolve(text)
-            salt = 0
-            while found == NO_MATCH or self._computed.get(found, text) != text:
-                # Another term has this one's hash. No data has this term, so any free id will do for it.
-                salt += 1
-                found = self._registry.resolve(f"{text}\0{salt}")
-            current().keep(OBJECT_BYTES + CHARACTER_BYTES * len(text))
-            self._ids[text] = found
-            if found & 1 == 0:
-                self._computed[found] = text
-        return found
+    def _remember(self, text: str, term: int) -> None:
+        salt = 0
+        while term == NO_MATCH or self._computed.get(term, text) != text:
+            # Another term has this one's hash. No data has this term, so any free id will do for it.
+            salt += 1
+            term = self._registry.resolve(f"{text}\0{salt}")
+        self._ids[text] = term
+        if term & INLINE_MARK == 0:
+            self._computed[term] = text

@@ -45,6 +45,17 @@ def test_without_collisions_ids_are_hashes() -> None:
     assert registry.texts(confirmed.objects) == ["<http://b>", f'"5"^^<{XSD}integer>']
     for text in ("<http://a>", "<http://never/seen>", f'"5"^^<{XSD}integer>'):
         assert registry.resolve(text) == term_id(text)
+    many = [
+        "<http://a>",
+        "<http://never/seen>",
+        f'"5"^^<{XSD}integer>',
+        '"été"',
+        '"a"@en',
+        '"short"',
+        '"' + "x" * 99 + '"',
+    ]
+    assert registry.resolve_all(many).tolist() == [term_id(text) for text in many]
+    assert registry.resolve_all([]).tolist() == []
 
 
 @pytest.mark.nojit
@@ -84,6 +95,7 @@ def test_two_texts_with_one_hash(first_timing: bool, second_timing: bool, togeth
     assert ids[1] not in (ids[0], NO_MATCH)
     assert registry.texts(ids) == [first, second]
     assert [registry.resolve(text) for text in (first, second, third)] == [*ids.tolist(), NO_MATCH]
+    assert registry.resolve_all([third, first, '"x"', second]).tolist() == [NO_MATCH, ids[0], term_id('"x"'), ids[1]]
     again, _ = registry.confirm(encode([("<http://s>", second), ("<http://s>", first)], 8))
     assert again.objects.tolist() == ids[::-1].tolist()
 
@@ -96,6 +108,7 @@ def test_an_exception_outlives_the_text_that_had_the_hash() -> None:
     kept, _ = registry.confirm(encode([("<http://s>", second)], 8), np.array([False]))
     registry.release(taken)
     assert registry.resolve(first) == term_id(first, 8)
+    assert registry.resolve_all([first, second]).tolist() == [term_id(first, 8), int(kept.objects[0])]
     again, _ = registry.confirm(encode([("<http://s>", second)], 8))
     assert again.objects.tolist() == kept.objects.tolist() == [registry.resolve(second)]
 
