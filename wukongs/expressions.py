@@ -2,7 +2,8 @@
 
 The scalar evaluator (wukongs/scalar_evaluator.py) defines every answer. What is done by columns instead gives the same:
 
-* `&& || !` combine columns of three-valued truth, and IN and NOTIN are `=` under `||`;
+* `&& || !` combine columns of three-valued truth, and IN and NOTIN are `=` under `||`, of many constants with sets
+  (wukongs/membership.py);
 * `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
 * comparisons and arithmetic of numbers run in float64 where that is exact (wukongs/number_columns.py);
 * REGEX with a constant pattern asks for all distinct texts in one call;
@@ -28,6 +29,7 @@ from wukongs.functions.patterns import matches
 from wukongs.functions.strings import simple, text
 from wukongs.functions.terms import KIND_TESTS
 from wukongs.limits import CHARACTER_BYTES, ITEMS_PER_CHECK, OBJECT_BYTES, current
+from wukongs.membership import CONSTANTS_MIN, Elements
 from wukongs.number_columns import (
     CHANGES,
     DOUBLE,
@@ -48,6 +50,7 @@ LONG_TEXT = 1 << 16
 """Characters; after making one of more the clock is looked at."""
 _NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
 _CONNECTIVES = frozenset(("&&", "||", "!", "IN", "NOTIN"))
+_MEMBER = Variable(".member")
 _TRUTH_VALUED = COMPARISONS | _CONNECTIVES | KIND_TESTS.keys() | {"BOUND", "SAMETERM"}
 
 
@@ -158,11 +161,27 @@ def _connective(op: str, arguments: tuple[Expression, ...], frame: Frame) -> Tru
     if op in ("&&", "||"):
         left, right = (_truth(argument, frame) for argument in arguments)
         return left & right if op == "&&" else left | right
+    found = _membership(arguments[0], arguments[1:], frame)
+    return found if op == "IN" else ~found
+
+
+def _membership(member: Expression, elements: Sequence[Expression], frame: Frame) -> Truth:
+    is_long = len(elements) >= CONSTANTS_MIN
+    if is_long and not isinstance(member, Variable):
+        table = BindingTable(
+            (*frame.table.variables, _MEMBER), (*frame.table.columns, _ids(member, frame)), frame.table.length
+        )
+        variables = {variable for element in elements for variable in variables_of(element)}
+        member, frame = _MEMBER, Frame(table, frame.terms, [_MEMBER, *sorted(variables, key=str)])
     nowhere = np.zeros(frame.table.length, np.bool_)
     found = Truth(nowhere, ~nowhere)
-    for element in arguments[1:]:
-        found = found | _comparison("=", arguments[0], element, frame)
-    return found if op == "IN" else ~found
+    looked_up = Elements.of(elements) if is_long else None
+    for element in elements if looked_up is None else looked_up.asked:
+        found = found | _comparison("=", member, element, frame)
+    if looked_up is None or not isinstance(member, Variable):
+        return found
+    is_equal = looked_up.contain(member, frame)
+    return Truth(found.true | is_equal, found.false & ~is_equal)
 
 
 def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> Truth:
