@@ -59,6 +59,11 @@ class BindingTable:
             return self.columns[self.variables.index(variable)]
         return filled(self.length, UNBOUND)
 
+    def columns_of(self, variables: Sequence[Variable]) -> tuple[Int64Array, ...]:
+        """As column, for many variables."""
+        own = dict(zip(self.variables, self.columns, strict=True))
+        return tuple(own[variable] if variable in own else filled(self.length, UNBOUND) for variable in variables)
+
     def take(self, rows: Int64Array) -> BindingTable:
         """Return the rows with these numbers, in this order."""
         return BindingTable(self.variables, tuple(taken(column, rows) for column in self.columns), len(rows))

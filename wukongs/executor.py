@@ -43,7 +43,13 @@ from csparql.exploration_order import is_explorable
 from csparql.functions import PER_ROW, calls_any
 from csparql.plan import FilteredBgp
 from csparql.rules.walk import join_operands
-from csparql.scope import certain_variables, exists_patterns, mentioned_variables, possible_variables
+from csparql.scope import (
+    certain_variables,
+    exists_patterns,
+    expression_variables,
+    mentioned_variables,
+    possible_variables,
+)
 from csparql.terms import Term, Variable
 from store.dtypes import UNBOUND, BoolArray, Int64Array
 from wukongs import operators
@@ -204,9 +210,9 @@ class Executor:
         tables = sorted(tables, key=lambda table: table.length) or [self._given]
         table = tables.pop(0)
         while tables:
-            near = [other for other in tables if set(other.variables) & set(table.variables)] or tables
-            tables = [other for other in tables if other is not near[0]]
-            table = operators.join(table, near[0], self._limits.rows_max)
+            bound = frozenset(table.variables)
+            near = (at for at, other in enumerate(tables) if not bound.isdisjoint(other.variables))
+            table = operators.join(table, tables.pop(next(near, 0)), self._limits.rows_max)
         return table
 
     def _left_join(self, node: LeftJoin) -> BindingTable:
@@ -214,24 +220,34 @@ class Executor:
         condition = node.condition
         if not is_explorable(node.right) and not (condition is not None and exists_patterns(condition)):
             return operators.left_join(left, self.run(node.right), condition, self._terms, rows_max)
-        # Number the left rows, extend them, and keep those that find nothing.
-        numbered_left = operators.with_column(left, _ROW, np.arange(left.length, dtype=np.int64))
-        filtered = FilteredBgp.of(node.right)
-        if filtered is not None and is_explorable(node.right):
-            asked = () if condition is None else (condition,)
-            found = self._exploration.match(FilteredBgp(filtered.bgp, (*filtered.filters, *asked)), numbered_left)
-        else:
-            if is_explorable(node.right):
-                found = self._exploration.explore_all((node.right,), numbered_left)
-            else:
-                found = operators.join(numbered_left, self.run(node.right), rows_max)
-            if condition is not None:
-                found = self._keep(condition, found)
-        alone = np.ones(left.length, np.bool_)
-        alone[found.column(_ROW)] = False
-        rows = operators.union(found, numbered_left.take(np.flatnonzero(alone)), rows_max)
+        # Number the left rows, extend them, and keep those that find nothing. Only what the right side sees goes with
+        # the numbers: a hundred OPTIONALs beside each other would copy a hundred columns a hundred times.
+        seen = mentioned_variables(node.right).union(self._given.variables)
+        if condition is not None:
+            seen |= expression_variables(condition)
+        draws = condition is not None and calls_any(condition, PER_ROW)
+        asked = (
+            left if draws else operators.project(left, [variable for variable in left.variables if variable in seen])
+        )
+        numbered_left = operators.with_column(asked, _ROW, np.arange(left.length, dtype=np.int64))
+        found = self._extended(node, numbered_left)
+        is_alone = np.ones(left.length, np.bool_)
+        is_alone[found.column(_ROW)] = False
+        rows = operators.union(found, numbered_left.take(np.flatnonzero(is_alone)), rows_max)
         rows = rows.take(stable_order([rows.column(_ROW)]))
-        return operators.project(rows, [variable for variable in rows.variables if variable != _ROW])
+        return operators.beside(left, rows, _ROW)
+
+    def _extended(self, node: LeftJoin, numbered_left: BindingTable) -> BindingTable:
+        """Join rows with the right side of an OPTIONAL; keep what fulfils the condition."""
+        condition = node.condition
+        if not is_explorable(node.right):
+            found = operators.join(numbered_left, self.run(node.right), self._limits.rows_max)
+        elif (filtered := FilteredBgp.of(node.right)) is not None:
+            asked = () if condition is None else (condition,)
+            return self._exploration.match(FilteredBgp(filtered.bgp, (*filtered.filters, *asked)), numbered_left)
+        else:
+            found = self._exploration.explore_all((node.right,), numbered_left)
+        return found if condition is None else self._keep(condition, found)
 
     def _minus(self, node: Minus) -> BindingTable:
         left = self.run(node.left)

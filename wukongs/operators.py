@@ -63,7 +63,8 @@ def left_join(
     left_rows, right_rows = _compatible_pairs(left, right, _RowBudget("OPTIONAL", rows_max))
     variables = _all_variables(left, right)
     if condition is not None:
-        needed = [variable for variable in variables if variable in variables_of(condition)]
+        mentioned = variables_of(condition)
+        needed = [variable for variable in variables if variable in mentioned]
         chosen = holds(condition, _merged(left, right, left_rows, right_rows, needed), terms)
         left_rows, right_rows = left_rows[chosen], right_rows[chosen]
     is_alone = np.ones(left.length, np.bool_)
@@ -131,7 +132,22 @@ def with_column(table: BindingTable, variable: Variable, column: Int64Array) -> 
 
 def project(table: BindingTable, variables: Sequence[Variable]) -> BindingTable:
     """Keep these variables, in this order; one that the table does not have is unbound everywhere."""
-    return BindingTable(tuple(variables), tuple(table.column(variable) for variable in variables), table.length)
+    return BindingTable(tuple(variables), table.columns_of(variables), table.length)
+
+
+def beside(left: BindingTable, found: BindingTable, number: Variable) -> BindingTable:
+    """Put the columns of left that found has not beside those that it has. number: which column of found names the row
+    of left; in order, none left out."""
+    own = dict(zip(found.variables, found.columns, strict=True))
+    rows = own.pop(number)
+    is_once = found.length == left.length  # each row of left
+    columns = []
+    for variable, column in zip(left.variables, left.columns, strict=True):
+        of_found = own.pop(variable, None)
+        if of_found is None:
+            of_found = column if is_once else taken(column, rows)
+        columns.append(of_found)
+    return BindingTable((*left.variables, *own), (*columns, *own.values()), found.length)
 
 
 def distinct(table: BindingTable) -> BindingTable:
@@ -156,8 +172,8 @@ def _all_variables(left: BindingTable, right: BindingTable) -> tuple[Variable, .
 
 def _concatenated(left: BindingTable, right: BindingTable) -> BindingTable:
     variables = _all_variables(left, right)
-    columns = tuple(put_together([left.column(variable), right.column(variable)]) for variable in variables)
-    return BindingTable(variables, columns, left.length + right.length)
+    pairs = zip(left.columns_of(variables), right.columns_of(variables), strict=True)
+    return BindingTable(variables, tuple(put_together(pair) for pair in pairs), left.length + right.length)
 
 
 # --- pairs of compatible rows -----------------------------------------------------------------------------------------
@@ -260,13 +276,16 @@ def _merged(
 ) -> BindingTable:
     """Merge compatible pairs of rows, for these variables."""
     columns: list[Int64Array] = []
+    of_left = dict(zip(left.variables, left.columns, strict=True))
+    of_right = dict(zip(right.variables, right.columns, strict=True))
     for variable in variables:
-        if variable not in right.variables:
-            columns.append(taken(left.column(variable), left_rows))
+        mine, other = of_left.get(variable), of_right.get(variable)
+        if other is None:
+            columns.append(taken(of_left[variable], left_rows))
             continue
-        column = taken(right.column(variable), right_rows)
-        if variable in left.variables:
-            own = taken(left.column(variable), left_rows)
-            column = np.where(own == UNBOUND, column, own)
-        columns.append(column)
+        if mine is None:
+            columns.append(taken(other, right_rows))
+            continue
+        own = taken(mine, left_rows)
+        columns.append(np.where(own == UNBOUND, taken(other, right_rows), own))
     return BindingTable(tuple(variables), tuple(columns), len(left_rows))

@@ -23,7 +23,6 @@ from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
 from wukongs.expressions import evaluate, holds
-from wukongs.membership import CONSTANTS_MIN
 from wukongs.number_columns import CHANGES
 from wukongs.query_terms import QueryTerms
 from wukongs.rdf_terms import to_ntriples
@@ -160,27 +159,6 @@ def test_store_ids_of_all_pairs(op: str) -> None:
 @settings(deadline=None, max_examples=200)
 def test_store_ids_of_anything(expression: Expression, table_rows: list[tuple[str | None, ...]]) -> None:
     check_store_ids(expression, table_rows)
-
-
-MEMBERS = [X, Call("+", (X, Term(NUMBERS[0]))), Call("STR", (X,)), Term(NUMBERS[7])]
-
-
-@given(
-    st.sampled_from(["IN", "NOTIN"]),
-    st.sampled_from(MEMBERS),
-    st.lists(st.sampled_from([*POOL, "_:b0"]).map(Term), min_size=CONSTANTS_MIN, max_size=24),
-    st.sampled_from([(), (Y,), (Call("+", (Y, Z)),)]),
-)
-@settings(deadline=None, max_examples=300)
-def test_membership_in_many_constants(
-    op: str, member: Expression, constants: list[Term], others: tuple[Expression, ...]
-) -> None:
-    members = [*POOL, "_:b0", None]
-    table_rows = [(text, members[-place], NUMBERS[place % 7]) for place, text in enumerate(members)]
-    expression = Call(op, (member, *others, *constants))
-    check_store_ids(expression, table_rows)
-    if member == X:
-        check_columns(expression, table_rows)
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", "+", "-", "*", "/", "SAMETERM"])
