@@ -22,6 +22,10 @@ from csparql.terms import Term, Variable
 
 _LINKED_SHARE = 0.5
 """Of pairs of bound ends, which share a path links: a guess."""
+_ROWS_MAX = 1e100
+"""Estimates of hundreds of parts stay numbers that can be divided."""
+ESTIMATED_ANEW_MAX = 20
+"""Up to so many parts are all estimated anew at each turn."""
 
 
 def is_explorable(node: Node) -> bool:
@@ -64,14 +68,32 @@ def graphs_of(node: Node) -> frozenset[GraphRef]:
 def exploration_order(
     parts: Sequence[Node], bound: frozenset[Variable], rows: float, cardinalities: Cardinalities
 ) -> tuple[Node, ...]:
-    """Put parts in the order in which they are to be explored from `rows` rows that bind `bound`."""
+    """Put parts in the order in which they are to be explored from `rows` rows that bind `bound`.
+
+    Of many parts, only those are estimated anew of which a variable has been bound since; the others are taken to read
+    and leave as many rows for each row as before.
+    """
     left, ordered = list(parts), []
+    estimates: list[tuple[float, float]] = []
+    newly = bound
+    estimated_at = rows
     while len(left) > 1:
-        estimates = [_estimate(part, bound, rows, cardinalities) for part in left]
+        if not estimates or len(left) <= ESTIMATED_ANEW_MAX:
+            estimates = [_estimate(part, bound, rows, cardinalities) for part in left]
+        else:
+            grown = rows / estimated_at
+            estimates = [
+                _estimate(part, bound, rows, cardinalities)
+                if not newly.isdisjoint(possible_variables(part))
+                else (read * grown, left_rows * grown)
+                for part, (read, left_rows) in zip(left, estimates, strict=True)
+            ]
+        estimated_at = rows
         at = min(range(len(left)), key=lambda index: sum(estimates[index]))
-        rows = estimates[at][1]
+        rows = min(max(estimates.pop(at)[1], 1 / _ROWS_MAX), _ROWS_MAX)
         ordered.append(left.pop(at))
-        bound |= possible_variables(ordered[-1])
+        newly = possible_variables(ordered[-1]) - bound
+        bound |= newly
     return (*ordered, *left)
 
 
