@@ -151,6 +151,9 @@ class _Resolver:
             return Timestamp(node, variable, (pattern,), everywhere=True)
         if not isinstance(arguments[0], Variable):
             raise self._refuse(call, "a variable in timestamp(?x)")
+        group = _group_of(node)
+        if group is not None:
+            raise self._refused_in(group, call, arguments[0])
         node, patterns, times = self._collected(node, arguments[0])
         if not patterns and not times:
             raise self._refuse(
@@ -158,6 +161,18 @@ class _Resolver:
                 f"a variable in timestamp() that a triple pattern of this group binds in a window, not {arguments[0]}",
             )
         return Timestamp(node, variable, patterns, times)
+
+    def _refused_in(self, group: Group, call: Call, argument: Variable) -> Exception:
+        """Make the error for a call over groups, with the variable that the text names."""
+        aggregates = dict(group.aggregates)
+        written = aggregates[argument].argument if argument in aggregates else argument
+        if not isinstance(written, Variable):
+            return self._refuse(call, "a variable in timestamp(), not an aggregate")
+        return self._refuse(
+            Call(call.op, (written,)),
+            f"an aggregate around timestamp({written}), such as MAX(timestamp({written})): each row here is a group of "
+            "tuples",
+        )
 
     def _collected(self, node: Node, wanted: Variable) -> tuple[Node, tuple[TriplePattern, ...], tuple[Variable, ...]]:
         """Return a node, the patterns that bind `wanted` by a tuple of a window in each of its solutions, and hidden
@@ -194,3 +209,10 @@ class _Resolver:
             return node, times
         variable = self._fresh()
         return Timestamp(node, variable, patterns, times), (variable,)
+
+
+def _group_of(node: Node) -> Group | None:
+    """Return the Group whose rows a node has; None if they are those of a pattern."""
+    while isinstance(node, Filter | Extend | Timestamp | OrderBy):
+        node = node.pattern
+    return node if isinstance(node, Group) else None

@@ -105,7 +105,19 @@ def test_filters_that_do_not_ask_for_the_time_go_below() -> None:
         ),
         (
             f"SELECT (timestamp(?s) AS ?t) {STREAM} {{ ?s ?p ?o }} GROUP BY ?s",
-            "column 9: expected a variable in timestamp() that a triple pattern of this group binds in a window, not",
+            "column 9: expected an aggregate around timestamp(?s), such as MAX(timestamp(?s)): each row here is",
+        ),
+        (
+            f"SELECT ?s {STREAM} {{ ?s ?p ?o }} GROUP BY ?s HAVING (MAX(timestamp(?o)) > timestamp(?p))",
+            "column 100: expected an aggregate around timestamp(?p), such as MAX(timestamp(?p)): each row here is",
+        ),
+        (
+            f"SELECT ?s {STREAM} {{ ?s ?p ?o }} GROUP BY ?s HAVING (COUNT(*) > 1) ORDER BY timestamp(?s)",
+            "column 102: expected an aggregate around timestamp(?s), such as MAX(timestamp(?s)): each row here is",
+        ),
+        (
+            f"SELECT ?s {STREAM} {{ ?s ?p ?o }} GROUP BY ?s HAVING (timestamp(MAX(?o + 1)) > 5)",
+            "expected a variable in timestamp(), not an aggregate, found 'timestamp'",
         ),
         (
             f"ASK {STREAM} {{ ?s ?p ?o FILTER(timestamp(?s, ?p) > 5) }}",

@@ -286,3 +286,13 @@ def test_times_that_are_too_far_apart_to_subtract_are_compared_all_the_same(engi
     stream = engine.stream(A, batch_ms=100)
     with pytest.raises(wukongs.StreamError, match="the timestamp falls from 9223372036854775807 to"):
         stream.push([at("a", 0), at("b", (1 << 63) - 1), at("c", -(1 << 62)), at("d", 5)])
+
+
+def test_an_update_is_no_query_to_ask_or_explain(engine: wukongs.Engine) -> None:
+    for ask in (engine.query, engine.explain):
+        with pytest.raises(wukongs.QuerySyntaxError) as caught:
+            ask("DELETE WHERE { ?s ?p ?o }")
+        assert str(caught.value) == (
+            "query, line 1, column 1: expected a query (SELECT, ASK ...); an update is given to Engine.update or "
+            "parse_update, found 'DELETE'"
+        )
