@@ -3,7 +3,8 @@
 * Brackets stand in each other at most BRACKETS_MAX deep; so do signs and negations that follow each other (`!!!?x`).
 * The algebra of a query, expressions included, is a tree of at most DEPTH_MAX levels: each OPTIONAL, MINUS, BIND of a
   group adds one, and so does each operand of a sum or product. UNION, && and || are balanced: they add a logarithm.
-* Python's recursion limit is raised to RECURSION_LIMIT when a query comes that may need it: the parser spends about
+* Python's recursion limit, which all threads share, is raised to RECURSION_LIMIT once, when this module is imported
+  (and again should someone have lowered it when a query comes that may need it): the parser spends about
   nine frames on a pair of parentheses, a walk over the algebra at most four on a level. Twice that many frames, all of
   them through C, were seen to fit into a thread's usual stack of 8 MB.
 * A query has at most TOKENS_MAX tokens (an update may have more: its data), and at most PATTERNS_MAX triple patterns
@@ -74,3 +75,6 @@ def _parts(node: object) -> Iterable[object]:
             fields.extend(part)
         elif not isinstance(part, TriplePattern | Term | Variable | str | int | float | None):
             yield part
+
+
+make_room()

@@ -51,6 +51,12 @@ _OTHER_NAMES = {
     "SUBSTRING": "SUBSTR is a part of a string",
     "TOP": "write LIMIT at the end of the query",
     "EXCEPT": "MINUS takes solutions away",
+    "TRUNCATE": "CLEAR GRAPH <g> empties a graph",
+    "UPDATE": "write DELETE { ... } INSERT { ... } WHERE { ... }",
+}
+_AFTER_CHANGE = {
+    "INTO": "write INSERT DATA { GRAPH <g> { ... } }, or WITH <g> INSERT { ... } WHERE { ... }",
+    "FROM": "write DELETE DATA { GRAPH <g> { ... } }, or WITH <g> DELETE { ... } WHERE { ... }",
 }
 _MARKS = {
     "=": "write = for equality, once",
@@ -115,6 +121,8 @@ def _about_word(tokens: Sequence[Token], index: int, expected: str) -> str:
     token = tokens[index]
     if token.kind in _OTHER_NAMES:
         return _OTHER_NAMES[token.kind]
+    if expected.startswith("the template { ... }") and token.kind in _AFTER_CHANGE:
+        return _AFTER_CHANGE[token.kind]
     if expected.startswith("a prefix that ends in a colon"):
         return f"write {token.text}: with its colon"
     if token.kind in _KEYWORDS:

@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from csparql.explain import explain
-from csparql.nesting import make_room
 from csparql.parser import parse_query
 from csparql.parser_update import parse_update
 from csparql.rules import rewrite
@@ -67,9 +66,6 @@ def _check_place(error: QuerySyntaxError | UnsupportedFeatureError, text: str) -
     assert shown.startswith(f"{error.line} |")
     assert marks.strip(" |^") == ""
     assert "^" in marks
-
-
-make_room()  # hypothesis does not like it when the recursion limit rises under a test
 
 
 @cache

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from csparql.algebra import Query
 from csparql.explain import explain
-from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, PATTERNS_MAX, TOKENS_MAX, algebra_depth
+from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, PATTERNS_MAX, RECURSION_LIMIT, TOKENS_MAX, algebra_depth
 from csparql.parser import parse_query
 from csparql.parser_update import parse_update
 from csparql.rules import rewrite
@@ -133,3 +135,10 @@ def test_depth_counts_expressions_and_patterns() -> None:
     assert algebra_depth(parse_query("ASK {}").pattern) == 1
     assert algebra_depth(parse_query("ASK { ?s ?p ?o }").pattern) == 1
     assert algebra_depth(parse_query("ASK { ?s ?p ?o FILTER(!(!?o)) }").pattern) == 3
+
+
+def test_parsing_leaves_the_recursion_limit_alone() -> None:
+    """It is raised at import, since all threads share it."""
+    before = sys.getrecursionlimit()
+    parse_query(wrapped("parentheses", BRACKETS_MAX - 6))
+    assert sys.getrecursionlimit() == before >= RECURSION_LIMIT

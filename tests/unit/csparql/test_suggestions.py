@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from csparql.parser import parse_query
+from csparql.parser_update import parse_update
 from csparql.suggestions import WELL_KNOWN
 from wukongs.errors import QuerySyntaxError
 
@@ -99,3 +100,31 @@ def test_a_well_known_prefix_that_is_not_declared(prefix: str) -> None:
 def test_a_missing_full_stop_is_what_was_expected() -> None:
     with pytest.raises(QuerySyntaxError, match=r"expected '\.', ';' or ',' before what follows the triple"):
         parse_query("ASK { ?s <p> <o> <s> <p> <o> }")
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "suggestion"),
+    [
+        ("INSRT DATA { <a> <b> <c> }", 1, "did you mean INSERT?"),
+        ("CLEAR ALL ; DELET WHERE { ?s ?p ?o }", 13, "did you mean DELETE?"),
+        ("DELETE { ?s ?p ?o } WERE { ?s ?p ?o }", 21, "did you mean WHERE?"),
+        ("CLEAR ALLL", 7, "did you mean ALL?"),
+        ("TRUNCATE <g>", 1, "CLEAR GRAPH <g> empties a graph"),
+        ("UPDATE <g>", 1, "write DELETE { ... } INSERT { ... } WHERE { ... }"),
+        ("INSERT INTO <g> { <a> <b> <c> }", 8, "write INSERT DATA { GRAPH <g> { ... } }, or WITH <g> INSERT"),
+        ("DELETE FROM <g> { <a> <b> <c> }", 8, "write DELETE DATA { GRAPH <g> { ... } }, or WITH <g> DELETE"),
+        ("INSERT DATA { e:a <b> <c> }", 15, "add PREFIX e: <...> at the start"),
+        ("INSERT DATA { <a> <b> <c>", 26, "the '{' of line 1, column 13 is not closed"),
+    ],
+)
+def test_updates_are_helped_as_queries_are(text: str, column: int, suggestion: str) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse_update(text)
+    assert (caught.value.line, caught.value.column) == (1, column)
+    assert f"; {suggestion}" in str(caught.value)
+    assert caught.value.excerpt.startswith(f"1 | {text}")
+
+
+def test_operations_without_a_semicolon_between() -> None:
+    with pytest.raises(QuerySyntaxError, match="column 29: expected ';' before the next operation"):
+        parse_update("INSERT DATA { <a> <b> <c> } INSERT DATA { <a> <b> <d> }")
