@@ -38,5 +38,5 @@ def order_fault(query: Tree, rows: Sequence[Row], names: Sequence[str]) -> str:
 def _sign(one: str | None, other: str | None) -> int | None:
     try:
         return order_terms(*(None if text is None else term_of(text) for text in (one, other)))
-    except Undefined:
+    except (Undefined, TypeError):  # of dateTimes with and without a zone datetime says TypeError
         return None
