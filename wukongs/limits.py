@@ -70,11 +70,6 @@ class Limits:
                 "time (timeout_s, or query_timeout_s of the engine), or make it narrower"
             )
 
-    def left_s(self) -> float | None:
-        """Return how much time is left; None if there is no deadline. Raises as check."""
-        self.check()
-        return None if self.deadline_s is None else max(0.0, self.deadline_s - time.monotonic())
-
     def polled(self, items: Sequence[Item]) -> Iterator[Item]:
         """Iterate, looking at the clock now and then."""
         for start in range(0, len(items), ITEMS_PER_CHECK):

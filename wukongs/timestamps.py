@@ -10,6 +10,8 @@ from store.dtypes import UNBOUND, WINDOW_GRAPH, Int64Array
 from store.lookup_kernels import raise_to_newest
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.dataset import Dataset, Part
+from wukongs.limits import current
+from wukongs.rows import pieces
 
 NEVER_MS = -(1 << 63)
 """Before every time that a tuple can have."""
@@ -23,10 +25,12 @@ def stamp(node: Timestamp, table: BindingTable, dataset: Dataset, terms: TermSpa
         subjects, predicates, objects = (_column(end, table, dataset) for end in ends)
         for part in _windows(node, pattern, dataset):
             rows = _rows_in(part, pattern, table)
-            found = newest[rows]
             descriptors = part.batches.descriptors
-            raise_to_newest(descriptors, part.graph, subjects[rows], predicates[rows], objects[rows], found)
-            newest[rows] = found
+            for start, stop in pieces(len(rows), current()):
+                some = rows[start:stop]
+                found = newest[some]
+                raise_to_newest(descriptors, part.graph, subjects[some], predicates[some], objects[some], found)
+                newest[some] = found
     for variable in node.times:
         newest = np.maximum(newest, _times_of(table.column(variable), terms))
     column = np.full(table.length, UNBOUND, np.int64)

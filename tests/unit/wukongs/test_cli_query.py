@@ -115,6 +115,19 @@ def test_a_file_that_cannot_be_opened(
     assert ran("query", option, value, "ASK {}") == (1, "", f"wukongs: {file}: {reasons[kind]}\n")
 
 
+def test_limits_of_the_command_line(ran: Ran, data: str) -> None:
+    product = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }"
+    status, out, err = ran("query", "--data", data, "--rows-max", "2", product)
+    assert (status, out) == (1, "")
+    assert "rows or more, the limit is rows_max = 2. " in err
+    doubled = " ".join(f"BIND(CONCAT(?x{i}, ?x{i}) AS ?x{i + 1})" for i in range(30))
+    status, out, err = ran("query", "--data", data, "--memory-max", "2000000", f"ASK {{ BIND('ab' AS ?x0) {doubled} }}")
+    assert (status, out) == (1, "")
+    assert "more than query_bytes_max = 2000000: " in err
+    status, _, err = ran("query", "--data", data, "--rows-max", "0", "ASK {}")
+    assert (status, err) == (2, "wukongs: rows_max = 0: expected an integer from 1 to 1099511627776, in rows\n")
+
+
 def test_a_query_file_that_is_not_there(ran: Ran, data: str) -> None:
     expected = "wukongs: nowhere.rq: no such file; give the path of a query file\n"
     assert ran("query", "--data", data, "@nowhere.rq") == (1, "", expected)
