@@ -26,9 +26,9 @@ from typing import Any
 
 import wukongs
 from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report, WrongAnswer, summary
+from bench.harness import ROOT, Report, WrongAnswer, summary
 from bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
-from bench.oneshot.estimates import bench_estimates
+from bench.oneshot.estimates import bench_citybench_windows, bench_estimates, bench_lsbench_windows, summarize
 from bench.oneshot.parse import bench_parse
 from bench.oneshot.queries import CONSTANTS, OTHER_QUERIES, S_QUERIES, OneShotQuery
 
@@ -68,12 +68,23 @@ def main(report: Path | None = None, data: Path | None = None, quick: bool = Fal
             _add_ratios(results)
             _progress("estimates, then parsing and planning")
             bench_estimates(results, engine, constants)
+            bench_lsbench_windows(results, found)
+            _bench_city(results)
+            summarize(results)
             bench_parse(results, engine, 20 if quick else 2000)
     except (WrongAnswer, OSError, ValueError) as error:
         print(f"wukongs: bench oneshot: {error}", file=sys.stderr)
         return 1
     results.publish(report)
     return 0
+
+
+def _bench_city(report: Report) -> None:
+    folder = ROOT.parent / "shared" / "data" / "citybench"
+    if folder.is_dir():
+        bench_citybench_windows(report, folder)
+    else:
+        report.notes.append(f"No estimates of C1-C11: no data in {folder}.")
 
 
 def _read(data: Path | None, quick: bool) -> LsbenchData:
