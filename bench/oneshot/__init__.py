@@ -1,0 +1,1 @@
+"""One-shot queries beside pyoxigraph and rdflib, in one run over the same triples."""

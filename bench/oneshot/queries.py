@@ -1,34 +1,41 @@
-"""One-shot queries over LSBench data: S1-S6 of the Wukong+S paper, and one for each other operator of SPARQL.
+"""The one-shot queries: LSBench's S1-S6, and one or more for each operator of the language.
 
-S6 is the repaired form: as printed it asks accounts for what only persons have, and has no answer on any LSBench data.
+They run over the stored triples with the streams PO, PO-L, PH and PH-L absorbed. S6 has the account_of steps that the
+published text lacks, without which it is empty on the generator's data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-PREFIXES = """PREFIX rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#>
-PREFIX sioc: <http://rdfs.org/sioc/ns#>
+PREFIXES = """PREFIX sioc: <http://rdfs.org/sioc/ns#>
+PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
 PREFIX foaf: <http://xmlns.com/foaf/0.1/>
 PREFIX dc: <http://purl.org/dc/elements/1.1/>
+PREFIX dcterms: <http://purl.org/dc/terms/>
 PREFIX dbp: <http://dbpedia.org/resource/>
-PREFIX dbpprop: <http://dbpedia.org/property/>
-PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
+PREFIX dbo: <http://dbpedia.org/ontology/>
+PREFIX dbprop: <http://dbpedia.org/property/>
+PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
 PREFIX sibp: <http://www.ins.cwi.nl/sib/person/>
 PREFIX sibu: <http://www.ins.cwi.nl/sib/user/>
 PREFIX sibg: <http://www.ins.cwi.nl/sib/group/>
 """
 
+Comparison = Literal["bag", "sequence", "count"]
+"""What an answer has in common with the others: its rows; their order as well; or, where the query leaves open which
+rows it gives, their number."""
+
 
 @dataclass(frozen=True, slots=True)
 class OneShotQuery:
-    """body: the query without its prefixes, with its constants as {user}, {person}, {other} and {group}.
-
-    is_cut: LIMIT without ORDER BY, so that only the number of rows is the same everywhere."""
+    """body: the query without its prefixes, with its constants as {user}, {person}, {other} and {group}."""
 
     name: str
+    about: str
     body: str
-    is_cut: bool = False
+    compared: Comparison = "bag"
 
     def text(self, constants: dict[str, str]) -> str:
         """Return the whole query."""
@@ -42,26 +49,33 @@ CONSTANTS = {"user": "u984", "person": "p781", "other": "p984", "group": "g1"}
 """Those of the paper's sample."""
 
 S_QUERIES = (
-    OneShotQuery("S1", "SELECT ?p ?o WHERE { sibu:{user} ?p ?o }"),
-    OneShotQuery("S2", "SELECT ?post WHERE { ?user sioc:account_of sibp:{person} . ?user sioc:creator_of ?post }"),
+    OneShotQuery("S1", "all of one user", "SELECT ?p ?o { sibu:{user} ?p ?o }"),
+    OneShotQuery(
+        "S2",
+        "posts of one person",
+        "SELECT ?user ?post { ?user sioc:account_of sibp:{person} ; sioc:creator_of ?post }",
+    ),
     OneShotQuery(
         "S3",
-        "SELECT ?friend ?post WHERE { ?user sioc:account_of sibp:{other} . ?user foaf:knows ?friend . "
-        "?friend sioc:creator_of ?post }",
+        "posts of friends",
+        "SELECT ?user ?friend ?post { ?user sioc:account_of sibp:{other} ; foaf:knows ?friend . ?friend sioc:creator_of ?post }",
     ),
     OneShotQuery(
         "S4",
-        "SELECT ?user1 ?photo ?album ?user2 WHERE { sibg:{group} sioc:has_member ?user1 . ?photo sib:usertag ?user1 . "
+        "photos of a group's members, and who made them",
+        "SELECT ?user1 ?photo ?album ?user2 { sibg:{group} sioc:has_member ?user1 . ?photo sib:usertag ?user1 . "
         "?album sioc:container_of ?photo . ?user2 sioc:creator_of ?album }",
     ),
     OneShotQuery(
         "S5",
-        "SELECT ?user ?gender ?day ?email WHERE { sibu:{user} foaf:knows ?user . ?user sioc:account_of ?profile . "
+        "profiles of friends",
+        "SELECT ?user ?profile ?gender ?day ?email { sibu:{user} foaf:knows ?user . ?user sioc:account_of ?profile . "
         "?profile foaf:gender ?gender ; foaf:birthday ?day ; sioc:email ?email }",
     ),
     OneShotQuery(
         "S6",
-        "SELECT ?user1 ?post ?user2 ?tag WHERE { ?user1 sioc:account_of ?p1 . "
+        "likes between countries",
+        "SELECT ?user1 ?post ?user2 ?tag { ?user1 sioc:account_of ?p1 . "
         "?p1 foaf:based_near dbp:Peoples_Republic_of_China . ?user1 sioc:creator_of ?post . ?user2 sib:like ?post . "
         "?user2 sioc:account_of ?p2 . ?p2 foaf:based_near dbp:United_States . ?post sib:hashtag ?tag }",
     ),
@@ -69,40 +83,156 @@ S_QUERIES = (
 
 OTHER_QUERIES = (
     OneShotQuery(
-        "OPTIONAL",
-        "SELECT ?p ?name ?where ?year WHERE { ?p a foaf:Person ; foaf:lastName ?name "
-        "OPTIONAL { ?p foaf:organization ?where } OPTIONAL { ?p sib:class_year ?year } }",
-    ),
-    OneShotQuery("path+", "SELECT ?other WHERE { sibu:{user} foaf:knows+ ?other }"),
-    OneShotQuery("path/", "SELECT ?post WHERE { sibu:{user} foaf:knows/foaf:knows/sioc:creator_of ?post }"),
-    OneShotQuery(
-        "GROUP BY",
-        "SELECT ?post (COUNT(?u) AS ?n) WHERE { ?u sib:like ?post } GROUP BY ?post ORDER BY DESC(?n) ?post LIMIT 10",
+        "optional",
+        "OPTIONAL beside a selective pattern",
+        "SELECT ?friend ?status { sibu:{user} foaf:knows ?friend OPTIONAL { ?friend sib:status ?status } }",
     ),
     OneShotQuery(
-        "MIN MAX",
-        "SELECT ?country (MIN(?lat) AS ?south) (MAX(?lat) AS ?north) (COUNT(*) AS ?n) WHERE "
-        "{ ?p foaf:based_near ?country ; dbpprop:latd ?lat FILTER(isIRI(?country)) } GROUP BY ?country",
+        "optional-wide",
+        "OPTIONAL for all posts",
+        "SELECT ?post ?tag ?liker { ?forum sioc:container_of ?post . ?post sioc:content ?text "
+        "OPTIONAL { ?post sib:hashtag ?tag } OPTIONAL { ?liker sib:like ?post } }",
     ),
     OneShotQuery(
-        "UNION",
-        "SELECT ?u ?x WHERE { ?p foaf:based_near dbp:United_States . ?u sioc:account_of ?p . "
-        "{ ?u sib:like ?x } UNION { ?u sioc:creator_of ?x } }",
-    ),
-    OneShotQuery("MINUS", "SELECT ?u WHERE { ?u a sib:User MINUS { ?u sib:like ?x } }"),
-    OneShotQuery(
-        "NOT EXISTS",
-        "SELECT ?u ?f WHERE { ?u sioc:account_of sibp:{other} . ?u foaf:knows ?f "
-        "FILTER NOT EXISTS { ?f sib:like ?x . ?x sib:usertag ?u } }",
+        "optional-nested",
+        "OPTIONAL in OPTIONAL, with a FILTER over both",
+        "SELECT ?user ?post ?reply ?liker { ?user sioc:creator_of ?post . ?post sib:hashtag ?tag "
+        "OPTIONAL { ?reply sioc:reply_of ?post OPTIONAL { ?liker sib:like ?post FILTER(?liker != ?user) } } "
+        "FILTER(!BOUND(?liker) || STRSTARTS(?tag, 'A')) }",
     ),
     OneShotQuery(
-        "FILTER",
-        "SELECT ?u ?lat WHERE { ?u sioc:account_of ?p . ?p dbpprop:latd ?lat . ?u foaf:knows ?f FILTER(?lat > 60) }",
+        "union",
+        "UNION of two kinds of likes of friends",
+        "SELECT ?friend ?thing { sibu:{user} foaf:knows ?friend "
+        "{ ?friend sib:like ?thing . ?thing sib:hashtag ?tag } UNION { ?friend sib:like ?thing . ?thing dbo:location ?where } }",
     ),
-    OneShotQuery("FILTER text", 'SELECT ?p ?name WHERE { ?p foaf:lastName ?name FILTER(STRSTARTS(?name, "M")) }'),
-    OneShotQuery("DISTINCT", "SELECT DISTINCT ?tag WHERE { ?post sib:hashtag ?tag }"),
-    OneShotQuery("ORDER BY", "SELECT ?u ?f ?d WHERE { ?u foaf:knows ?f . ?f dc:date ?d } ORDER BY ?d ?u ?f LIMIT 100"),
     OneShotQuery(
-        "LIMIT", "SELECT ?u ?post ?tag WHERE { ?u sioc:creator_of ?post . ?post sib:hashtag ?tag } LIMIT 1000", True
+        "minus",
+        "MINUS: users without an e-mail address",
+        "SELECT ?user ?person { ?user sioc:account_of ?person MINUS { ?person sioc:email ?email } }",
+    ),
+    OneShotQuery(
+        "not-exists",
+        "NOT EXISTS: photos that nobody likes",
+        "SELECT ?photo ?where { ?photo dbo:location ?where FILTER NOT EXISTS { ?user sib:like ?photo } }",
+    ),
+    OneShotQuery(
+        "filter-number",
+        "FILTER on doubles",
+        "SELECT ?photo ?lat ?long { ?photo dbprop:latd ?lat ; dbprop:longd ?long "
+        "FILTER(?lat > 40.0 && ?lat < 45.0 && ?long < 0) }",
+    ),
+    OneShotQuery(
+        "filter-date",
+        "FILTER on date-times",
+        "SELECT ?post ?when { ?post sioc:content ?text ; dc:created ?when "
+        "FILTER(?when >= '2010-02-10T00:00:00Z'^^xsd:dateTime && ?when < '2010-02-12T00:00:00Z'^^xsd:dateTime) }",
+    ),
+    OneShotQuery(
+        "filter-regex",
+        "REGEX over the texts of posts",
+        "SELECT ?post ?text { ?post sioc:content ?text FILTER REGEX(?text, '^the .*(music|album)', 'i') }",
+    ),
+    OneShotQuery(
+        "filter-string",
+        "CONTAINS and STRLEN over the texts of posts",
+        "SELECT ?post ?text { ?post sioc:content ?text FILTER(CONTAINS(?text, 'is a') && STRLEN(?text) < 40) }",
+    ),
+    OneShotQuery("distinct", "DISTINCT of a small column", "SELECT DISTINCT ?where { ?photo dbo:location ?where }"),
+    OneShotQuery(
+        "distinct-wide",
+        "DISTINCT of a large join",
+        "SELECT DISTINCT ?liker ?creator { ?creator sioc:creator_of ?post . ?liker sib:like ?post }",
+    ),
+    OneShotQuery(
+        "limit", "LIMIT of a large join", "SELECT ?a ?c { ?a foaf:knows ?b . ?b foaf:knows ?c } LIMIT 1000", "count"
+    ),
+    OneShotQuery(
+        "distinct-limit",
+        "DISTINCT and LIMIT of a large join",
+        "SELECT DISTINCT ?a ?c { ?a foaf:knows ?b . ?b foaf:knows ?c } LIMIT 100",
+        "count",
+    ),
+    OneShotQuery(
+        "top-ten",
+        "GROUP BY, COUNT, HAVING, ORDER BY, LIMIT: the most used hashtags",
+        "SELECT ?tag (COUNT(?post) AS ?posts) { ?post sib:hashtag ?tag } GROUP BY ?tag HAVING (COUNT(?post) > 5) "
+        "ORDER BY DESC(?posts) ?tag LIMIT 10",
+        "sequence",
+    ),
+    OneShotQuery(
+        "count",
+        "COUNT of everything liked",
+        "SELECT (COUNT(*) AS ?all) (COUNT(DISTINCT ?what) AS ?things) { ?who sib:like ?what }",
+    ),
+    OneShotQuery(
+        "group-numbers",
+        "AVG, MIN, MAX, SUM of doubles by place",
+        "SELECT ?where (AVG(?lat) AS ?avg) (MIN(?lat) AS ?min) (MAX(?lat) AS ?max) (COUNT(*) AS ?n) "
+        "{ ?photo dbo:location ?where ; dbprop:latd ?lat } GROUP BY ?where",
+    ),
+    OneShotQuery(
+        "order-limit",
+        "ORDER BY of many rows, LIMIT",
+        "SELECT ?photo ?lat { ?photo dbprop:latd ?lat } ORDER BY DESC(?lat) ?photo LIMIT 20",
+        "sequence",
+    ),
+    OneShotQuery(
+        "order-all",
+        "ORDER BY of many rows",
+        "SELECT ?post ?when { ?post sioc:content ?text ; dc:created ?when } ORDER BY ?when ?post",
+        "sequence",
+    ),
+    OneShotQuery(
+        "path-sequence",
+        "foaf:knows/foaf:knows of one user",
+        "SELECT ?other { sibu:{user} foaf:knows/foaf:knows ?other }",
+    ),
+    OneShotQuery("path-plus", "foaf:knows+ of one user", "SELECT ?other { sibu:{user} foaf:knows+ ?other }"),
+    OneShotQuery(
+        "path-star",
+        "an inverse and an alternative, any number of times",
+        "SELECT ?other { sibu:{user} (^sib:Engaged_with|sib:Engaged_with|sib:Married_with|^sib:Married_with)*/foaf:knows ?other }",
+    ),
+    OneShotQuery(
+        "path-inverse",
+        "^reply_of and alternatives from all posts",
+        "SELECT ?user ?thing { ?user sioc:creator_of/(^sioc:reply_of|sib:hashtag) ?thing }",
+    ),
+    OneShotQuery(
+        "subquery",
+        "an aggregate joined back: the friends with the most posts, and their names",
+        "SELECT ?friend ?name ?posts { sibu:{user} foaf:knows ?friend . ?friend sioc:account_of ?p . ?p foaf:firstName ?name "
+        "{ SELECT ?friend (COUNT(?post) AS ?posts) { ?friend sioc:creator_of ?post } GROUP BY ?friend } }",
+    ),
+    OneShotQuery(
+        "values",
+        "VALUES of three countries",
+        "SELECT ?country ?user ?post { VALUES ?country { dbp:Germany dbp:France dbp:United_States } "
+        "?person foaf:based_near ?country . ?user sioc:account_of ?person ; sioc:creator_of ?post }",
+    ),
+    OneShotQuery(
+        "bind",
+        "BIND of a text and a number",
+        "SELECT ?post ?length ?key { ?post sib:hashtag ?tag BIND(STRLEN(?tag) AS ?length) BIND(LCASE(?tag) AS ?key) }",
+    ),
+    OneShotQuery(
+        "construct",
+        "CONSTRUCT a graph of who likes whom",
+        "CONSTRUCT { ?liker foaf:interest ?creator } { ?creator sioc:creator_of ?post . ?post sib:hashtag ?tag . "
+        "?liker sib:like ?post }",
+    ),
+    OneShotQuery("ask", "ASK for a triangle", "ASK { ?a foaf:knows ?b . ?b foaf:knows ?c . ?c foaf:knows ?a }"),
+    OneShotQuery("describe", "DESCRIBE one user", "DESCRIBE sibu:{user}"),
+    OneShotQuery(
+        "join-large",
+        "three patterns, many rows",
+        "SELECT ?user ?photo ?where { ?photo sib:usertag ?user ; dbo:location ?where . ?user sib:status ?status }",
+    ),
+    OneShotQuery(
+        "join-four",
+        "four patterns, a triangle among them",
+        "SELECT ?user ?friend ?photo { ?photo sib:usertag ?user . ?user foaf:knows ?friend . "
+        "?friend sib:like ?photo . ?photo dbo:location 'Germany' }",
     ),
 )
