@@ -6,7 +6,8 @@ published text lacks, without which it is empty on the generator's data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 PREFIXES = """PREFIX sioc: <http://rdfs.org/sioc/ns#>
@@ -30,12 +31,15 @@ rows it gives, their number."""
 
 @dataclass(frozen=True, slots=True)
 class OneShotQuery:
-    """body: the query without its prefixes, with its constants as {user}, {person}, {other} and {group}."""
+    """body: the query without its prefixes, with its constants as {user}, {person}, {other} and {group}.
+
+    wrong: system -> why its answer is not compared, and so not timed."""
 
     name: str
     about: str
     body: str
     compared: Comparison = "bag"
+    wrong: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, constants: dict[str, str]) -> str:
         """Return the whole query."""
@@ -58,7 +62,8 @@ S_QUERIES = (
     OneShotQuery(
         "S3",
         "posts of friends",
-        "SELECT ?user ?friend ?post { ?user sioc:account_of sibp:{other} ; foaf:knows ?friend . ?friend sioc:creator_of ?post }",
+        "SELECT ?user ?friend ?post { ?user sioc:account_of sibp:{other} ; foaf:knows ?friend . "
+        "?friend sioc:creator_of ?post }",
     ),
     OneShotQuery(
         "S4",
@@ -104,7 +109,8 @@ OTHER_QUERIES = (
         "union",
         "UNION of two kinds of likes of friends",
         "SELECT ?friend ?thing { sibu:{user} foaf:knows ?friend "
-        "{ ?friend sib:like ?thing . ?thing sib:hashtag ?tag } UNION { ?friend sib:like ?thing . ?thing dbo:location ?where } }",
+        "{ ?friend sib:like ?thing . ?thing sib:hashtag ?tag } "
+        "UNION { ?friend sib:like ?thing . ?thing dbo:location ?where } }",
     ),
     OneShotQuery(
         "minus",
@@ -192,7 +198,8 @@ OTHER_QUERIES = (
     OneShotQuery(
         "path-star",
         "an inverse and an alternative, any number of times",
-        "SELECT ?other { sibu:{user} (^sib:Engaged_with|sib:Engaged_with|sib:Married_with|^sib:Married_with)*/foaf:knows ?other }",
+        "SELECT ?other { sibu:{user} "
+        "(^sib:Engaged_with|sib:Engaged_with|sib:Married_with|^sib:Married_with)*/foaf:knows ?other }",
     ),
     OneShotQuery(
         "path-inverse",
@@ -202,8 +209,10 @@ OTHER_QUERIES = (
     OneShotQuery(
         "subquery",
         "an aggregate joined back: the friends with the most posts, and their names",
-        "SELECT ?friend ?name ?posts { sibu:{user} foaf:knows ?friend . ?friend sioc:account_of ?p . ?p foaf:firstName ?name "
+        "SELECT ?friend ?name ?posts { sibu:{user} foaf:knows ?friend . "
+        "?friend sioc:account_of ?p . ?p foaf:firstName ?name "
         "{ SELECT ?friend (COUNT(?post) AS ?posts) { ?friend sioc:creator_of ?post } GROUP BY ?friend } }",
+        wrong={"rdflib": "puts outer bindings into a subquery, so that one without a post counts 0"},
     ),
     OneShotQuery(
         "values",

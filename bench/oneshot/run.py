@@ -1,51 +1,43 @@
 """One-shot queries over the LSBench sample in one run: wukongs, pyoxigraph and rdflib.
 
 All three hold the same graph: the stored triples with what the streams absorb (posts, photos, likes). Answers are
-compared before anything is timed. A time is that from the text of the query to its whole answer as SPARQL JSON; the
-three take turns, so that what the machine does meanwhile falls on all. Who takes long is asked rarely, and rdflib is
-interrupted after RDFLIB_S_MAX: then its answer is not compared, and the table says how long it had. Progress goes to
-standard error.
+compared before anything is timed. A time is that from the text of the query to its whole answer: as Python terms, each
+system's own, in tuples of rows; and as text, JSON of rows or N-Triples of a graph, where no Python object stands
+between. The systems take turns, so that what the machine does meanwhile falls on all, and have answered each query
+before it is timed. rdflib is interrupted where it takes longer than PATIENCE_S.
 """
 
 from __future__ import annotations
 
 import gc
-import io
-import json
 import logging
 import math
-import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import wukongs
 from adapters.lsbench_people import NetworkSettings
-from bench.harness import ROOT, Report, WrongAnswer, summary
+from bench.harness import Report, WrongAnswer, summary
 from bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
-from bench.oneshot.estimates import bench_citybench_windows, bench_estimates, bench_lsbench_windows, summarize
+from bench.oneshot.engines import Answer, Peer, TooSlow, at_most, ours, oxigraph, rdflib_graph
+from bench.oneshot.estimates import bench_estimates
 from bench.oneshot.parse import bench_parse
 from bench.oneshot.queries import CONSTANTS, OTHER_QUERIES, S_QUERIES, OneShotQuery
 
 ABSORBED = ("PO", "PO-L", "PH", "PH-L")
 GENERATED = NetworkSettings(users=1000, duration_ms=10_000, positions_per_s=1)
 QUICK = NetworkSettings(users=60, friends=8, duration_ms=1000, posts_per_s=40, photos_per_s=30, positions_per_s=1)
-SLOW_S = 1.0
-"""A system that takes longer for its first answer is asked RARELY times more; one over VERY_SLOW_S not again."""
-RARELY = 3
-VERY_SLOW_S = 5.0
-RDFLIB_S_MAX = 20.0
-Ask = Callable[[str], bytes]
-TIMES = "One-shot queries, text to SPARQL JSON, medians in ms"
-
-
-class TookTooLong(BaseException):
-    """A call was interrupted. Not an Exception, so that what it interrupts does not take it for one of its own."""
+PATIENCE_S = 10.0
+"""How long rdflib may take for one answer."""
+BUDGET_S = 6.0
+"""How long one system is asked one question again and again; LEAST times at least, if it is not slower still."""
+LEAST = 5
+OURS, OXIGRAPH, RDFLIB = "wukongs", "pyoxigraph", "rdflib"
+TERMS = "One-shot queries, text to rows of Python terms, medians in ms"
+TEXTS = "One-shot queries, text to JSON or N-Triples, medians in ms"
 
 
 def main(report: Path | None = None, data: Path | None = None, quick: bool = False) -> int:
@@ -58,33 +50,24 @@ def main(report: Path | None = None, data: Path | None = None, quick: bool = Fal
         constants = CONSTANTS if found.is_sample else {"user": found.user, "person": found.person, "group": "g0"}
         constants.setdefault("other", constants["person"])
         results = Report("oneshot", {"source": found.source, "triples": lines.count(b"\n")})
-        with wukongs.Engine() as engine:
-            engine.load(io.BytesIO(lines), format="nt")
-            _progress(f"{lines.count(10):,} triples loaded; now pyoxigraph and rdflib")
-            systems = {"wukongs": _wukongs(engine), "pyoxigraph": _pyoxigraph(lines), "rdflib": _rdflib(lines)}
+        us, engine = ours(lines)
+        with engine:
+            peers = (us, oxigraph(lines), rdflib_graph(lines))
+            logging.getLogger("rdflib").setLevel(logging.ERROR)  # what it says of literals that are no dates
             for query in (*S_QUERIES, *OTHER_QUERIES):
-                _progress(query.name)
-                _bench_query(results, query, query.text(constants), systems, 3 if quick else 30)
-            _add_ratios(results)
-            _progress("estimates, then parsing and planning")
+                print(f"bench oneshot: {query.name}", file=sys.stderr, flush=True)
+                _bench_query(results, query, query.text(constants), peers, 2 if quick else 30)
+            for title in (TERMS, TEXTS):
+                _add_ratios(results, title)
             bench_estimates(results, engine, constants)
-            bench_lsbench_windows(results, found)
-            _bench_city(results)
-            summarize(results)
             bench_parse(results, engine, 20 if quick else 2000)
     except (WrongAnswer, OSError, ValueError) as error:
         print(f"wukongs: bench oneshot: {error}", file=sys.stderr)
         return 1
     results.publish(report)
+    if report is not None:
+        plot(results, report / "oneshot.png")
     return 0
-
-
-def _bench_city(report: Report) -> None:
-    folder = ROOT.parent / "shared" / "data" / "citybench"
-    if folder.is_dir():
-        bench_citybench_windows(report, folder)
-    else:
-        report.notes.append(f"No estimates of C1-C11: no data in {folder}.")
 
 
 def _read(data: Path | None, quick: bool) -> LsbenchData:
@@ -94,152 +77,95 @@ def _read(data: Path | None, quick: bool) -> LsbenchData:
     return generate_lsbench(GENERATED) if folder is None else read_lsbench(folder)
 
 
-def _bench_query(report: Report, query: OneShotQuery, text: str, systems: dict[str, Ask], repeats: int) -> None:
-    try:
-        wukongs.parse_query(text)
-    except wukongs.UnsupportedFeatureError as error:
-        report.notes.append(f"{query.name}: left out, {error}")
-        return
-    answers: dict[str, Counter[tuple[tuple[str, ...], ...]]] = {}
-    first: dict[str, float] = {}
-    for name, ask in systems.items():
-        began = time.perf_counter()
-        try:
-            answer = interrupted_after(RDFLIB_S_MAX, partial(ask, text)) if name == "rdflib" else ask(text)
-        except TookTooLong:
+def _bench_query(report: Report, query: OneShotQuery, text: str, peers: Sequence[Peer], repeats: int) -> None:
+    wanted, others = peers[0].answer(text), list(peers[1:])
+    for peer in peers[1:]:
+        if peer.name in query.wrong:
+            report.notes.append(f"{query.name}: {peer.name} is left out: it {query.wrong[peer.name]}.")
+            others.remove(peer)
             continue
-        first[name] = time.perf_counter() - began
-        answers[name] = _rows(answer)
-    for name in list(answers)[1:]:
-        what = f"{query.name}, rows as {name} has them"
-        if query.is_cut:
-            report.check(what, sum(answers[name].values()), sum(answers["wukongs"].values()))
-        elif answers[name] != answers["wukongs"]:
-            extra, missing = answers["wukongs"] - answers[name], answers[name] - answers["wukongs"]
-            raise WrongAnswer(
-                f"{what}: {sum(extra.values())} more, {sum(missing.values())} missing: {extra or missing}"
-            )
-        else:
-            report.check(what, True, True)
-    counts = {name: _repeats(seconds, repeats) for name, seconds in first.items()}
-    samples = _take_turns(text, {name: systems[name] for name in first}, counts)
-    medians = {name: summary(found or [first[name]])["median"] * 1e3 for name, found in samples.items()}
-    row: dict[str, Any] = {"query": query.name, "rows": sum(answers["wukongs"].values())}
-    row |= {name: medians.get(name, f"over {RDFLIB_S_MAX:g} s") for name in systems}
-    row |= {_ratio(name): medians[name] / medians["wukongs"] for name in list(medians)[1:]}
-    report.add(TIMES, row)
+        try:
+            with at_most(PATIENCE_S if peer.name == RDFLIB else math.inf):
+                _compare(report, query, peer.name, wanted, peer.answer(text))
+        except TooSlow:
+            others.remove(peer)
+    asked = (peers[0], *others)
+    for title, calls in (
+        (TERMS, {peer.name: peer.rows for peer in asked}),
+        (TEXTS, {peer.name: peer.text for peer in asked}),
+    ):
+        medians = {name: summary(times)["median"] * 1e3 for name, times in _in_turns(text, calls, repeats).items()}
+        row: dict[str, Any] = {"query": query.name, "about": query.about, "rows": len(wanted), **medians}
+        for name in (OXIGRAPH, RDFLIB):
+            row[f"{name} / {OURS}"] = medians[name] / medians[OURS] if name in medians else ""
+        row.setdefault(RDFLIB, "wrong" if RDFLIB in query.wrong else f"> {PATIENCE_S * 1e3:,.0f}")
+        report.add(title, row)
 
 
-def interrupted_after(seconds: float, call: Callable[[], bytes]) -> bytes:
-    """Return what a call of Python code returns. Raises TookTooLong if it takes longer. On the main thread only."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise TookTooLong
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        return call()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _repeats(first_s: float, repeats: int) -> int:
-    if first_s > VERY_SLOW_S:
-        return 0
-    return RARELY if first_s > SLOW_S else repeats
+def _compare(report: Report, query: OneShotQuery, name: str, ours: Answer, theirs: Answer) -> None:
+    what = f"{query.name}, rows as {name} has them"
+    report.check(f"{what}, how many", len(theirs), len(ours))
+    if query.compared == "count":
+        return
+    if query.compared == "sequence" and ours != theirs:
+        place = next(place for place, row in enumerate(ours) if row != theirs[place])
+        raise WrongAnswer(f"{what}: row {place} is {theirs[place]}, ours {ours[place]}. No time is reported")
+    extra, missing = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
+    if extra or missing:
+        raise WrongAnswer(f"{what}: {list(extra)[:3]} is ours alone, {list(missing)[:3]} theirs. No time is reported")
+    report.check(what, True, True)
 
 
-def _ratio(name: str) -> str:
-    return f"{name} / wukongs"
-
-
-def _progress(what: str) -> None:
-    print(f"wukongs: bench oneshot: {what}", file=sys.stderr, flush=True)
-
-
-def _take_turns(text: str, systems: dict[str, Ask], repeats: dict[str, int]) -> dict[str, list[float]]:
-    samples: dict[str, list[float]] = {name: [] for name in systems}
+def _in_turns(text: str, calls: dict[str, Callable[[str], Any]], repeats: int) -> dict[str, list[float]]:
+    """Time each call, one after the other, until it has been called often enough or long enough."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    open_calls = dict(calls)
     gc.collect()
     gc.disable()
     try:
-        for turn in range(max(repeats.values())):
-            for name, ask in systems.items():
-                if turn < repeats[name]:
-                    began = time.perf_counter()
-                    ask(text)
-                    samples[name].append(time.perf_counter() - began)
+        while open_calls:
+            for name, call in list(open_calls.items()):
+                began = time.perf_counter()
+                answer = call(text)
+                samples[name].append(time.perf_counter() - began)
+                del answer
+                count, spent = len(samples[name]), sum(samples[name])
+                if count >= repeats or spent > BUDGET_S or (spent > BUDGET_S / 4 and count >= LEAST):
+                    del open_calls[name]
     finally:
         gc.enable()
     return samples
 
 
-def _add_ratios(report: Report) -> None:
-    """Add geometric means over all queries."""
-    rows = report.tables[TIMES]
-    means: dict[str, Any] = {}
-    for ratio in map(_ratio, ("pyoxigraph", "rdflib")):
-        known = [row[ratio] for row in rows if ratio in row]
-        if len(known) < len(rows):
-            missing = ", ".join(row["query"] for row in rows if ratio not in row)
-            report.notes.append(f"The mean of {ratio} is without {missing}, and so too small.")
-        if known:
-            means[ratio] = math.exp(sum(map(math.log, known)) / len(known))
-    report.add(TIMES, {"query": "geometric mean", **means})
-    slower = [row["query"] for row in rows[:-1] if row[_ratio("pyoxigraph")] < 1]
-    report.notes.append(f"Slower than pyoxigraph: {', '.join(slower) or 'none'}.")
+def _add_ratios(report: Report, title: str) -> None:
+    """Add geometric means over all queries, and name where we are slower."""
+    rows = report.tables[title]
+    names = [f"{name} / {OURS}" for name in (OXIGRAPH, RDFLIB)]
+    ratios = {name: [row[name] for row in rows if row[name] != ""] for name in names}
+    means = {name: math.exp(sum(map(math.log, found)) / len(found)) for name, found in ratios.items() if found}
+    report.add(title, {"query": "geometric mean", **means})
+    slower = [row["query"] for row in rows[:-1] if row[names[0]] < 1]
+    report.notes.append(f"{title}: slower than pyoxigraph: {', '.join(slower) or 'none'}.")
 
 
-# --- the three systems ------------------------------------------------------------------------------------------------
+def plot(report: Report, path: Path) -> None:
+    """Draw how many times longer pyoxigraph and rdflib take, query by query."""
+    import matplotlib
 
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
 
-def _wukongs(engine: wukongs.Engine) -> Ask:
-    return lambda text: engine.query(text).serialize("json").encode()
-
-
-def _pyoxigraph(lines: bytes) -> Ask:
-    import pyoxigraph as ox
-
-    store = ox.Store()
-    store.bulk_load(lines, format=ox.RdfFormat.N_TRIPLES)
-    store.optimize()
-
-    def ask(text: str) -> bytes:
-        found = store.query(text)
-        assert isinstance(found, ox.QuerySolutions)
-        return found.serialize(format=ox.QueryResultsFormat.JSON) or b""
-
-    return ask
-
-
-def _rdflib(lines: bytes) -> Ask:
-    import rdflib
-
-    rdflib.NORMALIZE_LITERALS = False
-    # It warns of each literal whose value it cannot make; what it answers is compared anyhow.
-    logging.getLogger("rdflib").setLevel(logging.CRITICAL)
-    graph = rdflib.Graph()
-    graph.parse(io.BytesIO(lines), format="nt")
-
-    def ask(text: str) -> bytes:
-        return graph.query(text).serialize(format="json") or b""
-
-    return ask
-
-
-def _rows(answer: bytes) -> Counter[tuple[tuple[str, ...], ...]]:
-    """Return the rows of a SPARQL JSON answer as a multiset; numbers that were computed compare by value."""
-    found = json.loads(answer)
-    names = found["head"]["vars"]
-    return Counter(tuple(_cell(row.get(name)) for name in names) for row in found["results"]["bindings"])
-
-
-def _cell(term: dict[str, Any] | None) -> tuple[str, ...]:
-    if term is None:
-        return ()
-    datatype = term.get("datatype", "")
-    value = term["value"]
-    if datatype.endswith(("#double", "#float", "#decimal", "#integer")):
-        value = repr(float(value))
-    return (term["type"].removeprefix("typed-"), value, datatype, term.get("xml:lang", "").lower())
+    rows = report.tables[TERMS][:-1]
+    figure, axes = pyplot.subplots(figsize=(12, 5))
+    for name, mark in ((OXIGRAPH, "o"), (RDFLIB, "^")):
+        column = f"{name} / {OURS}"
+        places = [place for place, row in enumerate(rows) if row[column] != ""]
+        axes.plot(places, [rows[place][column] for place in places], mark, label=name)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.axhline(5, color="grey", linewidth=1, linestyle="--", label="5 times")
+    axes.set_xticks(range(len(rows)), [row["query"] for row in rows], rotation=70)
+    axes.set(yscale="log", ylabel="time / wukongs' time", title="Text to rows of Python terms, LSBench sample")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)

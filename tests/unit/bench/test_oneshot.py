@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
-import signal
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.__main__ import main
-from bench.oneshot import run
+from bench.harness import Report, WrongAnswer
+from bench.oneshot.engines import TooSlow, at_most
 from bench.oneshot.estimates import q_error
-from bench.oneshot.run import TookTooLong, interrupted_after
+from bench.oneshot.queries import S_QUERIES
+from bench.oneshot.run import _compare
 
 pytestmark = pytest.mark.nojit
 
@@ -21,8 +22,15 @@ pytestmark = pytest.mark.nojit
 def test_a_quick_run_compares_answers_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["oneshot", "--quick", "--report", str(tmp_path)]) == 0, capsys.readouterr().err
     found = json.loads((tmp_path / "oneshot.json").read_text(encoding="utf-8"))
-    times, estimates, parts = found["tables"].values()
-    assert {"S1", "S6", "OPTIONAL", "geometric mean"} <= {row["query"] for row in times}
+    terms, texts, estimates, parts = found["tables"].values()
+    for times in (terms, texts):
+        assert {"S1", "S6", "optional", "construct", "ask", "geometric mean"} <= {row["query"] for row in times}
+        assert all(row["pyoxigraph / wukongs"] > 0 for row in times)
+    checked = [check["what"] for check in found["checks"]]
+    assert "S6, rows as pyoxigraph has them" in checked
+    assert "order-all, rows as rdflib has them" in checked
+    assert sum(row["rows"] > 0 for row in terms[:-1]) > 25, "queries without rows would measure nothing"
+    assert (tmp_path / "oneshot.png").stat().st_size > 0
     assert {row["step"] for row in estimates if row["query"] == "S3"} == {1, 2, 3}
     assert {row["part"] for row in parts} >= {"parse (with tokens)", "plan", "all"}
 
@@ -31,28 +39,19 @@ def test_q_error_counts_both_ways_and_less_than_a_row_as_one() -> None:
     assert [q_error(10, 5), q_error(5, 10), q_error(0.01, 0), q_error(3, 0)] == [2, 2, 1, 3]
 
 
-def test_what_takes_too_long_is_interrupted_and_nothing_stays_behind() -> None:
-    def for_ever() -> bytes:
-        while True:
-            with contextlib.suppress(Exception):  # as a library may do
-                time.sleep(0.01)
-
-    before = signal.getsignal(signal.SIGALRM)
-    with pytest.raises(TookTooLong):
-        interrupted_after(0.05, for_ever)
-    assert interrupted_after(5, lambda: b"in time") == b"in time"
-    assert signal.getsignal(signal.SIGALRM) == before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+def test_answers_that_differ_are_no_answers() -> None:
+    bag, ordered = S_QUERIES[0], replace(S_QUERIES[0], compared="sequence")
+    report = Report("oneshot", {})
+    a, b = ("a",), ("b",)
+    _compare(report, bag, "pyoxigraph", [a, b], [b, a])
+    _compare(report, replace(bag, compared="count"), "pyoxigraph", [a], [b])
+    for query, ours, theirs in ((bag, [a, a, b], [a, b, b]), (bag, [a], [a, a]), (ordered, [a, b], [b, a])):
+        with pytest.raises(WrongAnswer):
+            _compare(report, query, "pyoxigraph", ours, theirs)
 
 
-def test_a_system_that_is_interrupted_has_no_ratio_and_the_table_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(run, "RDFLIB_S_MAX", 1e-4)
-    monkeypatch.setattr(run, "OTHER_QUERIES", ())
-    assert main(["oneshot", "--quick", "--report", str(tmp_path)]) == 0, capsys.readouterr().err
-    found = json.loads((tmp_path / "oneshot.json").read_text(encoding="utf-8"))
-    *rows, mean = found["tables"][run.TIMES]
-    assert {row["rdflib"] for row in rows} == {"over 0.0001 s"}
-    assert all("rdflib / wukongs" not in row for row in (*rows, mean))
-    assert any("is without S1, S2" in note for note in found["notes"])
+def test_what_takes_too_long_is_interrupted() -> None:
+    with pytest.raises(TooSlow), at_most(0.05):
+        sum(itertools.repeat(1))
+    with at_most(60):
+        assert sum(range(10)) == 45
