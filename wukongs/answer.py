@@ -11,7 +11,7 @@ import numpy as np
 
 from csparql.algebra import Query, TriplePattern
 from csparql.terms import Term, Variable
-from store.dtypes import Int64Array
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from store.terms import blank_node
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
@@ -24,16 +24,16 @@ from wukongs.ordering import canonical
 from wukongs.plan_memo import PlanMemo
 from wukongs.profile import Profile
 from wukongs.query_terms import QueryTerms
+from wukongs.rows import numbered
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query answers; of columns, boolean and triples, the two that its form has not are empty or None."""
+    """What a query answers: columns of its variables, or of a graph's triples, each triple once; or a boolean."""
 
     columns: tuple[Int64Array, ...]
     length: int
-    boolean: bool | None
-    triples: list[tuple[str, str, str]] | None
+    boolean: bool | None = None
 
 
 def answer(
@@ -76,49 +76,77 @@ def _answer(
     executor = Executor(dataset, terms, limits, memo, in_order, profile)
     table = executor.run(query.pattern, 1 if query.form == "ask" else None)
     if query.form == "ask":
-        return Answer((), 0, table.length > 0, None)
+        return Answer((), 0, table.length > 0)
     limits.operator = {"construct": "CONSTRUCT", "describe": "DESCRIBE"}.get(query.form, limits.operator)
     if query.form == "construct":
         if in_order:
             table = canonical(table)  # a blank node is named by its row
-        return Answer((), 0, None, _construct(query.template, table, terms, scope, by_solution))
+        return _construct(query.template, table, terms, scope, by_solution)
     if query.form == "describe":
-        return Answer((), 0, None, _described(query, table, executor, terms))
+        return _described(query, table, executor, terms)
     columns = tuple(table.column(Variable(name)) for name in query.variables)
-    return Answer(columns, table.length, None, None)
+    return Answer(columns, table.length)
 
 
 def _construct(
     template: Sequence[TriplePattern], table: BindingTable, terms: QueryTerms, scope: str, by_solution: bool
-) -> list[tuple[str, str, str]]:
+) -> Answer:
     """Fill a template with every row; triples with an unbound or misplaced term are left out (SPARQL 16.2)."""
-    needed = {part for pattern in template for part in pattern.variables() if not part.is_blank}
-    texts = {variable: column_texts(table.column(variable), terms) for variable in needed}
-    blank_scope = f"construct:{scope}".encode()
-    has_blanks = any(part.is_blank for pattern in template for part in pattern.variables())
-    names = _solution_names(table, terms) if by_solution and has_blanks else list(map(str, range(table.length)))
-
-    def text(part: Term | Variable, row: int) -> str | None:
+    columns: dict[Term | Variable, Int64Array] = {}
+    first_bytes: dict[Term | Variable, UInt8Array] = {}
+    parts = dict.fromkeys(part for pattern in template for part in _parts(pattern))
+    limits, suffixes = current(), list[str]()
+    if blanks := sum(isinstance(part, Variable) and part.is_blank for part in parts):
+        limits.hold(OBJECT_BYTES * (1 + blanks) * table.length)
+        suffixes = _solution_names(table, terms) if by_solution else list(map(str, range(table.length)))
+    for part in parts:
+        limits.check()
         if isinstance(part, Term):
-            return part.text
-        if part.is_blank:
-            return blank_node(blank_scope, f"{part.name[1:]}r{names[row]}")
-        return texts[part][row]
+            columns[part] = np.full(table.length, terms.ids([part.text])[0], np.int64)
+        elif part.is_blank:
+            labels = [f"{part.name[1:]}r{suffix}" for suffix in suffixes]
+            columns[part] = terms.ids([blank_node(f"construct:{scope}".encode(), label) for label in labels])
+        else:
+            columns[part] = table.column(part)
+        first_bytes[part] = _first_bytes(columns[part], terms)
+    made = []
+    for pattern in template:
+        limits.check()
+        limits.hold(_TRIPLE_BYTES * table.length)
+        subject, predicate, object_ = _parts(pattern)
+        fits = np.isin(first_bytes[subject], (_BRACKET, _UNDERSCORE)) & (first_bytes[predicate] == _BRACKET)
+        rows = np.flatnonzero(fits & (first_bytes[object_] != 0))
+        made.append([rows, *(columns[part][rows] for part in (subject, predicate, object_))])
+    limits.check_rows(sum(len(rows) for rows, *_ in made), "Let its pattern have fewer solutions")
+    rows, *triples = (np.concatenate(column) for column in zip(*made, strict=True)) if made else [_NO_IDS] * 4
+    order = np.argsort(rows, kind="stable")
+    return _graph([column[order] for column in triples])
 
-    limits = current()
-    made: list[tuple[str, str, str]] = []
-    for row in limits.polled(range(table.length)):
-        before = len(made)
-        for pattern in template:
-            subject, predicate, object_ = (text(p, row) for p in (pattern.subject, pattern.predicate, pattern.object))
-            if subject is None or predicate is None or object_ is None:
-                continue
-            if subject.startswith(("<", "_")) and predicate.startswith("<"):
-                made.append((subject, predicate, object_))
-        if len(made) > before:
-            limits.check_rows(len(made), "Let its pattern have fewer solutions")
-            limits.hold(OBJECT_BYTES * (len(made) - before))
-    return list(dict.fromkeys(made))
+
+def _parts(pattern: TriplePattern) -> tuple[Term | Variable, ...]:
+    return pattern.subject, pattern.predicate, pattern.object
+
+
+_BRACKET, _UNDERSCORE = ord("<"), ord("_")
+_NO_IDS = np.empty(0, np.int64)
+_TRIPLE_BYTES = 100
+"""What a triple of a template takes for each row, as it is made, put in order and compared."""
+
+
+def _first_bytes(column: Int64Array, terms: QueryTerms) -> UInt8Array:
+    """Return the first byte of each term's canonical form, 0 where there is none."""
+    places, firsts = numbered([column], len(column))
+    distinct = column[firsts]
+    found = np.zeros(len(distinct), np.uint8)
+    bound = np.flatnonzero(distinct != UNBOUND)
+    found[bound] = terms.first_bytes(distinct[bound])
+    return found[places]
+
+
+def _graph(columns: Sequence[Int64Array]) -> Answer:
+    """Keep each triple once, in the order in which they come."""
+    _, firsts = numbered(columns, len(columns[0]))
+    return Answer(tuple(column[firsts] for column in columns), len(firsts))
 
 
 def _solution_names(table: BindingTable, terms: QueryTerms) -> list[str]:
@@ -134,15 +162,8 @@ def _solution_names(table: BindingTable, terms: QueryTerms) -> list[str]:
     return names
 
 
-def _described(query: Query, table: BindingTable, executor: Executor, terms: QueryTerms) -> list[tuple[str, str, str]]:
+def _described(query: Query, table: BindingTable, executor: Executor, terms: QueryTerms) -> Answer:
     columns = [table.column(part) for part in query.described if isinstance(part, Variable)]
     if table.length:
         columns.append(terms.ids([part.text for part in query.described if isinstance(part, Term)]))
-    found = describe(np.concatenate([np.empty(0, np.int64), *columns]), executor, terms)
-    current().hold(OBJECT_BYTES * len(found[0]))
-    subjects, predicates, objects = (column_texts(column, terms) for column in found)
-    return [
-        (subject, predicate, object_)
-        for subject, predicate, object_ in zip(subjects, predicates, objects, strict=True)
-        if subject is not None and predicate is not None and object_ is not None
-    ]
+    return _graph(describe(np.concatenate([_NO_IDS, *columns]), executor, terms))

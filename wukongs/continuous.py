@@ -372,7 +372,7 @@ class ContinuousQuery:
                 in_order=True,
                 by_solution=self.reporter.is_compared,
             )
-            if is_empty and not (found.length or found.triples or firing.depends_on_moment()):
+            if is_empty and not (found.length or firing.depends_on_moment()):
                 self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
         with limits:
             found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
@@ -386,7 +386,6 @@ class ContinuousQuery:
             terms,
             tick_sn(firing.at_ms),
             found.boolean,
-            found.triples,
             found.length,
             query=self.name,
             start_ms=min(start_ms for start_ms, _ in windows.values()),

@@ -11,10 +11,9 @@ import numpy as np
 from csparql.algebra import Bgp, TriplePattern
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
-from wukongs.binding_table import BindingTable, TermSpace
-from wukongs.decoding import texts_of
+from wukongs.binding_table import BindingTable
 from wukongs.executor import Executor
-from wukongs.rows import numbered
+from wukongs.query_terms import QueryTerms
 
 _SUBJECT, _PREDICATE, _OBJECT = Variable("s"), Variable("p"), Variable("o")
 _PLACES = (
@@ -23,8 +22,8 @@ _PLACES = (
 )
 
 
-def describe(resources: Int64Array, executor: Executor, terms: TermSpace) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the statements that describe some resources, each once: (subjects, predicates, objects).
+def describe(resources: Int64Array, executor: Executor, terms: QueryTerms) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the statements that describe some resources, some repeatedly: (subjects, predicates, objects).
 
     resources : int64[n]        Ids, in any order, repeated or UNBOUND ones too; a literal has no description.
 
@@ -39,8 +38,6 @@ def describe(resources: Int64Array, executor: Executor, terms: TermSpace) -> tup
         tables = [executor.explore(bgp, table) for bgp in _PLACES]
         found += [tuple(table.column(variable) for variable in (_SUBJECT, _PREDICATE, _OBJECT)) for table in tables]
         objects = np.setdiff1d(np.concatenate([table.column(_OBJECT) for table in tables]), asked)
-        is_blank = [text is not None and text.startswith("_:") for text in texts_of(objects, terms)]
-        wanted = objects[np.array(is_blank, np.bool_)]
+        wanted = objects[terms.first_bytes(objects) == ord("_")]
     subjects, predicates, objects = (np.concatenate(column) for column in zip(*found, strict=True))
-    _, firsts = numbered([subjects, predicates, objects], len(subjects))
-    return subjects[firsts], predicates[firsts], objects[firsts]
+    return subjects, predicates, objects

@@ -44,7 +44,5 @@ def ask(
     finally:
         with core.lock:
             handle.close()
-    result = Result(
-        query.form, query.variables, found.columns, terms, handle.sn, found.boolean, found.triples, found.length
-    )
+    result = Result(query.form, query.variables, found.columns, terms, handle.sn, found.boolean, found.length)
     return result, dataset

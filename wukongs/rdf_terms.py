@@ -7,13 +7,15 @@ are made with normalize=False: `"01"^^xsd:integer` stays `01` on every way throu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from csparql.terms import XSD
 from store.canonical import split_literal, to_ntriples
 from wukongs.errors import DataError
 
-__all__ = ["canonical_of", "from_ntriples", "from_python", "split_literal", "to_ntriples", "to_rdflib"]
+__all__ = ["canonical_of", "from_ntriples", "from_python", "split_literal", "terms_of", "to_ntriples", "to_rdflib"]
 
 if TYPE_CHECKING:
     from rdflib.term import IdentifiedNode, Literal
@@ -143,12 +145,41 @@ def to_rdflib(canonical: str) -> IdentifiedNode | Literal:
 
     Raises: DataError (what RDF 1.2 has and rdflib has not).
     """
+    return terms_of((canonical,))[0]
+
+
+def terms_of(texts: Iterable[str]) -> list[IdentifiedNode | Literal]:
+    """Return the rdflib term of each canonical form. Raises as to_rdflib.
+
+    IRIs, blank nodes and strings are what rdflib's constructors make of them, without their checks: canonical forms
+    have been checked. Literals of other datatypes, whose Python value rdflib works out, are kept for the next time.
+    """
     from rdflib.term import BNode, Literal, URIRef
 
-    if canonical.startswith("<"):
-        return URIRef(canonical[1:-1])
-    if canonical.startswith("_:"):
-        return BNode(canonical[2:])
+    new = str.__new__
+    made: list[IdentifiedNode | Literal] = []
+    for text in texts:
+        first = text[0]
+        if first == "<":
+            made.append(new(URIRef, text[1:-1]))
+        elif first == "_":
+            made.append(new(BNode, text[2:]))
+        elif text[-1] == '"':
+            lexical = text[1:-1]
+            literal = new(Literal, lexical)
+            literal._value = lexical
+            literal._language = literal._datatype = literal._ill_typed = None
+            made.append(literal)
+        else:
+            made.append(_marked_literal(text))
+    return made
+
+
+@lru_cache(maxsize=1 << 16)
+def _marked_literal(canonical: str) -> Literal:
+    """Return the literal of a canonical form with a datatype or language."""
+    from rdflib.term import Literal, URIRef
+
     if canonical.startswith("("):
         raise _not_rdf11(canonical, "a triple term")
     lexical, datatype, language = split_literal(canonical)

@@ -93,7 +93,7 @@ class Reporter:
 
     def is_reported(self, found: Answer) -> bool:
         """Tell whether a firing with this answer is reported."""
-        is_empty = not (found.length or found.triples or found.boolean)
+        is_empty = not (found.length or found.boolean)
         return not (is_empty and "non-empty result" in self._policies)
 
     def forget(self, at_ms: int) -> None:
@@ -119,8 +119,6 @@ class Reporter:
 def _rows(found: Answer, terms: QueryTerms) -> tuple[Row, ...]:
     if found.boolean is not None:
         return ((),) if found.boolean else ()
-    if found.triples is not None:
-        return tuple(found.triples)
     if not found.columns:
         return ((),) * found.length
     return tuple(zip(*(column_texts(column, terms) for column in found.columns), strict=True))
@@ -141,8 +139,6 @@ def _without(rows: Sequence[Row], others: Sequence[Row]) -> list[int]:
 def _taken(found: Answer, rows: Sequence[Row], places: list[int]) -> Answer:
     if found.boolean is not None:
         return replace(found, boolean=bool(places))
-    if found.triples is not None:
-        return replace(found, triples=[found.triples[place] for place in places])
     chosen = np.array(places, np.int64)
     return replace(found, columns=tuple(column[chosen] for column in found.columns), length=len(places))
 
@@ -151,8 +147,6 @@ def _gone(found: Answer, rows: list[Row], terms: QueryTerms) -> Answer:
     """Make an answer of the form of `found` with other rows."""
     if found.boolean is not None:
         return replace(found, boolean=bool(rows))
-    if found.triples is not None:
-        return replace(found, triples=[(str(row[0]), str(row[1]), str(row[2])) for row in rows])
     columns = tuple(_ids([row[place] for row in rows], terms) for place in range(len(found.columns)))
     return replace(found, columns=columns, length=len(rows))
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
 from store.dtypes import UNBOUND, Int64Array
-from wukongs.rdf_terms import to_ntriples, to_rdflib
+from wukongs.rdf_terms import terms_of, to_ntriples
+from wukongs.rows import numbered
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["select", "ask", "construct", "describe"]
 Triple: TypeAlias = tuple[str, str, str]
+_Cell = TypeVar("_Cell")
 
 _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 _CHUNK_ROWS = 8192
@@ -61,12 +63,13 @@ class Result:
         reader: TextReader,
         snapshot: int,
         boolean: bool | None = None,
-        triples: list[Triple] | None = None,
         length: int | None = None,
     ) -> None:
-        """columns[i] : int64[n_rows], the ids of variables[i]; length: n_rows, needed only where there is no column;
-        triples: canonical texts of a graph's triples, repeats allowed (a graph is a set: they are dropped)."""
-        assert len(variables) == len(columns), (variables, len(columns))
+        """columns[i] : int64[n_rows], the ids of variables[i]; length: n_rows, needed only where there is no column.
+        A graph has no variables but three columns, of its triples' subjects, predicates and objects, each triple once.
+        """
+        width = len(_TRIPLE_COLUMNS if kind in ("construct", "describe") else variables)
+        assert width == len(columns), (kind, variables, len(columns))
         assert len({len(column) for column in columns}) <= 1, [len(column) for column in columns]
         self.kind: Kind = kind
         self.snapshot = snapshot
@@ -74,10 +77,9 @@ class Result:
         self._variables = variables
         self._columns = columns
         self._reader = reader
-        self._triples = list(dict.fromkeys(triples or ()))
         self._rows = len(columns[0]) if columns else length or 0
-        self._text_of: dict[int, str] = {}
-        self._term_of: dict[str, RdfTerm] = {}
+        self._text_of: dict[int, str | None] = {UNBOUND: None}
+        self._term_of: dict[int, RdfTerm | None] = {UNBOUND: None}
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -91,72 +93,67 @@ class Result:
         return self.kind in ("construct", "describe")
 
     def __len__(self) -> int:
-        return len(self._triples) if self.is_graph else self._rows
+        return self._rows
 
     def __bool__(self) -> bool:
         return bool(self.boolean) if self.kind == "ask" else len(self) > 0
 
     def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]:
-        for row in self._text_rows():
-            yield tuple(None if text is None else self._term(text) for text in row)
+        return self._rows_of(self._terms)
 
     def texts(self) -> list[tuple[str | None, ...]]:
         """Return the rows (or triples) as canonical texts, None where unbound."""
-        return list(self._text_rows())
+        return list(self._rows_of(self._texts))
 
     def triples(self) -> list[Triple]:
         """Return the triples of a construct or describe as canonical texts; none for the other kinds."""
-        return list(self._triples)
+        return cast("list[Triple]", self.texts()) if self.is_graph else []
 
-    def _text_rows(self) -> Iterator[tuple[str | None, ...]]:
-        if self.is_graph:
-            yield from self._triples
-        elif not self._columns:
+    def _rows_of(self, decode: Callable[[Int64Array], list[_Cell]]) -> Iterator[tuple[_Cell, ...]]:
+        """Iterate over the rows, a chunk of them decoded at a time. decode: distinct ids -> what stands for them."""
+        if not self._columns:
             yield from (() for _ in range(self._rows))
-        else:
-            for start in range(0, self._rows, _CHUNK_ROWS):
-                stop = start + _CHUNK_ROWS
-                yield from zip(*(self._decode(column[start:stop]) for column in self._columns), strict=True)
+        for start in range(0, self._rows if self._columns else 0, _CHUNK_ROWS):
+            parts = [column[start : start + _CHUNK_ROWS] for column in self._columns]
+            yield from zip(*(_by_distinct(decode, part) for part in parts), strict=True)
 
-    def _decode(self, column: Int64Array) -> list[str | None]:
-        """Return the canonical text of each id of a column, None for UNBOUND; what was asked is kept."""
-        distinct, places = np.unique(column, return_inverse=True)
-        ids: list[int] = distinct.tolist()
-        unknown = [term_id for term_id in ids if term_id != UNBOUND and term_id not in self._text_of]
+    def _texts(self, ids: Int64Array) -> list[str | None]:
+        """Return the canonical texts of distinct ids, None for UNBOUND; what was asked is kept."""
+        known, numbers = self._text_of, ids.tolist()
+        unknown = [number for number in numbers if number not in known]
         if unknown:
-            texts = self._reader.texts(np.array(unknown, np.int64))
-            self._text_of.update(zip(unknown, texts, strict=True))
-        known = [self._text_of.get(term_id) for term_id in ids]
-        return [known[place] for place in places.tolist()]
+            known.update(zip(unknown, self._reader.texts(np.array(unknown, np.int64)), strict=True))
+        return [known[number] for number in numbers]
+
+    def _terms(self, ids: Int64Array) -> list[RdfTerm | None]:
+        """Return the rdflib terms of distinct ids, None for UNBOUND; they are kept."""
+        known, numbers = self._term_of, ids.tolist()
+        unknown = [number for number in numbers if number not in known]
+        if unknown:
+            texts = cast("list[str]", self._texts(np.array(unknown, np.int64)))
+            known.update(zip(unknown, terms_of(texts), strict=True))
+        return [known[number] for number in numbers]
 
     def cell_chunks(self, cells: Sequence[Callable[[str], str]]) -> Iterator[tuple[list[list[str | None]], int]]:
         """Iterate over chunks of rows (or triples) as (columns of cells, number of rows), None where unbound.
 
         cells: one function a column, from a canonical text to the cell; called once per distinct term of a chunk."""
-        for start in range(0, len(self), _CHUNK_ROWS):
-            stop = min(start + _CHUNK_ROWS, len(self))
-            if self.is_graph:
-                parts = zip(*self._triples[start:stop], strict=True)
-                yield [_mapped(cell, part) for cell, part in zip(cells, parts, strict=True)], stop - start
-            else:
-                columns = [column[start:stop] for column in self._columns]
-                yield [self._cells(cell, part) for cell, part in zip(cells, columns, strict=True)], stop - start
+        for start in range(0, self._rows, _CHUNK_ROWS):
+            stop = min(start + _CHUNK_ROWS, self._rows)
+            columns = [column[start:stop] for column in self._columns]
+            yield [self._cells(cell, part) for cell, part in zip(cells, columns, strict=True)], stop - start
 
     def _cells(self, cell: Callable[[str], str], column: Int64Array) -> list[str | None]:
-        if self._rows <= _KEPT_ROWS:
-            return _mapped(cell, self._decode(column))
-        distinct, places = np.unique(column, return_inverse=True)
-        bound = distinct[distinct != UNBOUND]
-        made: list[str | None] = [cell(text) for text in self._reader.texts(bound)]
-        if len(bound) < len(distinct):
-            made.insert(int(np.flatnonzero(distinct == UNBOUND)[0]), None)
-        return [made[place] for place in places.tolist()]
+        def decode(ids: Int64Array) -> list[str | None]:
+            if self._rows <= _KEPT_ROWS:
+                return [None if text is None else cell(text) for text in self._texts(ids)]
+            is_bound = ids != UNBOUND
+            made: list[str | None] = [cell(text) for text in self._reader.texts(ids[is_bound])]
+            if len(made) < len(ids):
+                made.insert(int(np.flatnonzero(~is_bound)[0]), None)
+            return made
 
-    def _term(self, text: str) -> RdfTerm:
-        term = self._term_of.get(text)
-        if term is None:
-            term = self._term_of[text] = to_rdflib(text)
-        return term
+        return _by_distinct(decode, column)
 
     # --- other shapes -------------------------------------------------------------------------------------------------
 
@@ -171,9 +168,8 @@ class Result:
             article = "an" if self.kind == "ask" else "a"
             raise TypeError(f"{article} {self.kind} result has no graph; only CONSTRUCT and DESCRIBE make one")
         graph = rdflib.Graph()
-        for triple in self._triples:
-            subject, predicate, object_ = (self._term(text) for text in triple)
-            graph.add((subject, predicate, object_))
+        for triple in self:
+            graph.add(cast("tuple[RdfTerm, RdfTerm, RdfTerm]", triple))
         return graph
 
     def arrow(self) -> pyarrow.Table:
@@ -229,9 +225,8 @@ class Result:
         return frame
 
     def _text_columns(self) -> tuple[tuple[str, ...], list[list[str | None]]]:
-        if self.is_graph:
-            return _TRIPLE_COLUMNS, [[triple[place] for triple in self._triples] for place in range(3)]
-        return self._variables, [self._decode(column) for column in self._columns]
+        names = _TRIPLE_COLUMNS if self.is_graph else self._variables
+        return names, [_by_distinct(self._texts, column) for column in self._columns]
 
     @overload
     def serialize(  # type: ignore[overload-overlap]
@@ -301,7 +296,6 @@ class WindowResult(Result):
         reader: TextReader,
         snapshot: int,
         boolean: bool | None = None,
-        triples: list[Triple] | None = None,
         length: int | None = None,
         *,
         query: str,
@@ -312,7 +306,7 @@ class WindowResult(Result):
         latency_us: float,
         is_stream: bool = False,
     ) -> None:
-        super().__init__(kind, variables, columns, reader, snapshot, boolean, triples, length)
+        super().__init__(kind, variables, columns, reader, snapshot, boolean, length)
         self.query = query
         self.start_ms = start_ms
         self.end_ms = end_ms
@@ -335,11 +329,12 @@ class WindowResult(Result):
         return f"{self.query} ({self.start_ms}, {self.end_ms}] ms{partial}, {super()._summary()}"
 
 
-def _mapped(cell: Callable[[str], str], texts: Sequence[str | None]) -> list[str | None]:
-    """Apply a function to each distinct text; None stays None."""
-    made: dict[str | None, str | None] = {text: cell(text) for text in set(texts) if text is not None}
-    made[None] = None
-    return [made[text] for text in texts]
+def _by_distinct(decode: Callable[[Int64Array], list[_Cell]], column: Int64Array) -> list[_Cell]:
+    """Decode the distinct ids of a column, in one call, and give each row its own."""
+    places, firsts = numbered([column], len(column))
+    decoded = np.empty(len(firsts), np.object_)
+    decoded[:] = decode(column[firsts])
+    return decoded[places].tolist()  # type: ignore[no-any-return]
 
 
 def _counted(count: int, noun: str) -> str:

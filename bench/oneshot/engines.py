@@ -30,8 +30,9 @@ DIGITS = 11
 """Significant digits to which sums and means of doubles are compared: engines add in different orders."""
 
 
-class TooSlow(Exception):
-    """An engine took longer than it was given."""
+class TooSlow(BaseException):
+    """An engine took longer than it was given. Not an Exception, so that what it interrupts does not take it for its
+    own."""
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def at_most(seconds: float) -> Iterator[None]:
         raise TooSlow
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:

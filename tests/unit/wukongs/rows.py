@@ -46,7 +46,8 @@ def ask(answer: bool) -> Result:
 
 
 def construct(triples: Sequence[Triple]) -> Result:
-    return Result("construct", (), (), ListReader([]), 7, triples=list(triples))
+    reader, columns = columns_of(list(dict.fromkeys(triples)), 3)
+    return Result("construct", (), columns, reader, 7)
 
 
 _: type[TextReader] = ListReader

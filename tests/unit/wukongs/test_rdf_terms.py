@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import pyoxigraph
 import pytest
 import rdflib
@@ -16,6 +19,7 @@ from wukongs.rdf_terms import (
     from_ntriples,
     from_python,
     split_literal,
+    terms_of,
     to_ntriples,
     to_rdflib,
 )
@@ -159,3 +163,35 @@ def test_a_blank_node_label_that_ntriples_cannot_write_is_refused() -> None:
     with pytest.raises(DataError) as caught:
         from_python(BNode("a b"))
     assert str(caught.value) == "expected a blank node label that N-Triples can write, found 'a b'"
+
+
+def test_terms_made_without_rdflibs_constructors_are_as_these_make_them() -> None:
+    texts = [
+        "<http://ex/a>",
+        "<>",
+        "_:b1",
+        '""',
+        '"a \\"b\\" \n\x00"',
+        '"a"@en',
+        f'"01"^^<{XSD}integer>',
+        '"x"^^<http://ex/d>',
+    ]
+    expected: list[Any] = [
+        URIRef("http://ex/a"),
+        URIRef(""),
+        BNode("b1"),
+        Literal(""),
+        Literal('a \\"b\\" \n\x00'),
+        Literal("a", lang="en"),
+        Literal("01", datatype=rdflib.XSD.integer, normalize=False),
+        Literal("x", datatype=URIRef("http://ex/d")),
+    ]
+    for made, wanted in zip(terms_of(texts), expected, strict=True):
+        assert type(made) is type(wanted)
+        assert made == wanted
+        assert hash(made) == hash(wanted)
+        assert pickle.loads(pickle.dumps(made)) == pickle.loads(pickle.dumps(wanted))
+        assert made.n3() == wanted.n3()
+        if isinstance(wanted, Literal):
+            names = ("value", "language", "datatype", "ill_typed")
+            assert [getattr(made, name) for name in names] == [getattr(wanted, name) for name in names]
