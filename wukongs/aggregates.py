@@ -16,18 +16,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from csparql.algebra import Aggregate
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
-from wukongs.decoding import CELL_BYTES
+from wukongs.decoding import CELL_BYTES, texts_of
 from wukongs.expressions import evaluate
 from wukongs.frame import decoded
 from wukongs.limits import CHARACTER_BYTES, current
-from wukongs.ordering import ranks_of
+from wukongs.ordering import ranks_of, ranks_of_ids, sorted_places
 from wukongs.rows import group_members, numbered, pieces, taken
 from wukongs.temporal import EXACT
 from wukongs.value_operators import arithmetic, promoted
@@ -62,6 +64,8 @@ def _aggregate(
         groups, ids = groups[firsts], ids[firsts]
     if aggregate.name == "COUNT":
         return _integer_ids(np.bincount(groups[ids != UNBOUND], minlength=group_count), terms)
+    if aggregate.name in ("MIN", "MAX"):
+        return _extremes(aggregate.name, ids, groups, group_count, terms)
     distinct = _Distinct.of(ids, terms)
     offsets, members = group_members(groups, group_count)
     function = _FUNCTIONS[aggregate.name]
@@ -74,6 +78,31 @@ def _aggregate(
         results.append(function(aggregate, distinct, places))
         limits.give_back(limits.held - before)
     return _value_ids(results, terms)
+
+
+def _extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, terms: TermSpace) -> Int64Array:
+    """MIN or MAX in each group: the id of the least or greatest term; UNBOUND for a group with an error, or no row."""
+    places, firsts = numbered([ids], len(ids))
+    distinct = ids[firsts]
+    ranks = _strict_ranks(distinct, terms)
+    best = np.full(group_count, len(distinct) if name == "MIN" else -1, np.int64)
+    (np.minimum if name == "MIN" else np.maximum).at(best, groups, ranks[places])
+    by_rank = np.full(len(distinct) + 1, UNBOUND, np.int64)
+    by_rank[ranks] = distinct
+    found = by_rank[best]  # of a group without a row: the last, UNBOUND
+    found[groups[ids == UNBOUND]] = UNBOUND
+    return found
+
+
+def _strict_ranks(distinct: Int64Array, terms: TermSpace) -> Int64Array:
+    """Return the place of each of some distinct ids in the order of ORDER BY, ties by canonical text."""
+    by_order = ranks_of_ids(distinct, terms)
+    keys: list[Any] = by_order.tolist()
+    if len(set(keys)) < len(keys):
+        keys = [(rank, text or "") for rank, text in zip(keys, texts_of(distinct, terms), strict=True)]
+    ranks = np.empty(len(keys), np.int64)
+    ranks[sorted_places(keys)] = np.arange(len(keys))
+    return ranks
 
 
 def _count_rows(aggregate: Aggregate, table: BindingTable, groups: Int64Array, group_count: int) -> Int64Array:
@@ -107,12 +136,17 @@ class _Distinct:
 
     values: list[Value | None]
     places: Int64Array
+    doubles: npt.NDArray[np.float64] | None = None
+    """The values, if all are xsd:double."""
     _ranks: Int64Array | None = None
 
     @staticmethod
     def of(ids: Int64Array, terms: TermSpace) -> _Distinct:
         places, firsts = numbered([ids], len(ids))
-        return _Distinct(decoded(ids[firsts], terms), places)
+        values = decoded(ids[firsts], terms)
+        numbers = [value.number for value in values if value is not None and value.kind == Kind.DOUBLE]
+        are_doubles = len(numbers) == len(values)
+        return _Distinct(values, places, np.array(numbers, np.float64) if are_doubles else None)
 
     def known(self, places: Int64Array) -> list[Value] | None:
         """Return the values at these places; None if one of them is an error."""
@@ -138,16 +172,17 @@ _Function = Callable[[Aggregate, _Distinct, Int64Array], Value | None]
 
 
 def _sum(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
+    if distinct.doubles is not None and len(places):
+        return _sum_of_floats(distinct.doubles[places].tolist(), Kind.DOUBLE)
     values = distinct.known(places)
     return None if values is None else sum_of(values)
 
 
-def _avg(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
-    values = distinct.known(places)
-    if not values:
-        return None if values is None else _ZERO
-    total = sum_of(values)
-    return None if total is None else arithmetic("/", total, computed(Kind.INTEGER, len(values)))
+def _avg(aggregate: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
+    if not len(places):
+        return _ZERO
+    total = _sum(aggregate, distinct, places)
+    return None if total is None else arithmetic("/", total, computed(Kind.INTEGER, len(places)))
 
 
 def sum_of(values: Sequence[Value]) -> Value | None:
@@ -162,21 +197,16 @@ def sum_of(values: Sequence[Value]) -> Value | None:
         for value in values:
             total = EXACT.add(total, Decimal(value.number))
         return computed(kind, total)
-    floats = [float(promoted(value, kind)) for value in values]
+    return _sum_of_floats([float(promoted(value, kind)) for value in values], kind)
+
+
+def _sum_of_floats(floats: list[float], kind: Kind) -> Value:
     try:
         result = math.fsum(floats)
     except (OverflowError, ValueError):
         # Beyond the range of doubles on the way, or infinities of both signs: as the operator + does it.
         result = sum(floats)
     return computed(kind, to_float32(result) if kind == Kind.FLOAT else result)
-
-
-def _extreme(aggregate: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
-    if not len(places) or distinct.known(places) is None:
-        return None
-    ranks = distinct.ranks()[places]
-    chosen = ranks.argmax() if aggregate.name == "MAX" else ranks.argmin()
-    return distinct.values[int(places[chosen])]
 
 
 def _sample(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
@@ -197,8 +227,6 @@ def _group_concat(aggregate: Aggregate, distinct: _Distinct, places: Int64Array)
 _FUNCTIONS: dict[str, _Function] = {
     "SUM": _sum,
     "AVG": _avg,
-    "MIN": _extreme,
-    "MAX": _extreme,
     "SAMPLE": _sample,
     "GROUP_CONCAT": _group_concat,
 }

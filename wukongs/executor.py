@@ -89,6 +89,8 @@ _NAMES = {
 """What messages call a node."""
 _ROW = Variable(".row")
 _GIVEN = Variable(".given")
+MORE_ROWS = 8
+"""So many times the rows asked for before are asked for next, while DISTINCT has found too few."""
 
 
 class Executor:
@@ -165,9 +167,9 @@ class Executor:
                 kept = dict.fromkeys((*variables, *self._given.variables))
                 return operators.project(self.run(pattern, rows_wanted), tuple(kept))
             case Distinct(pattern=pattern):
-                return operators.distinct(self.run(pattern))
+                return self._distinct(pattern, rows_wanted)
             case OrderBy():
-                return self._order_by(node)
+                return self._order_by(node, rows_wanted)
             case Slice():
                 return self._slice(node)
             case PerGraph():
@@ -254,12 +256,9 @@ class Executor:
         given = frozenset(self._given.variables)
         names = possible_variables(node.right)
         shared = [variable for variable in left.variables if variable in names or variable in given]
-        counted = [variable for variable in operators.counted(shared, given) if variable in names]
-        if left.length == 0 or not counted:
+        if left.length == 0 or not any(variable in names for variable in operators.counted(shared, given)):
             return left
-        # Exploring would bind what a solution of the right side leaves unbound, which then would count as shared.
-        is_bound = certain_variables(node.right).issuperset(counted)
-        if is_bound and is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
+        if is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
             asked = operators.distinct(operators.project(left, shared))
             right = self._exploration.explore_all((node.right,), asked)
         else:
@@ -302,20 +301,29 @@ class Executor:
         # What is given is one row here (see is_row_by_row), so it is the same for every group.
         return operators.join(self._given, grouped, self._limits.rows_max) if self._given.variables else grouped
 
-    def _order_by(self, node: OrderBy) -> BindingTable:
+    def _distinct(self, pattern: Node, rows_wanted: int | None) -> BindingTable:
+        """Ask for more and more rows until enough of them are distinct, where fewer rows are less work."""
+        asked = rows_wanted
+        while asked is not None and _stops_early(pattern):
+            found = self.run(pattern, asked)
+            table = operators.distinct(found)
+            if table.length >= (rows_wanted or 0) or found.length < asked:
+                return table
+            asked *= MORE_ROWS
+        return operators.distinct(self.run(pattern))
+
+    def _order_by(self, node: OrderBy, rows_wanted: int | None) -> BindingTable:
         table = self.run(node.pattern)
         if self._in_order:
             table = canonical(table)
         expressions, seen = self._resolved([expression for expression, _ in node.conditions], table)
         conditions = [(by, down) for by, (_, down) in zip(expressions, node.conditions, strict=True)]
-        return operators.project(order_by(seen, conditions, self._terms), table.variables)
+        return operators.project(order_by(seen, conditions, self._terms, rows_wanted), table.variables)
 
     def _slice(self, node: Slice) -> BindingTable:
         is_ordered = _is_ordered(node.pattern)
-        if node.limit is None or is_ordered or self._in_order:
-            table = self.run(node.pattern)
-        else:
-            table = self.run(node.pattern, node.offset + node.limit)
+        cuts_any = node.limit is None or (self._in_order and not is_ordered)
+        table = self.run(node.pattern, None if cuts_any or node.limit is None else node.offset + node.limit)
         if self._in_order and not is_ordered:
             table = table.take(canonical_order(table))
         return operators.slice_rows(table, node.offset, node.limit)
@@ -387,6 +395,13 @@ class Executor:
             limits.back_to(mark, 8 * len(numbers[-1]))
             mark = limits.mark()
         return put_together(numbers) if numbers else np.empty(0, np.int64)
+
+
+def _stops_early(node: Node) -> bool:
+    """Tell whether a node is done sooner if fewer rows are wanted, and gives the same ones when it is run again."""
+    while isinstance(node, Project):
+        node = node.pattern
+    return isinstance(node, Bgp | PathPattern)
 
 
 def _is_ordered(node: Node) -> bool:

@@ -23,6 +23,8 @@ from csparql.algebra import Call, Expression
 from csparql.functions import PER_ROW, calls_any
 from csparql.terms import Term, Variable
 from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
+from store.term_ids import numeric_values
+from store.value_kernels import KIND_DATE_TIME
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.frame import ANY_ID, STRING_ID, Frame, identity_of
 from wukongs.functions.patterns import matches
@@ -32,6 +34,7 @@ from wukongs.limits import CHARACTER_BYTES, ITEMS_PER_CHECK, OBJECT_BYTES, curre
 from wukongs.membership import CONSTANTS_MIN, Elements
 from wukongs.number_columns import (
     CHANGES,
+    COMPARED,
     DOUBLE,
     EXACT,
     Numbers,
@@ -191,6 +194,10 @@ def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> T
     if (first := _numbers(left, frame)) and (second := _numbers(right, frame)):
         truths, decided = compare_columns(op, first, second, length)
         true, false, is_open = truths & decided, ~truths & decided, ~decided
+    if is_open.any() and (times := _compare_times(op, left, right, frame)):
+        truths, decided = times
+        decided = decided & is_open
+        true, false, is_open = true | (truths & decided), false | (~truths & decided), is_open & ~decided
     if op in ("=", "!=") and is_open.any() and (by_id := _compare_ids(op, left, right, frame)):
         truth, decided = by_id
         decided = decided & is_open
@@ -200,6 +207,16 @@ def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> T
         truth = _scalar_truth(Call(op, (left, right)), frame, rows)
         true[rows], false[rows] = truth.true, truth.false
     return Truth(true, false)
+
+
+def _compare_times(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[BoolArray, BoolArray] | None:
+    """Compare inlined date-times that have a zone: (truths, decided), or None for other expressions."""
+    if not frame.terms.inlines or isinstance(left, Call) or isinstance(right, Call):
+        return None
+    first_kinds, first = numeric_values(_ids(left, frame))
+    second_kinds, second = numeric_values(_ids(right, frame))
+    decided = (first_kinds == KIND_DATE_TIME) & (second_kinds == KIND_DATE_TIME)
+    return COMPARED[op](first, second), decided
 
 
 def _compare_ids(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:

@@ -162,7 +162,7 @@ def compare_columns(op: str, left: Numbers, right: Numbers, length: int) -> tupl
     -------
     truths : bool[length]           Meaningless where undecided.
     decided : bool[length]"""
-    truths = np.broadcast_to(_COMPARISONS[op](left.values, right.values), length)
+    truths = np.broadcast_to(COMPARED[op](left.values, right.values), length)
     if _all_doubles(left) and _all_doubles(right):
         return truths, np.ones(length, np.bool_)
     first, second = np.asarray(left.kinds, np.uint8), np.asarray(right.kinds, np.uint8)
@@ -171,7 +171,7 @@ def compare_columns(op: str, left: Numbers, right: Numbers, length: int) -> tupl
     return truths, np.broadcast_to(decided, length)
 
 
-_COMPARISONS: dict[str, np.ufunc] = {
+COMPARED: dict[str, np.ufunc] = {
     "=": np.equal,
     "!=": np.not_equal,
     "<": np.less,

@@ -28,9 +28,18 @@ import numpy as np
 from csparql.algebra import Expression
 from store.canonical import triple_parts
 from store.dtypes import Int64Array
+from store.term_ids import numeric_values
+from store.value_kernels import (
+    KIND_DATE,
+    KIND_DATE_LOCAL,
+    KIND_DATE_TIME,
+    KIND_DATE_TIME_LOCAL,
+    KIND_DOUBLE,
+    KIND_INTEGER,
+)
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.decoding import texts_of
 from wukongs.expressions import evaluate
-from wukongs.frame import decoded
 from wukongs.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.rows import numbered, stable_order
 from wukongs.temporal import EXACT
@@ -65,9 +74,18 @@ _MONTH_S = 2629746
 """A twelfth of the mean Gregorian year."""
 
 
-def order_by(table: BindingTable, conditions: Sequence[Condition], terms: TermSpace) -> BindingTable:
-    """Sort rows by the conditions, the first one first. Stable: rows that are equal in all of them keep their order."""
-    ranks = [_condition_ranks(condition, table, terms) for condition in conditions]
+def order_by(
+    table: BindingTable, conditions: Sequence[Condition], terms: TermSpace, rows_wanted: int | None = None
+) -> BindingTable:
+    """Sort rows by the conditions, the first one first. Stable: rows that are equal in all of them keep their order.
+
+    rows_wanted: the rows after these many may be left out, so that later conditions are looked at in fewer rows."""
+    ranks: list[Int64Array] = []
+    for condition in conditions:
+        ranks.append(_condition_ranks(condition, table, terms))
+        if len(ranks) == 1 and rows_wanted is not None and 0 < rows_wanted < table.length:
+            kept = np.flatnonzero(ranks[0] <= np.partition(ranks[0], rows_wanted - 1)[rows_wanted - 1])
+            table, ranks = table.take(kept), [ranks[0][kept]]
     return table.take(stable_order(ranks)) if ranks else table
 
 
@@ -89,9 +107,38 @@ def _condition_ranks(condition: Condition, table: BindingTable, terms: TermSpace
     expression, is_descending = condition
     column = evaluate(expression, table, terms)
     places, firsts = numbered([column], table.length)
-    values = decoded(column[firsts], terms)
-    distinct_ranks = np.array(ranks_of(values), np.int64)
+    distinct_ranks = ranks_of_ids(column[firsts], terms)
     return (-distinct_ranks if is_descending else distinct_ranks)[places]
+
+
+def ranks_of_ids(ids: Int64Array, terms: TermSpace) -> Int64Array:
+    """Return the rank of each of some distinct ids, UNBOUND among them or not: as ranks_of gives it to their values.
+
+    Where all are inlined literals of one kind that float64 orders exactly, nothing is decoded; where all are IRIs, or
+    all are strings, their texts are compared as they are."""
+    if terms.inlines and len(ids):
+        kinds, values = numeric_values(ids)
+        is_alike = any(np.isin(kinds, alike).all() for alike in _ORDERED_AS_FLOATS)
+        if is_alike and np.abs(values).max() < _EXACT_LIMIT:
+            return np.unique(values, return_inverse=True)[1]
+    texts = list(texts_of(ids, terms))
+    for first, last in ("<>", '""'):
+        if all(text is not None and text[0] == first and text[-1] == last for text in texts):
+            ranks = np.empty(len(texts), np.int64)
+            ranks[sorted_places([str(text)[1:-1] for text in texts])] = np.arange(len(texts))
+            return ranks
+    return np.array(ranks_of([None if text is None else value_of(text) for text in texts]), np.int64)
+
+
+_ORDERED_AS_FLOATS = (
+    (KIND_INTEGER,),
+    (KIND_DOUBLE,),
+    (KIND_DATE_TIME, KIND_DATE_TIME_LOCAL),
+    (KIND_DATE, KIND_DATE_LOCAL),
+)
+"""Kinds whose values are in order, and equal, as their float64s are: integers below _EXACT_LIMIT, doubles, and times
+(microseconds are inlined for years in which float64 tells them apart)."""
+_EXACT_LIMIT = 2.0**53
 
 
 def sort_key(value: Value | None) -> tuple[Any, ...]:
