@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report, WrongAnswer, summary
+from bench.harness import ROOT, Report, WrongAnswer, summary
 from bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
 from bench.oneshot.engines import Answer, Peer, TooSlow, at_most, ours, oxigraph, rdflib_graph
-from bench.oneshot.estimates import bench_estimates
+from bench.oneshot.estimates import bench_citybench_windows, bench_estimates, bench_lsbench_windows, summarize
 from bench.oneshot.parse import bench_parse
 from bench.oneshot.queries import CONSTANTS, OTHER_QUERIES, S_QUERIES, OneShotQuery
 
@@ -60,6 +60,9 @@ def main(report: Path | None = None, data: Path | None = None, quick: bool = Fal
             for title in (TERMS, TEXTS):
                 _add_ratios(results, title)
             bench_estimates(results, engine, constants)
+            bench_lsbench_windows(results, found)
+            _bench_city(results)
+            summarize(results)
             bench_parse(results, engine, 20 if quick else 2000)
     except (WrongAnswer, OSError, ValueError) as error:
         print(f"wukongs: bench oneshot: {error}", file=sys.stderr)
@@ -75,6 +78,14 @@ def _read(data: Path | None, quick: bool) -> LsbenchData:
         return generate_lsbench(QUICK)
     folder = find_folder(data)
     return generate_lsbench(GENERATED) if folder is None else read_lsbench(folder)
+
+
+def _bench_city(report: Report) -> None:
+    folder = ROOT.parent / "shared" / "data" / "citybench"
+    if folder.is_dir():
+        bench_citybench_windows(report, folder)
+    else:
+        report.notes.append(f"No estimates of C1-C11: no data in {folder}.")
 
 
 def _bench_query(report: Report, query: OneShotQuery, text: str, peers: Sequence[Peer], repeats: int) -> None:
