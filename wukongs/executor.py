@@ -44,7 +44,6 @@ from csparql.functions import PER_ROW, calls_any
 from csparql.plan import FilteredBgp
 from csparql.rules.walk import join_operands
 from csparql.scope import (
-    certain_variables,
     exists_patterns,
     expression_variables,
     mentioned_variables,
