@@ -42,6 +42,7 @@ from csparql.algebra import (
 from csparql.exploration_order import is_explorable
 from csparql.functions import PER_ROW, calls_any
 from csparql.plan import FilteredBgp
+from csparql.row_order import is_ordered, stops_early
 from csparql.rules.walk import join_operands
 from csparql.scope import (
     exists_patterns,
@@ -303,7 +304,7 @@ class Executor:
     def _distinct(self, pattern: Node, rows_wanted: int | None) -> BindingTable:
         """Ask for more and more rows until enough of them are distinct, where fewer rows are less work."""
         asked = rows_wanted
-        while asked is not None and _stops_early(pattern):
+        while asked is not None and stops_early(pattern):
             found = self.run(pattern, asked)
             table = operators.distinct(found)
             if table.length >= (rows_wanted or 0) or found.length < asked:
@@ -320,10 +321,10 @@ class Executor:
         return operators.project(order_by(seen, conditions, self._terms, rows_wanted), table.variables)
 
     def _slice(self, node: Slice) -> BindingTable:
-        is_ordered = _is_ordered(node.pattern)
-        cuts_any = node.limit is None or (self._in_order and not is_ordered)
-        table = self.run(node.pattern, None if cuts_any or node.limit is None else node.offset + node.limit)
-        if self._in_order and not is_ordered:
+        ordered = is_ordered(node.pattern)
+        needs_all = node.limit is None or (self._in_order and not ordered)
+        table = self.run(node.pattern, None if needs_all or node.limit is None else node.offset + node.limit)
+        if self._in_order and not ordered:
             table = table.take(canonical_order(table))
         return operators.slice_rows(table, node.offset, node.limit)
 
@@ -394,16 +395,3 @@ class Executor:
             limits.back_to(mark, 8 * len(numbers[-1]))
             mark = limits.mark()
         return put_together(numbers) if numbers else np.empty(0, np.int64)
-
-
-def _stops_early(node: Node) -> bool:
-    """Tell whether a node is done sooner if fewer rows are wanted, and gives the same ones when it is run again."""
-    while isinstance(node, Project):
-        node = node.pattern
-    return isinstance(node, Bgp | PathPattern)
-
-
-def _is_ordered(node: Node) -> bool:
-    while isinstance(node, Project | Distinct | Extend):
-        node = node.pattern
-    return isinstance(node, OrderBy)
