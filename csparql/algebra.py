@@ -11,6 +11,7 @@ from typing import Literal as Choice
 
 from csparql.paths import Path
 from csparql.terms import Term, Variable
+from wukongs.errors import UnsupportedFeatureError
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,8 @@ class Query:
 
     pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: what
     CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank); described: what DESCRIBE names, as IRIs
-    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first.
+    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first;
+    refused: what the grammar has and we cannot answer.
     """
 
     form: Choice["select", "ask", "construct", "describe"]
@@ -330,3 +332,4 @@ class Query:
     registration: Registration | None = None
     described: tuple[TermOrVariable, ...] = ()
     graph_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)
+    refused: UnsupportedFeatureError | None = field(default=None, compare=False)

@@ -27,6 +27,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     source : what error messages call the text, such as its file.
 
     Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature); DataError (base).
+    SERVICE is parsed, and refused by `csparql.rules.rewrite`.
     """
     parser = _QueryParser(text, base, source)
     if len(parser.tokens) > TOKENS_MAX:
@@ -38,7 +39,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
         raise parser.error("a query that is nested less deeply") from None
     parser.check_depth(query.pattern)
     places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
-    return replace(query, graph_places=tuple(places))
+    return replace(query, graph_places=tuple(places), refused=parser.refused)
 
 
 class _QueryParser(SubqueryParser):

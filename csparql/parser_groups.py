@@ -11,6 +11,7 @@ the block is read with a hidden variable for its graph, and only where nothing o
 from __future__ import annotations
 
 from csparql.algebra import (
+    DEFAULT,
     Bgp,
     Call,
     DefaultGraph,
@@ -27,13 +28,12 @@ from csparql.algebra import (
 )
 from csparql.joining import UNIT, join
 from csparql.nesting import DEPTH_MAX, PATTERNS_MAX
-from csparql.parser_expressions import balanced
+from csparql.parser_expressions import Mention, balanced
 from csparql.parser_values import ValuesParser
 from csparql.scope import always_matches_in, certain_variables, possible_variables, renamed
 from csparql.terms import Variable
 from csparql.tokens import Token
-
-_UNSUPPORTED_ELEMENTS = {"SERVICE": "SERVICE"}
+from wukongs.errors import UnsupportedFeatureError
 
 
 class GroupParser(ValuesParser):
@@ -43,6 +43,8 @@ class GroupParser(ValuesParser):
         super().__init__(text, base, source)
         self.graph_places: dict[str, Token] = {}
         """The IRIs of GRAPH blocks, with the first token of each."""
+        self.refused: UnsupportedFeatureError | None = None
+        """What is grammar and cannot be answered: said when somebody asks for answers."""
 
     graph_count = 0
     hides_graph = False
@@ -159,8 +161,8 @@ class GroupParser(ValuesParser):
         if kind == "VALUES":
             self.advance()
             return join(node, self.data_block())
-        if kind in _UNSUPPORTED_ELEMENTS:
-            raise self.unsupported(_UNSUPPORTED_ELEMENTS[kind])
+        if kind == "SERVICE":
+            return join(node, self._service())
         raise self.error("a triple pattern, FILTER, OPTIONAL, UNION, MINUS, GRAPH, BIND, VALUES, a group or '}'")
 
     def _union(self) -> Node:
@@ -176,6 +178,7 @@ class GroupParser(ValuesParser):
         if variable in possible_variables(node):
             raise self.error("a variable after AS that the group has not used before", token)
         self.in_scope[variable] = None
+        self.mentions.append(Mention(variable, token))  # the variable of a GRAPH block around it is another one
         return Extend(self._anchored(node), variable, expression)
 
     def _graph_block(self) -> Node:
@@ -187,6 +190,20 @@ class GroupParser(ValuesParser):
             self.graph = self.iri("an IRI or a variable after GRAPH")
             self.graph_places.setdefault(self.graph.text[1:-1], token)
             node = self.group()
+        self.graph = outer_graph
+        return node
+
+    def _service(self) -> Node:
+        token = self.advance()
+        if self.refused is None:
+            self.refused = self.unsupported("SERVICE", token, "load what the other endpoint has, and match it here")
+        self.accept("SILENT")
+        if self.token.kind == "var":
+            self.in_scope[self.named(self.advance())] = None
+        else:
+            self.iri("an IRI or a variable after SERVICE")
+        outer_graph, self.graph = self.graph, DEFAULT
+        node = self.group()
         self.graph = outer_graph
         return node
 

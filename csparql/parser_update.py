@@ -165,7 +165,7 @@ class _UpdateParser(SubqueryParser):
         needed = [variable for quad in quads for variable in quad.variables() if not variable.is_blank]
         variables = tuple(dict.fromkeys(needed))
         names = tuple(variable.name for variable in variables)
-        where = Query("select", Project(pattern, variables), names, (), dataset)
+        where = Query("select", Project(pattern, variables), names, (), dataset, refused=self.refused)
         return resolve_timestamps(where, self.refuse_timestamp)
 
     def _quads(

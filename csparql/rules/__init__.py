@@ -22,7 +22,11 @@ RULES: tuple[Callable[[Node], Node], ...] = (
 
 
 def rewrite(query: Query) -> Query:
-    """Apply all rules to a query's pattern."""
+    """Apply all rules to a query's pattern.
+
+    Raises UnsupportedFeatureError: the query asks for what is grammar and cannot be answered (SERVICE)."""
+    if query.refused is not None:
+        raise query.refused.with_traceback(None)
     pattern = query.pattern
     for rule in RULES:
         pattern = rule(pattern)

@@ -38,9 +38,9 @@ def test_the_offending_text_is_underlined() -> None:
 
 
 def test_what_is_not_supported_is_underlined_too() -> None:
-    error = error_of("ASK {\n  SERVICE <s> {} }")
+    error = error_of("ASK {\n  FILTER <f>(DISTINCT ?x) }")
     assert isinstance(error, UnsupportedFeatureError)
-    assert error.excerpt == "2 |   SERVICE <s> {} }\n  |   ^^^^^^^"
+    assert error.excerpt == "2 |   FILTER <f>(DISTINCT ?x) }\n  |              ^^^^^^^^"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_token_longer_than_the_line_shown() -> None:
     assert line.endswith("x…")
 
 
-@pytest.mark.parametrize("text", ["SELCT", "ASK { SERVICE <s> {} }"])
+@pytest.mark.parametrize("text", ["SELCT", "ASK { FILTER <f>(DISTINCT ?x) }"])
 def test_errors_are_pickled_whole(text: str) -> None:
     error = error_of(text)
     again = pickle.loads(pickle.dumps(error))
