@@ -1,0 +1,50 @@
+"""Ctrl-C ends `wukongs query` with status 130 and no traceback, whatever it is at."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.processes import child
+
+# A thread of the command's own process says where it is: SIGINT comes once the work has begun.
+PROGRAM = """
+import os, signal, sys, threading
+import wukongs.cli
+from wukongs import {module} as module
+from wukongs.cli import query as command
+import csparql.parser
+begun = {begun}
+def told(*arguments, **options):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    return begun(*arguments, **options)
+{patched} = told
+sys.exit(wukongs.cli.main(sys.argv[1:]))
+"""
+ENDLESS = "SELECT (COUNT(*) AS ?n) { ?a ?p ?b . ?c ?p ?d . ?e ?p ?f . ?g ?p ?h . ?i ?p ?j . ?k ?p ?l }"
+CASES = {
+    "while a query runs": ("module.answer", "one_shot", ENDLESS),
+    "while results are written": ("command.write", "one_shot", "SELECT * { ?a ?p ?b . ?c ?p ?d . ?e ?p ?f }"),
+    "while a text is parsed": ("command.parse_query", "one_shot", f"SELECT * {{ VALUES ?x {{ {'1 ' * 140_000} }} }}"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ctrl_c_ends_a_query(case: str, tmp_path: Path) -> None:
+    begun, module, text = CASES[case]
+    data, query = tmp_path / "x.nt", tmp_path / "x.rq"
+    data.write_text("".join(f"<http://ex/{i}> <http://ex/p> <http://ex/o{i}> .\n" for i in range(120)))
+    query.write_text(text)
+    program = PROGRAM.format(module=module, begun=begun, patched=begun)
+    command = [sys.executable, "-c", program, "query", "--format", "json", "--data", str(data), f"@{query}"]
+    with child(command) as process:
+        assert process.stdout is not None
+        reader = threading.Thread(target=lambda: [None for _ in process.stdout or ()])
+        reader.start()
+        assert process.wait(timeout=120) == 130
+        reader.join()
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
