@@ -45,6 +45,7 @@ from csparql.plan import FilteredBgp
 from csparql.row_order import is_ordered, stops_early
 from csparql.rules.walk import join_operands
 from csparql.scope import (
+    certain_variables,
     exists_patterns,
     expression_variables,
     mentioned_variables,
@@ -256,9 +257,12 @@ class Executor:
         given = frozenset(self._given.variables)
         names = possible_variables(node.right)
         shared = [variable for variable in left.variables if variable in names or variable in given]
-        if left.length == 0 or not any(variable in names for variable in operators.counted(shared, given)):
+        counted = [variable for variable in operators.counted(shared, given) if variable in names]
+        if left.length == 0 or not counted:
             return left
-        if is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
+        # Exploring would bind what a solution of the right side leaves unbound, which then would count as shared.
+        is_bound = certain_variables(node.right).issuperset(counted)
+        if is_bound and is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
             asked = operators.distinct(operators.project(left, shared))
             right = self._exploration.explore_all((node.right,), asked)
         else:

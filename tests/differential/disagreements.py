@@ -41,6 +41,9 @@ def path(subject: str, steps: Tree, object_: str) -> Tree:
 
 SUBQUERY = tree("element", "SUBQUERY", "{ SELECT ( 1 AS ?n ) WHERE { } }")
 EXISTS = tree("expression", "EXISTS", "EXISTS {", tree("element", "MINUS", "MINUS { }"), "}")
+FILTERED_OPTIONAL = tree(
+    "element", "OPTIONAL", "OPTIONAL { ?c :p ?a .", tree("element", "FILTER", "FILTER ( ?c NOT IN ( ?b ) )"), "}"
+)
 
 DISAGREEMENTS = [
     Disagreement(
@@ -122,6 +125,25 @@ DISAGREEMENTS = [
         asked("SELECT ?a WHERE { ?a :p ?b FILTER", EXISTS, "}"),
         f"{A} {P} {B} .",
         [(A,)],
+    ),
+    Disagreement(
+        "a filter of an OPTIONAL inside of another knows the variables around both",
+        "18.2.2.6: the inner group is translated by itself. ?b is unbound there, so its filter fails for every row; if "
+        "?b were known, two rows would be found.",
+        asked(
+            "SELECT ?b WHERE { ?b :n ?x . ?b :q ?d .",
+            tree("element", "OPTIONAL", "OPTIONAL {", FILTERED_OPTIONAL, "}"),
+            "?b :q ?d . }",
+        ),
+        f"{B} {Q} {C} . {C} {P} {C} . {B} {N} {A} . {A} {P} {C} .",
+        [(B,)],
+    ),
+    Disagreement(
+        "reading: 0 divided by a decimal with a fraction is an error",
+        "op:numeric-divide: only a division by zero is an error.",
+        asked("SELECT (0 / 2.5 AS ?x) { }"),
+        "",
+        [(f'"0"^^<{XSD}decimal>',)],
     ),
     Disagreement(
         "reading: < compares language-tagged strings, and any term with itself",

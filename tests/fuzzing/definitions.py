@@ -50,7 +50,7 @@ from wukongs.scalar_evaluator import value_in
 from wukongs.value_operators import arithmetic, effective_boolean_value
 from wukongs.values import FALSE, TRUE, Kind, Value, computed, string, text_of, value_of
 
-PAIRS_MAX = 60_000
+PAIRS_MAX = 400_000
 DEFAULT_NAME = "urn:x-wukongs:default"
 
 

@@ -111,6 +111,10 @@ def _group_without_triples(each: Tree) -> bool:
     return is_empty or each.operator in ("SUBQUERY", "MINUS", "EXISTS", "NOT EXISTS", "BIND", "FILTER")
 
 
+def _filtered_optional(each: Tree) -> bool:
+    return each.operator == "OPTIONAL" and has(each, "FILTER")
+
+
 _MATCHING = ("BGP", "PATH")
 _ASSEMBLED = _operator("MINUS", "VALUES", "BIND", "SUBQUERY", "OPTIONAL", "UNION", "GRAPH", "GRAPH ?g", "PATH")
 
@@ -127,6 +131,10 @@ OXIGRAPH: tuple[Fault, ...] = (
         lambda case: within(case.tree, _operator("GRAPH ?g"), _group_without_triples),
     ),
     Fault("joins the row to an EXISTS from the left", lambda case: within(case.tree, _exists, _ASSEMBLED)),
+    Fault(
+        "a filter of an OPTIONAL inside of another knows the variables around both",
+        lambda case: within(case.tree, _operator("OPTIONAL"), _filtered_optional),
+    ),
     Fault(
         "COUNT(DISTINCT *) counts blank nodes",
         lambda case: has(case.tree, "COUNT DISTINCT *") and ("_:" in case.text or "[]" in case.text),

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 from wukongs import scalar_evaluator, values
-from wukongs.value_operators import compare
+from wukongs.value_operators import arithmetic, compare
 from wukongs.values import Kind, Value, string, text_of
 
 
@@ -40,6 +40,13 @@ def _compare_without_zone(op: str, left: Value, right: Value) -> bool | None:
 
 def _has_zone(value: Value) -> bool:
     return re.search(r"(Z|[+-][0-9]{2}:[0-9]{2})$", value.lexical) is not None
+
+
+def _divide_zero(op: str, left: Value, right: Value) -> Value | None:
+    """No number comes of 0 divided by a decimal with a fraction."""
+    if op == "/" and left.kind <= Kind.DECIMAL and right.kind == Kind.DECIMAL and left.data == 0 and right.number % 1:
+        return None
+    return arithmetic(op, left, right)
 
 
 def _plain_digits(number: np.float32 | np.float64) -> str:
@@ -68,6 +75,9 @@ _CASTS = {name: _of_text(cast) for name, cast in scalar_evaluator.CASTS.items()}
 READINGS: dict[str, Callable[[], ExitStack]] = {
     "reading: < compares language-tagged strings, and any term with itself": _comparing(_compare_more),
     "reading: a dateTime without zone has no fixed order to one with it": _comparing(_compare_without_zone),
+    "reading: 0 divided by a decimal with a fraction is an error": lambda: _patched(
+        patch.object(scalar_evaluator, "arithmetic", _divide_zero)
+    ),
     "reading: computed doubles are written without exponent": lambda: _patched(
         patch.object(values, "_float_lexical", _plain_digits)
     ),
