@@ -36,8 +36,8 @@ from csparql.algebra import (
     Values,
 )
 from csparql.cardinality import Cardinalities
-from csparql.explain_steps import format_pattern, format_term, plan_lines
-from csparql.exploration_order import exploration_order, exploration_parts, is_explorable
+from csparql.explain_steps import format_pattern, format_rows, format_term, plan_lines
+from csparql.exploration_order import exploration_order, exploration_parts, is_explorable, path_estimate
 from csparql.paths import format_path
 from csparql.plan import FilteredBgp, Plan
 from csparql.planner import plan_filtered
@@ -170,7 +170,10 @@ class _Tree:
             yield from self._filtered(filtered, node, depth, bound, rows)
             return
         pad = _INDENT * depth
-        yield pad + _operator(node, self.dataset) + self._done(node)
+        estimated = ""
+        if isinstance(node, PathPattern):
+            estimated = f"  {format_rows(path_estimate(node, bound, rows, self.sizes)[1])}"
+        yield pad + _operator(node, self.dataset) + estimated + self._done(node)
         match node:
             case Join():
                 yield from self._join(node, depth + 1, bound, rows)
@@ -253,7 +256,8 @@ def _children(node: Node) -> tuple[Node, ...]:
 def _operator(node: Node, dataset: DatasetClause) -> str:
     match node:
         case PathPattern():
-            return f"Path {format_term(node.subject)} {format_path(node.path)} {format_term(node.object)}"
+            ends = format_term(node.subject), format_term(node.object)
+            return f"Path {ends[0]} {format_path(node.path)} {ends[1]} {_where(node.graph, dataset)}"
         case Values():
             return " ".join(("Values", *map(str, node.variables))) + f": {len(node.rows)} rows"
         case GraphNames():

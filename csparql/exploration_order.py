@@ -124,7 +124,7 @@ def _estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardin
             steps = plan_bgp(node, bound, sizes, rows)
             return sum(step.estimated_rows for step in steps), steps[-1].estimated_rows if steps else rows
         case PathPattern():
-            return _path_estimate(node, bound, rows, sizes)
+            return path_estimate(node, bound, rows, sizes)
         case Filter():
             filtered = FilteredBgp.of(node)
             if filtered is None:
@@ -141,9 +141,11 @@ def _estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardin
     raise AssertionError(f"{type(node).__name__} cannot be explored")
 
 
-def _path_estimate(
+def path_estimate(
     node: PathPattern, bound: frozenset[Variable], rows: float, sizes: Cardinalities
 ) -> tuple[float, float]:
+    """Return (rows read, rows left) of searching a path from rows that bind `bound`."""
+
     def is_known(end: TermOrVariable) -> bool:
         return isinstance(end, Term) or end in bound
 

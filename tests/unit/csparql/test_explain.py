@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Aggregate, Bgp
+from csparql.algebra import DEFAULT, Aggregate, Bgp
 from csparql.explain import explain, format_duration, format_expression
 from csparql.explain_steps import format_rows, step_kind
 from csparql.parser import parse_query
@@ -97,3 +97,14 @@ def test_operators_of_patterns() -> None:
         "    Bgp of 1",
         "      1  scan  out  ?x <p> ?y",
     ]
+
+
+def test_a_path_says_where_it_is_walked_and_what_it_may_reach() -> None:
+    graph = CountedTriples({DEFAULT: [("<hub>", "<p>", f"<{n}>") for n in range(9)]})
+    query = parse_query(
+        "ASK FROM <g> FROM NAMED WINDOW <w> ON <s> [RANGE 3s STEP 1s] { <hub> ^<q>?/<p>+ ?x WINDOW <w> { ?x <p>* ?y } }"
+    )
+    paths = [line.strip().partition("  ~")[0] for line in explain(query, graph).splitlines() if "Path" in line]
+    assert "Path ?x <p>* ?y in window <w> [3s step 1s]" in paths
+    one = explain(parse_query("ASK { <hub> <p>+ ?x }"), graph).splitlines()[-1]
+    assert one == "Path <hub> <p>+ ?x in the stored default graph  ~10 rows"
