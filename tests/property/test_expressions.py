@@ -172,7 +172,7 @@ def test_columns_of_all_pairs(op: str) -> None:
 UNARY_FUNCTIONS = ["STR", "LANG", "DATATYPE", "ISIRI", "ISBLANK", "ISLITERAL", "ISNUMERIC", "BOUND"]
 _SYNTAX = {
     **{op: f"({{}} {op} {{}})" for op in ("=", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "&&", "||")},
-    **{name: f"{name}({{}})" for name in UNARY_FUNCTIONS},
+    **{name: f"{name}({{}})" for name in (*UNARY_FUNCTIONS, *CHANGES)},
     "SAMETERM": "sameTerm({}, {})",
     "NEGATE": "(- {})",
     "!": "(! {})",
