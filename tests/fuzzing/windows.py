@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import wukongs
 from tests.fuzzing import answers
@@ -29,9 +31,8 @@ def fits(query: Tree) -> bool:
 
 def disagreements(data: Data, asked: list[tuple[Tree, Answer]], rng: random.Random) -> list[tuple[Tree, Open]]:
     """Register queries over windows on the data (without blank nodes) and compare with what they answered before."""
-    logging.getLogger("wukongs").setLevel(logging.ERROR)  # it warns of graphs that no query declares
     found = []
-    with wukongs.Engine() as engine:
+    with _without_warnings(), wukongs.Engine() as engine:
         streams = {graph: graph or DEFAULT_STREAM for graph in data}
         handles = {graph: engine.stream(name[1:-1], batch_ms=100, timing=True) for graph, name in streams.items()}
         clause = " ".join(f"FROM {'NAMED ' * bool(graph)}STREAM {name} {WINDOW}" for graph, name in streams.items())
@@ -59,3 +60,15 @@ def disagreements(data: Data, asked: list[tuple[Tree, Answer]], rng: random.Rand
                 shown = f"window {answers.shown(ours)}\none-shot {answers.shown(expected)}"
                 found.append((query, Open(f"a window answers otherwise\n{shown}")))
     return found
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep the log quiet: it warns of graphs that no query declares."""
+    log = logging.getLogger("wukongs")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -63,7 +63,7 @@ def test_answers_are_those_of_the_definition(data: Data, queries: list[Query]) -
             compare_one_shot(engine.query(query.text()), Dataset(data[None], named(data)), query, query.text())
 
 
-@fuzz(25)
+@fuzz(10)
 @given(make.quads(), st.lists(make.queries(), min_size=4, max_size=8))
 def test_answers_of_all_kinds_of_queries(data: Data, queries: list[Query]) -> None:
     with engine_with(data) as engine:

@@ -13,7 +13,7 @@ from csparql.algebra import Bgp, Extend, Project
 from csparql.parser import parse_query
 from csparql.terms import Term, Variable, iri
 from store.batch_set import BatchSet
-from store.dtypes import Int64Array
+from store.dtypes import Int64Array, UInt8Array
 from tests.property.test_plan import DEFAULT_ID, VERTICES, resolve, term
 from tests.quads import batch_of, spread
 from wukongs.bindings import bind
@@ -53,6 +53,10 @@ class NumberedTerms:
     """A TermSpace in which <n> has the id n."""
 
     moment = Moment(0, b"a term space of the tests")
+    inlines = False
+
+    def first_bytes(self, ids: Int64Array) -> UInt8Array:
+        return np.full(len(ids), ord("<"), np.uint8)
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
         return np.array([resolve(Term(text)) for text in texts], np.int64)

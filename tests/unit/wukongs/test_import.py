@@ -103,7 +103,11 @@ def test_other_names_are_attribute_errors() -> None:
         _ = wukongs.nonsense
 
 
-ERRORS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+ERRORS = [
+    value
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, Exception) and not name.startswith("_")
+]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
