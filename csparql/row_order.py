@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from csparql.algebra import Bgp, Distinct, Extend, Node, OrderBy, PathPattern, Project
 
+MORE_ROWS = 8
+"""So many times the rows asked for before are asked for next, while DISTINCT has found too few."""
+
 
 def is_ordered(node: Node) -> bool:
     """Tell whether the rows of a node come in the order of an ORDER BY."""

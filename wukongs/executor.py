@@ -42,7 +42,7 @@ from csparql.algebra import (
 from csparql.exploration_order import is_explorable
 from csparql.functions import PER_ROW, calls_any
 from csparql.plan import FilteredBgp
-from csparql.row_order import is_ordered, stops_early
+from csparql.row_order import MORE_ROWS, is_ordered, stops_early
 from csparql.rules.walk import join_operands
 from csparql.scope import (
     certain_variables,
@@ -90,8 +90,6 @@ _NAMES = {
 """What messages call a node."""
 _ROW = Variable(".row")
 _GIVEN = Variable(".given")
-MORE_ROWS = 8
-"""So many times the rows asked for before are asked for next, while DISTINCT has found too few."""
 
 
 class Executor:
