@@ -37,7 +37,7 @@ demo: $(READY)
 	@$(VENV)/bin/wukongs demo
 
 test: $(READY)
-	@$(PY) -m pytest -n 2 --dist loadfile
+	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 1
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)
@@ -45,7 +45,7 @@ test-nojit: $(READY)
 
 # Another seed each time; what fails prints its own.
 faults: $(READY)
-	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$${WUKONGS_FAULTS_SEED:-$$$$} $(PY) -m pytest -n 2 tests/faults
+	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$${WUKONGS_FAULTS_SEED:-$$$$} $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults
 
 # A quarter of an hour on two cores; status 1 if a disagreement stays open, with its smallest query and data.
 QUERIES ?= 100000

@@ -1,4 +1,7 @@
-"""How much a property test tries: the same examples in each run, and more, fresh ones with WUKONGS_FUZZ=factor."""
+"""How much a property test tries: the same examples in each run, and more, fresh ones with WUKONGS_FUZZ=factor.
+
+A large factor needs `-o faulthandler_timeout=0` too: a test is ended after five minutes otherwise.
+"""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ def test_answers_that_differ_are_no_answers() -> None:
 
 def test_what_takes_too_long_is_interrupted() -> None:
     with pytest.raises(TooSlow), at_most(0.05):
-        sum(itertools.repeat(1))
+        for _ in itertools.repeat(None):  # a loop in Python: signals reach no loop inside of C
+            pass
     with at_most(60):
         assert sum(range(10)) == 45
