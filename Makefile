@@ -37,7 +37,7 @@ demo: $(READY)
 	@$(VENV)/bin/wukongs demo
 
 test: $(READY)
-	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 1
+	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)
