@@ -73,7 +73,7 @@ class ContinuousQuery:
         ids, self._references = core.registry.reserve([term.text for term in constants])
         known = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
         self.windows = QueryWindows(core, query, self.name, known)
-        self._memo = PlanMemo()
+        self.plans = PlanMemo(is_patient=True)
         self._answer_to_nothing: Answer | None = None
         """What the query answers when all its windows are empty and it reads nothing else, if that has no row."""
         self._states = self.windows.states
@@ -185,7 +185,7 @@ class ContinuousQuery:
             "results_waiting": len(self._subscription),
             "results_dropped": self._subscription.dropped_count,
             "results_dropped_to_ms": self._subscription.dropped_to_ms,
-            "plans_made": self._memo.planned_count,
+            "plans_made": self.plans.planned_count,
         }
 
     def warnings(self) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ class ContinuousQuery:
             dataset, _ = self.windows.dataset(at_ms)
             terms = QueryTerms(self._core.registry, self._core.registry.snapshot_reader())
         limits = limits_of(self._core.settings, None)
-        profile = profiled(self.query, dataset, terms, limits, self._memo, self.name) if analyze else None
+        profile = profiled(self.query, dataset, terms, limits, self.plans, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
         return "".join([explain_over(self.query, dataset, profile), *told])
 
@@ -367,7 +367,7 @@ class ContinuousQuery:
                 firing.reading.dataset,
                 terms,
                 limits,
-                self._memo,
+                self.plans,
                 scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
                 in_order=True,
                 by_solution=self.reporter.is_compared,

@@ -1,6 +1,7 @@
 """Injector: the thread that moves time on: it seals stream batches in order of time, and fires the queries due.
 
-What seals leave to merge is done afterwards, when all that is due has fired, so that no firing waits for it.
+What seals leave to merge is done afterwards, when all that is due has fired, so that no firing waits for it; and plans
+are made anew between two moments.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from wukongs.continuous import ContinuousQuery
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import StreamError
 from wukongs.firing import Firing
+from wukongs.plan_memo import PlanMemo
 from wukongs.slice_budget import collect
 from wukongs.slice_filter import Predicate
 from wukongs.stream_state import StreamState
@@ -46,6 +48,8 @@ class Injector:
         self._is_busy = False
         self._news_at_s = 0.0
         self._waits_for_update = False
+        self._stale: list[PlanMemo] = []
+        """Of queries that have fired by plans for other sizes."""
 
     @property
     def queries(self) -> dict[str, ContinuousQuery]:
@@ -165,10 +169,15 @@ class Injector:
                 while not self._core.is_closed:
                     with self._core.lock:
                         firing, is_done = self._step()
-                    if is_done:
-                        break
                     if firing is not None:
                         firing.query.run(firing, self._news_at_s)
+                        if firing.query.plans.is_stale:
+                            self._stale.append(firing.query.plans)
+                        continue
+                    while self._stale:  # all that was due has been reported
+                        self._stale.pop().renew()
+                    if is_done:
+                        break
                 for query in self._registered():
                     query.report_backlog()
         except BaseException as error:
@@ -199,6 +208,7 @@ class Injector:
             firing, is_done = self._step(upper)
             if firing is not None:
                 firing.query.run(firing, time.perf_counter())
+                firing.query.plans.renew()
 
     def _registered(self) -> list[ContinuousQuery]:
         with self._core.lock:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from csparql.algebra import Bgp, DatasetClause, TriplePattern
+import random
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+
+from csparql.algebra import DEFAULT, Bgp, DatasetClause, PathPattern, StreamWindow, TriplePattern
+from csparql.paths import ZeroOrMore
 from csparql.plan import FilteredBgp
 from csparql.terms import Term, Variable
 from store.batch_set import BatchSet
+from store.dtypes import WINDOW_GRAPH
 from tests.property.test_plan import DEFAULT_ID, PREDICATES, term
 from tests.quads import batch_of, spread
 from wukongs import plan_layout as layout
 from wukongs.dataset import Dataset
 from wukongs.lowering import LoweredPlan
-from wukongs.plan_memo import PlanMemo
+from wukongs.plan_memo import FAR_FACTOR, PlanMemo
+from wukongs.plan_versions import PATIENCE, VERSIONS_MAX
 
 S, END = Variable("s"), Variable("o")
 BGP = Bgp((TriplePattern(S, term(PREDICATES[0]), END), TriplePattern(S, term(PREDICATES[1]), END)))
@@ -32,6 +41,19 @@ def dataset(first: int, second: int, ids: Ids) -> Dataset:
     """So many triples with the first predicate, and with the second."""
     quads = [(DEFAULT_ID, spread(i), PREDICATES[i >= first], spread(i + 1)) for i in range(first + second)]
     return Dataset(DatasetClause(), BatchSet.of((batch_of(quads),), True), {}, ids)
+
+
+@cache
+def window_of(count: int) -> BatchSet:
+    return BatchSet.of(
+        (batch_of([(WINDOW_GRAPH, spread(i), PREDICATES[0], spread(i + 1)) for i in range(count)]),), True
+    )
+
+
+def windows_of(counts: Mapping[Term, int]) -> Dataset:
+    """Named windows, each with so many triples of the first predicate."""
+    sets = {StreamWindow(name.text[1:-1], 1, 1, True): window_of(count) for name, count in counts.items()}
+    return Dataset(DatasetClause(windows=tuple(sets)), BatchSet.of((), True), sets, Ids())
 
 
 def lowered(memo: PlanMemo, bound: tuple[Variable, ...], rows: int, data: Dataset) -> LoweredPlan:
@@ -59,7 +81,75 @@ def test_slow_growth_is_noticed_in_the_end() -> None:
     memo, ids = PlanMemo(), Ids()
     for n in range(1, 70):
         lowered(memo, (), 1, dataset(n, 1, ids))
-    assert 3 <= memo.planned_count <= 4
+    assert memo.planned_count == 5  # of 2, 5, 11, 23, 47 triples
+
+
+def test_a_window_that_goes_up_and_down_is_planned_once_for_each_of_its_sizes() -> None:
+    memo, ids = PlanMemo(), Ids()
+    swing = [dataset(n, 1, ids) for n in (1, 9, 70, 300, 40, 5)]
+    for at in range(1000):
+        lowered(memo, (), 1, swing[at % len(swing)])
+    assert memo.planned_count == 4  # 40 triples are explored as 70 are, 5 as 9
+
+
+def test_sizes_that_always_come_new_are_planned_now_and_then() -> None:
+    """Four windows whose sizes jump by themselves: more combinations than versions are kept."""
+    memo, rng = PlanMemo(), random.Random(5)
+    names = [term(number) for number in range(4)]
+    bgp = Bgp(tuple(TriplePattern(S, term(PREDICATES[0]), END, name) for name in names))
+    for _ in range(1000):
+        memo.route(FilteredBgp(bgp), (), 1, windows_of({name: 8 ** rng.randint(0, 3) for name in names}))
+    assert VERSIONS_MAX < memo.planned_count <= VERSIONS_MAX + 1000 // PATIENCE
+
+
+def test_a_registered_query_runs_the_plan_there_is_until_it_is_renewed() -> None:
+    memo, ids = PlanMemo(is_patient=True), Ids()
+    first = lowered(memo, (), 1, dataset(10, 2, ids))
+    assert not memo.is_stale
+    assert lowered(memo, (), 1, dataset(2, 60, ids)) is first
+    assert (memo.is_stale, memo.planned_count) == (True, 1)
+    memo.renew()
+    assert (memo.is_stale, memo.planned_count) == (False, 2)
+    renewed = lowered(memo, (), 1, dataset(2, 60, ids))
+    assert [plan.steps[0, layout.PREDICATE] for plan in (first, renewed)] == [PREDICATES[1], PREDICATES[0]]
+    assert (memo.is_stale, memo.planned_count) == (False, 2)
+
+
+def test_what_has_grown_far_does_not_wait() -> None:
+    memo, ids = PlanMemo(is_patient=True), Ids()
+    lowered(memo, (), 1, dataset(10, 2, ids))
+    lowered(memo, (), 1, dataset(12 * FAR_FACTOR, 1, ids))
+    assert (memo.is_stale, memo.planned_count) == (False, 2)
+
+
+def test_a_plan_that_cannot_be_made_anew_leaves_the_old_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memo, ids = PlanMemo(is_patient=True), Ids()
+    first = lowered(memo, (), 1, dataset(10, 2, ids))
+    lowered(memo, (), 1, dataset(40, 2, ids))
+    monkeypatch.setattr("wukongs.plan_memo.plan_filtered", lambda *_: 1 / 0)
+    memo.renew()
+    assert "a plan could not be made anew" in caplog.text
+    assert lowered(memo, (), 1, dataset(40, 2, ids)) is first
+
+
+def test_the_rows_to_start_from_are_sizes_too() -> None:
+    memo, ids = PlanMemo(), Ids()
+    data = dataset(5, 5, ids)
+    assert lowered(memo, (S,), 100, data) is lowered(memo, (S,), 190, data)
+    assert lowered(memo, (S,), 10, data) is not lowered(memo, (S,), 100, data)
+    assert memo.planned_count == 2
+
+
+def test_an_order_follows_the_sizes() -> None:
+    """Three products: which of them comes first is settled by their sizes, whichever these are by now."""
+    memo, one, other = PlanMemo(), term(1), term(2)
+    parts = [Bgp((TriplePattern(Variable(f"s{at}"), term(PREDICATES[0]), END, at),)) for at in (one, other)]
+    path = PathPattern(Variable("x"), ZeroOrMore(term(PREDICATES[1])), Variable("y"), DEFAULT)
+    for first, second, expected in ((9, 300, 0), (300, 9, 1), (8, 310, 0), (500, 300, 1)):
+        order = memo.order((parts[0], path, parts[1]), frozenset(), 1, windows_of({one: first, other: second}))
+        assert next(part for part in order if part in parts) == parts[expected], (first, second)
 
 
 def test_bound_variables_have_plans_of_their_own() -> None:
