@@ -24,7 +24,6 @@ from store.value_kernels import numeric_values as _numeric_values
 XSD_NAMESPACE = "http://www.w3.org/2001/XMLSchema#"
 HASH_BITS = 62
 """Bits of the hash that an id has room for; tests use fewer, to meet collisions."""
-REMEMBERED_CHARACTERS_MAX = 256
 
 _ANY = (0, -1)
 # Row number = type code. Derived integer types (from row 8 on) with their least and greatest value; those of xsd:long
@@ -117,18 +116,6 @@ def term_ids(canonical: Sequence[str], hash_bits: int = HASH_BITS) -> list[int]:
                 packed = _pack_string(data, start + 1, stop - 1)
             ids.append(int(packed) if packed >= 0 else int(_hash_id(data, start, stop, seed, mask)))
     return ids
-
-
-def constant_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
-    """As term_id, for the constants of queries: those that come again and again are hashed once."""
-    if len(canonical) > REMEMBERED_CHARACTERS_MAX:
-        return term_id(canonical, hash_bits)
-    return _remembered_id(canonical, hash_bits)
-
-
-@lru_cache(maxsize=1 << 14)
-def _remembered_id(canonical: str, hash_bits: int) -> int:
-    return term_id(canonical, hash_bits)
 
 
 def is_inlined(ids: Int64Array) -> BoolArray:

@@ -23,10 +23,13 @@ from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArra
 from store.encoded import Encoded, TermTable, replace_ids
 from store.quad_terms import encode_texts
 from store.slot_kernels import fill_slots, flag_used
-from store.term_ids import HASH_BITS, constant_id, hash_id, is_inlined, term_id, term_ids
+from store.term_ids import HASH_BITS, hash_id, is_inlined, term_id, term_ids
 from store.transient_dictionary import TransientDictionary
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")
+SETTLED_MAX = 1 << 14
+SETTLED_CHARACTERS_MAX = 256
+"""Texts that are asked for again and again are constants of queries: few, and short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class TermRegistry:
         """canonical form -> id; append-only."""
         self._exception_ids: set[int] = set()
         self._exception_hashes = np.empty(0, np.int64)
+        self._settled: dict[str, int] = {}
+        """Texts that were resolved, and whose id can never become another."""
         self._lock = threading.Lock()
 
     def confirm(self, encoded: Encoded, timing: BoolArray | None = None) -> tuple[Encoded, Int64Array]:
@@ -257,8 +262,25 @@ class TermRegistry:
     def resolve(self, canonical: str) -> int:
         """Return the id under which the data know a term, or would know it; NO_MATCH if another text has its hash and
         no tuple with this one was ever confirmed."""
-        term = constant_id(canonical, self.hash_bits)
-        return term if term & INLINE_MARK else self._known_id(term, canonical)
+        found = self._settled.get(canonical)
+        if found is None:
+            found = self._resolve(canonical)
+        return found
+
+    def _resolve(self, canonical: str) -> int:
+        # What is inlined, has an exception or is in the persistent dictionary is so for ever. A hash that nobody has,
+        # or only a transient term, may become another text's: that is looked up each time.
+        term = term_id(canonical, self.hash_bits)
+        exception = self.exceptions.get(canonical)
+        if exception is not None:
+            term = exception
+        elif not (term & INLINE_MARK or self.persistent.text_equals(term, canonical)):
+            return self._known_id(term, canonical)
+        if len(canonical) <= SETTLED_CHARACTERS_MAX:
+            if len(self._settled) >= SETTLED_MAX:
+                self._settled.clear()
+            self._settled[canonical] = term
+        return term
 
     def resolve_all(self, texts: Sequence[str]) -> Int64Array:
         """As resolve, for many terms at once."""

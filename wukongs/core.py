@@ -55,6 +55,8 @@ class Core:
         more already then; what is sealed below its own `upper` is there."""
         self.journal = Journal()
         self.default_graph = int(self.registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
+        self.reserved = {iri(DEFAULT_GRAPH_IRI): self.default_graph}
+        """Constants of every query, with their ids."""
         self.streams: dict[str, StreamState] = {}
         self.sealed_ms: int | None = None
         self._held: Handle | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,7 @@ KEYS_SAMPLED_MAX = 32
 """Of so many keys of a predicate it is looked up in which other batches they are."""
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
+_DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ class Source:
         return any(part.batches.tombstones for part in self.parts)
 
 
+class Shape(NamedTuple):
+    """All that the tables of a plan take from a source. parts: (first descriptor, number of batches, graph, name)."""
+
+    united: bool
+    hiding: bool
+    parts: tuple[tuple[int, int, int, int], ...]
+
+
 def _source(parts: list[Part]) -> Source:
     united = any(not part.batches.disjoint for part in parts) or len(parts) > 1
     return Source(tuple(parts), united)
@@ -75,11 +85,15 @@ class Dataset:
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
     _sources: dict[GraphRef, Source] = field(init=False, default_factory=dict)
-    _parts: dict[GraphRef, Int64Array] = field(init=False, default_factory=dict)
+    _shapes: dict[GraphRef, Shape] = field(init=False, default_factory=dict)
     _named_graphs: Int64Array | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.default_graph = self.resolve(iri(DEFAULT_GRAPH_IRI))
+        self.default_graph = self.resolve(_DEFAULT_NAME)
+        if not self.windows:
+            self._first = {id(self.stored): 0}
+            self.descriptors = self.stored.descriptors
+            return
         sets = {id(batches): batches for batches in (self.stored, *self.windows.values())}
         self._first = {}
         count = 0
@@ -101,20 +115,29 @@ class Dataset:
             self._sources[graph] = found
         return found
 
+    def shape(self, graph: GraphRef) -> Shape:
+        """Return the shape of the source of a graph reference."""
+        found = self._shapes.get(graph)
+        if found is None:
+            source = self.source(graph)
+            parts = [
+                (self._first[id(part.batches)], len(part.batches.batches), part.graph, part.name)
+                for part in source.parts
+            ]
+            found = self._shapes[graph] = Shape(source.united, source.hiding, tuple(parts))
+        return found
+
     def parts(self, graph: GraphRef) -> Int64Array:
         """Return where a graph reference is matched, batch by batch, for the kernel.
 
         parts : int64[n, PART_WIDTH]
         """
-        found = self._parts.get(graph)
-        if found is None:
-            rows = [
-                (self._first[id(part.batches)] + b, part.graph, part.name)
-                for part in self.source(graph).parts
-                for b in range(len(part.batches.batches))
-            ]
-            found = self._parts[graph] = np.array(rows, np.int64).reshape(-1, PART_WIDTH)
-        return found
+        rows = [
+            (first + at, graph_id, name)
+            for first, count, graph_id, name in self.shape(graph).parts
+            for at in range(count)
+        ]
+        return np.array(rows, np.int64).reshape(-1, PART_WIDTH)
 
     def named_graphs(self) -> Int64Array:
         """Return the ids that GRAPH ?g ranges over, sorted: declared names, or every stored named graph without a

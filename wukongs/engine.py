@@ -170,7 +170,9 @@ class Engine:
         with core.lock:
             core.check_is_open()
             stored = core.arrangement.trace.read(core.sn)
-            return explain_over(prepared.query, Dataset(prepared.query.dataset, stored, {}, ConstantIds(core.registry)))
+            return explain_over(
+                prepared.query, Dataset(prepared.query.dataset, stored, {}, ConstantIds(core.registry, core.reserved))
+            )
 
     def _limits(self, started_s: float, timeout_s: float | None) -> Limits:
         return limits_of(self._core.settings, timeout_s, started_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from csparql.plan import PlanStep
 from csparql.terms import Term, Variable
 from store.dtypes import NO_MATCH, Int64Array
 from wukongs import plan_layout as layout
-from wukongs.dataset import Dataset
+from wukongs.dataset import Dataset, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,16 @@ class LoweredPlan:
     """steps : int64[n, STEP_WIDTH], without parts; graphs: where each step looks; variables: the columns.
 
     is_void: a constant is a term that no data can have, so there is no match.
+    laid_out: what with_parts gave last, for a dataset of which shapes; none yet, or one.
     """
 
     steps: Int64Array
     graphs: tuple[GraphRef, ...]
     variables: tuple[Variable, ...]
     is_void: bool
+    laid_out: list[tuple[tuple[Shape, ...], Int64Array, Int64Array]] = field(
+        default_factory=list, repr=False, compare=False
+    )
 
 
 def lower(plan: Sequence[PlanStep], seeds: Sequence[Variable], dataset: Dataset) -> LoweredPlan:
@@ -70,15 +74,21 @@ def lower(plan: Sequence[PlanStep], seeds: Sequence[Variable], dataset: Dataset)
 
 
 def with_parts(plan: LoweredPlan, dataset: Dataset) -> tuple[Int64Array, Int64Array]:
-    """Return (steps, parts) for the kernel: the plan's steps pointed at the batches that the dataset has now."""
+    """Return (steps, parts) for the kernel: the plan's steps pointed at the batches that the dataset has now. They are
+    kept for the next dataset with the same number of batches: nobody may change them."""
+    shapes = tuple(map(dataset.shape, plan.graphs))
+    for known, steps, parts in plan.laid_out:
+        if known == shapes:
+            return steps, parts
     steps = plan.steps.copy()
-    parts: list[Int64Array] = []
+    found: list[Int64Array] = []
     count = 0
-    for row, graph in zip(steps, plan.graphs, strict=True):
+    for row, graph, shape in zip(steps, plan.graphs, shapes, strict=True):
         # Steps that look at the same graph have parts of their own: the kernel notes directory rows beside them.
-        found, source = dataset.parts(graph), dataset.source(graph)
-        parts.append(found)
-        row[layout.PARTS_FROM], row[layout.PARTS_TO] = count, count + len(found)
-        row[layout.UNION], row[layout.HIDING] = source.united, source.hiding
-        count += len(found)
-    return steps, np.concatenate(parts)
+        found.append(dataset.parts(graph))
+        row[layout.PARTS_FROM], row[layout.PARTS_TO] = count, count + len(found[-1])
+        row[layout.UNION], row[layout.HIDING] = shape.united, shape.hiding
+        count += len(found[-1])
+    parts = np.concatenate(found)
+    plan.laid_out[:] = [(shapes, steps, parts)]
+    return steps, parts

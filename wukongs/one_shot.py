@@ -39,7 +39,7 @@ def ask(
         core.query_count += 1
         scope = f"query {core.query_count}"
     try:
-        dataset = Dataset(query.dataset, stored, {}, ConstantIds(core.registry))
+        dataset = Dataset(query.dataset, stored, {}, ConstantIds(core.registry, core.reserved))
         found = answer(query, dataset, terms, limits, memo, scope, profile=profile)
     finally:
         with core.lock:

@@ -32,7 +32,8 @@ def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> Sourc
             row[plan_layout.PREDICATE_KIND] = plan_layout.CONSTANT
             row[plan_layout.PREDICATE] = dataset.resolve(link.predicate)
         row[plan_layout.GRAPH_KIND] = plan_layout.NEW if isinstance(graph, Variable) else plan_layout.ANY
-    steps, parts = with_parts(LoweredPlan(steps, (graph,) * len(links), (), False), dataset)
+    laid_out, parts = with_parts(LoweredPlan(steps, (graph,) * len(links), (), False), dataset)
+    steps = laid_out.copy()
     steps[:, plan_layout.UNION] = 0
     part_rows = np.empty(len(parts), np.int64)
     resolve_parts(steps, parts, dataset.descriptors, part_rows)

@@ -74,6 +74,8 @@ class QueryTerms:
         return {term: self._computed[term] for term in given[np.isin(given, ids)].tolist()}
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
+        if not texts:
+            return np.empty(0, np.int64)
         known, limits = self._ids, current()
         missing = [text for text in dict.fromkeys(limits.polled(texts)) if text not in known]
         for start in range(0, len(missing), LOOKED_UP_MAX):

@@ -90,7 +90,7 @@ class UpdateRequest:
         view = self._view()
         terms = QueryTerms(core.registry, core.registry.snapshot_reader())
         terms.ids([f"<{name}>" for name in where.dataset.named_graphs])
-        dataset = Dataset(where.dataset, view, {}, ConstantIds(core.registry), operation.default_graph)
+        dataset = Dataset(where.dataset, view, {}, ConstantIds(core.registry, core.reserved), operation.default_graph)
         found = answer(where, dataset, terms, self._limits, PlanMemo(), scope)
         columns: dict[Variable, Int64Array] = dict(zip(map(Variable, where.variables), found.columns, strict=True))
         solutions = Solutions(columns, found.length, terms)

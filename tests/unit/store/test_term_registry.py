@@ -232,3 +232,32 @@ def test_many_terms_at_once_are_known_as_one_by_one(hash_bits: int) -> None:
     assert registry.known_all(asked).tolist() == [registry.known(text) for text in asked]
     assert (registry.known_all(asked)[len(kept) + 10 : -2] == NO_MATCH).all()
     assert registry.known_all([]).tolist() == []
+
+
+@pytest.mark.nojit
+def test_an_id_is_remembered_only_once_it_can_never_change() -> None:
+    registry = TermRegistry(16)
+    first, second = twins(16, 2)
+    hashed = term_id(first, 16)
+    assert registry.resolve(second) == hashed  # nobody has it yet
+    _, taken = registry.confirm(encode([(first, first)], 16), np.array([True]))
+    assert registry.resolve(first) == hashed
+    assert registry.resolve(second) == NO_MATCH
+    registry.release(taken)
+    registry.confirm(encode([(second, second)], 16))
+    assert registry.resolve(second) == hashed
+    assert registry.resolve(first) == NO_MATCH
+    confirmed, _ = registry.confirm(encode([(first, first)], 16))
+    assert registry.resolve(first) == int(confirmed.subjects[0]) != hashed
+    for text, term in ((first, int(confirmed.subjects[0])), (second, hashed)):
+        assert [registry.resolve(text) for _ in range(3)] == [term] * 3
+
+
+def test_more_constants_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.term_registry.SETTLED_MAX", 3)
+    registry = TermRegistry()
+    names = [f"<http://a/{number}>" for number in range(10)]
+    registry.confirm(encode([(name, name) for name in names], 62))
+    for _ in range(2):
+        assert [registry.resolve(name) for name in names] == list(map(term_id, names))
+        assert len(registry._settled) <= 3

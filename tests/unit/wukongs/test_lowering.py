@@ -7,6 +7,7 @@ import pytest
 from csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
 from csparql.plan import PlanStep
 from csparql.terms import Term, Variable
+from store.batch import Batch
 from store.batch_set import BatchSet
 from tests.property.test_plan import DEFAULT_ID, PREDICATES, VERTICES, resolve, term
 from tests.quads import batch_of
@@ -88,6 +89,29 @@ def test_parts_are_the_batches_that_the_dataset_has_now() -> None:
     assert steps[:, layout.UNION].tolist() == [0, 0, 0]
     assert parts.shape == (6, layout.PART_WIDTH)
     assert not plan.steps[:, layout.PARTS_TO].any(), "the plan itself is kept for other datasets"
+
+
+def test_tables_are_laid_out_anew_only_for_a_dataset_of_another_shape() -> None:
+    batch = batch_of([(DEFAULT_ID, A, PREDICATES[0], B)])
+    gone = batch_of([(DEFAULT_ID, A, PREDICATES[0], B)])
+
+    def over(*batches: Batch, disjoint: bool = True, tombstones: tuple[Batch | None, ...] = ()) -> Dataset:
+        return Dataset(DatasetClause(), BatchSet.of(batches, disjoint, tombstones), {}, resolve)
+
+    plan = lower([step(X, P, Y)], (), DATASET)
+    steps, parts = with_parts(plan, over(batch))
+    again, also = with_parts(plan, over(batch_of([(DEFAULT_ID, B, PREDICATES[0], A)])))
+    assert again is steps
+    assert also is parts
+    two, parts_of_two = with_parts(plan, over(batch, batch))
+    assert parts_of_two[:, layout.PART_BATCH].tolist() == [0, 1]
+    assert two[0, layout.PARTS_TO] == 2
+    assert steps[0, layout.PARTS_TO] == 1, "whoever still runs the first is not disturbed"
+    overlapping, _ = with_parts(plan, over(batch, batch, disjoint=False))
+    assert overlapping[0, layout.UNION] == 1
+    hiding, _ = with_parts(plan, over(batch, batch_of([]), tombstones=(None, gone)))
+    assert hiding[0, layout.HIDING] == 1
+    assert hiding[0, layout.UNION] == 0
 
 
 @pytest.mark.parametrize("way", ["in", "out"])
