@@ -16,8 +16,6 @@ from bench.oneshot.estimates import q_error
 from bench.oneshot.queries import S_QUERIES
 from bench.oneshot.run import _compare
 
-pytestmark = pytest.mark.nojit
-
 
 def test_a_quick_run_compares_answers_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["oneshot", "--quick", "--report", str(tmp_path)]) == 0, capsys.readouterr().err
