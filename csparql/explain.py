@@ -37,7 +37,13 @@ from csparql.algebra import (
 )
 from csparql.cardinality import Cardinalities
 from csparql.explain_steps import format_pattern, format_rows, format_term, plan_lines
-from csparql.exploration_order import exploration_order, exploration_parts, is_explorable, path_estimate
+from csparql.exploration_order import (
+    exploration_order,
+    exploration_parts,
+    is_explorable,
+    part_estimate,
+    path_estimate,
+)
 from csparql.paths import format_path
 from csparql.plan import FilteredBgp, Plan
 from csparql.planner import plan_filtered
@@ -52,10 +58,11 @@ _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a node, with all below it, did in one execution."""
+    """What a node, with all below it, did in one execution; rows_in: of what is explored, the rows to start from."""
 
     rows: int
     seconds: float
+    rows_in: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class Figures(Protocol):
     """What an execution did."""
 
     def measured(self, node: Node) -> Measured | None:
-        """Return what a node did, None if it was not run by itself."""
+        """Return what a node did, None if it was not run, or only as a part of another."""
 
     def explorations(self, bgp: Bgp) -> Sequence[Explored]:
         """Return each plan that a Bgp was explored by; none if there was no row to start from."""
@@ -197,6 +204,7 @@ class _Tree:
         parts = exploration_parts(filter(is_explorable, operands), bound)
         for part in exploration_order(parts, bound, rows, self.sizes):
             yield from self.lines(part, depth, bound, rows)
+            rows = part_estimate(part, bound, rows, self.sizes)[1]
             bound |= certain_variables(part)
 
     def _filtered(
@@ -232,7 +240,10 @@ class _Tree:
 
     def _done(self, node: Node) -> str:
         found = None if self.figures is None else self.figures.measured(node)
-        return "" if found is None else f"  [{found.rows} rows, {_milliseconds(found.seconds)}]"
+        if found is None:
+            return ""
+        start = "" if found.rows_in is None else f" from {found.rows_in}"
+        return f"  [{found.rows} rows{start}, {_milliseconds(found.seconds)}]"
 
 
 def _bgp_head(filtered: FilteredBgp, bound: frozenset[Variable]) -> str:

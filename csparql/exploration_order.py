@@ -79,11 +79,11 @@ def exploration_order(
     estimated_at = rows
     while len(left) > 1:
         if not estimates or len(left) <= ESTIMATED_ANEW_MAX:
-            estimates = [_estimate(part, bound, rows, cardinalities) for part in left]
+            estimates = [part_estimate(part, bound, rows, cardinalities) for part in left]
         else:
             grown = rows / estimated_at
             estimates = [
-                _estimate(part, bound, rows, cardinalities)
+                part_estimate(part, bound, rows, cardinalities)
                 if not newly.isdisjoint(possible_variables(part))
                 else (read * grown, left_rows * grown)
                 for part, (read, left_rows) in zip(left, estimates, strict=True)
@@ -117,7 +117,7 @@ def _components(bgp: Bgp, bound: frozenset[Variable]) -> list[Bgp]:
 # --- estimates --------------------------------------------------------------------------------------------------------
 
 
-def _estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardinalities) -> tuple[float, float]:
+def part_estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardinalities) -> tuple[float, float]:
     """Return (rows read, rows left) of exploring a node from rows."""
     match node:
         case Bgp():
@@ -128,15 +128,15 @@ def _estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardin
         case Filter():
             filtered = FilteredBgp.of(node)
             if filtered is None:
-                return _estimate(node.pattern, bound, rows, sizes)
+                return part_estimate(node.pattern, bound, rows, sizes)
             made = plan_filtered(filtered, bound, sizes, rows).steps
             return sum(step.estimated_rows for step in made), made[-1].estimated_rows if made else rows
         case Union():
-            left, right = _estimate(node.left, bound, rows, sizes), _estimate(node.right, bound, rows, sizes)
+            left, right = part_estimate(node.left, bound, rows, sizes), part_estimate(node.right, bound, rows, sizes)
             return left[0] + right[0], left[1] + right[1]
         case Join():
-            read, left_rows = _estimate(node.left, bound, rows, sizes)
-            more, rows = _estimate(node.right, bound | possible_variables(node.left), left_rows, sizes)
+            read, left_rows = part_estimate(node.left, bound, rows, sizes)
+            more, rows = part_estimate(node.right, bound | possible_variables(node.left), left_rows, sizes)
             return read + more, rows
     raise AssertionError(f"{type(node).__name__} cannot be explored")
 

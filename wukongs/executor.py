@@ -128,7 +128,7 @@ class Executor:
         limits.operator = _NAMES[type(node)]
         started_s = 0.0 if self._profile is None else time.perf_counter()
         table = self._run(node, rows_wanted)
-        if self._profile is not None:
+        if self._profile is not None and not isinstance(node, PathPattern):  # exploring takes a path down
             self._profile.ran(node, table.length, time.perf_counter() - started_s)
         limits.back_to(mark, table.size_bytes)
         limits.operator = outer

@@ -51,6 +51,13 @@ class Exploration:
         filtered = FilteredBgp.of(node)
         if filtered is not None:
             return self.match(filtered, table, rows_wanted)
+        started_s = 0.0 if self.profile is None else time.perf_counter()
+        found = self._explored(node, table, rows_wanted)
+        if self.profile is not None:
+            self.profile.ran(node, found.length, time.perf_counter() - started_s, table.length)
+        return found
+
+    def _explored(self, node: Node, table: BindingTable, rows_wanted: int | None) -> BindingTable:
         match node:
             case PathPattern():
                 path = PathExplorer(node, self.dataset, self.terms, self.limits)

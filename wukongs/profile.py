@@ -19,10 +19,13 @@ class Profile:
     nodes: dict[int, Measured] = field(default_factory=dict)
     plans: dict[Bgp, list[Explored]] = field(default_factory=dict)
 
-    def ran(self, node: Node, rows: int, seconds: float) -> None:
-        """Take down that a node, with all below it, has made so many rows."""
-        before = self.nodes.get(id(node), Measured(0, 0.0))
-        self.nodes[id(node)] = Measured(before.rows + rows, before.seconds + seconds)
+    def ran(self, node: Node, rows: int, seconds: float, rows_in: int | None = None) -> None:
+        """Take down that a node, with all below it, has made so many rows. rows_in: see Measured."""
+        before = self.nodes.get(id(node))
+        if before is not None:
+            rows, seconds = before.rows + rows, before.seconds + seconds
+            rows_in = None if rows_in is None else rows_in + (before.rows_in or 0)
+        self.nodes[id(node)] = Measured(rows, seconds, rows_in)
 
     def explored(self, bgp: Bgp, plan: Plan, seeds: BindingTable, step_rows: Sequence[int], seconds: float) -> None:
         """Take down a run of a plan: the rows after each of its steps, before the filters there."""

@@ -53,6 +53,39 @@ def test_optional_parts_show_the_rows_that_they_start_from(engine: Engine) -> No
     assert re.search(r"Project \?s \?o \?n  \[30 rows", text)
 
 
+CHAIN = "<urn:s0> <urn:r> <urn:s1> . <urn:s1> <urn:r> <urn:s2> . <urn:s2> <urn:r> <urn:s3> ."
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "rows_in"),
+    [
+        (f"SELECT * {{ ?s {P} <urn:o10> . ?s <urn:r>+ ?t }}", [2], [1]),
+        (f"CONSTRUCT {{ ?s <urn:x> ?t }} {{ ?s {P} ?o . ?s <urn:r>+ ?t }}", [6], [1]),
+        ("CONSTRUCT { ?s <urn:x> ?t } { ?s <urn:r>+ ?t }", [6], [1]),
+        (f"ASK {{ <urn:s2> {P} ?o . <urn:s0> <urn:r>+ <urn:s2> }}", [1], [1]),
+        ("DESCRIBE ?s { ?s <urn:r>+ <urn:s2> }", [2], [1]),
+        (f"SELECT * {{ ?s {P} ?o OPTIONAL {{ ?s <urn:r>* ?t }} }}", [48], [30]),
+        (f"SELECT * {{ ?s {P} ?o MINUS {{ ?s <urn:r>+ <urn:s3> }} }}", [3], [10]),
+        (f"SELECT * {{ ?s {P} ?o FILTER EXISTS {{ ?s <urn:r>+ <urn:s3> }} }}", [3], [10]),
+        (f"SELECT * {{ ?s {P} <urn:o10> {{ ?s <urn:r>+ ?t }} UNION {{ ?t ^<urn:r>+ ?s }} }}", [2, 2], [1, 1]),
+        ("SELECT * { <urn:nobody> <urn:r>+ ?t }", [0], [1]),
+    ],
+)
+def test_paths_show_their_rows_wherever_they_are_explored(
+    engine: Engine, text: str, rows: list[int], rows_in: list[int]
+) -> None:
+    engine.load(io.BytesIO(CHAIN.encode()), format="ttl")
+    shown = engine.explain(text, analyze=True)
+    found = re.findall(r"Path .*~\S+ rows  \[(\d+) rows from (\d+), \d+\.\d\d ms\]$", shown, re.MULTILINE)
+    assert found == [(str(one), str(other)) for one, other in zip(rows, rows_in, strict=True)]
+
+
+def test_unions_that_are_explored_show_their_rows(engine: Engine) -> None:
+    text = f"SELECT * {{ ?s {P} ?o {{ ?o {Q} 0 }} UNION {{ ?o {Q} 1 }} UNION {{ ?s {P}/{Q} 1 }} }}"
+    shown = engine.explain(text, analyze=True)
+    assert re.findall(r"Union  \[(\d+) rows from (\d+), ", shown) == [("75", "30"), ("30", "30")]
+
+
 def test_a_constant_that_no_data_have_makes_no_rows(engine: Engine) -> None:
     assert actual(engine.explain(f"SELECT * {{ <urn:nobody> {P} ?o . ?o {Q} ?n }}", analyze=True)) == [0, 0]
 
