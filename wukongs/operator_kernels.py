@@ -1,8 +1,9 @@
 # mypy: disallow-untyped-defs=false
 """Kernels of the operators: rows of term ids numbered by content, and the pairs of rows that join on them.
 
-Rows are hashed with shifts and exclusive-ors only: term ids are uniform already (store/dtypes.py), and nothing can
-overflow, so un-jitted runs give the same numbers without warnings. Tables are open-addressing, at most half full.
+Rows are not only of term ids, which are uniform (store/dtypes.py): places and groups are small numbers, and the bits of
+doubles end in zeros. So each column is mixed by multiplication, of halves, since nothing may overflow: un-jitted runs
+give the same numbers without warnings. Tables are open-addressing, at most half full.
 
 Kernels named `..._some` do a part of the rows, from start to stop, so that long tables can be worked on in pieces
 (wukongs/rows.py).
@@ -29,8 +30,10 @@ def hash_row(keys, row):
     hash : int                      In [0, 2**63); its low bits are mixed, so that a mask of them is a good slot."""
     mixed = np.int64(0)
     for column in range(keys.shape[0]):
-        mixed = ((mixed & 0x3FFFFFFFFFFFFF) << 9) ^ (mixed >> 54) ^ (keys[column, row] & 0x7FFFFFFFFFFFFFFF)
-    return mixed ^ (mixed >> 1) ^ (mixed >> 32)
+        mixed ^= keys[column, row] & 0x7FFFFFFFFFFFFFFF
+        mixed = ((mixed & 0x7FFFFFFF) * 0x9E3779B1) ^ ((mixed >> 31) * 0x5BD1E995)
+        mixed ^= mixed >> 29
+    return mixed ^ (mixed >> 32)
 
 
 @njit
