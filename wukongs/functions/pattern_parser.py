@@ -41,11 +41,15 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The same pattern for RE2, None where RE2 cannot, and for Python's re; and how many of its groups capture."""
+    """The same pattern for RE2, None where RE2 cannot, and for Python's re.
+
+    group_count: of groups that capture; state_count: about how many characters and classes it has with all repetitions
+    written out, which is what a character of the text may cost."""
 
     for_re2: str | None
     for_python: str
     group_count: int
+    state_count: int
 
 
 def translate(pattern: str, flags: str) -> Translation:
@@ -59,7 +63,7 @@ def translate(pattern: str, flags: str) -> Translation:
     reader = _Reader(pattern, flags, for_re2=True)
     for_re2 = reader.whole()
     for_python = _Reader(pattern, flags, for_re2=False).whole()
-    return Translation(None if reader.needs_python else for_re2, for_python, reader.group_count)
+    return Translation(None if reader.needs_python else for_re2, for_python, reader.group_count, reader.state_count)
 
 
 class _Reader:
@@ -74,7 +78,9 @@ class _Reader:
         self._for_re2 = for_re2
         self._open: list[int] = []
         self._depth = 0
+        self._copies = 1
         self.group_count = 0
+        self.state_count = 0
         self.needs_python = False
 
     def whole(self) -> str:
@@ -117,7 +123,9 @@ class _Reader:
     def _branch(self) -> str:
         pieces = []
         while self._next() not in ("", "|", ")"):
+            before = self.state_count
             pieces.append(self._atom() + self._quantifier())
+            self.state_count = before + (self.state_count - before) * self._copies
         return "".join(pieces)
 
     def _atom(self) -> str:
@@ -160,6 +168,7 @@ class _Reader:
 
     def _quantifier(self) -> str:
         letter = self._next()
+        self._copies = 1
         if letter and letter in "?*+":
             self._at += 1
             text = letter
@@ -180,6 +189,7 @@ class _Reader:
             raise self._error("a quantifier such as {2}, {2,} or {2,5}")
         if max(least, most or 0) > _RE2_REPEATS_MAX:
             self.needs_python = True
+        self._copies = max(1, least, most or 0)
         return f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"
 
     def _count(self) -> int:
@@ -302,6 +312,7 @@ class _Reader:
         return self._set(self._cased(_one(letter)))
 
     def _set(self, ranges: Ranges) -> str:
+        self.state_count += 1
         if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
             return self._code(ranges[0][0])
         if ranges == EVERYTHING:

@@ -10,8 +10,9 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wukongs.functions import backtracking
+from wukongs.functions import pattern_process
 from wukongs.functions.pattern_parser import PatternError, Translation, translate
+from wukongs.functions.pattern_worker import most_characters, rewrite_of
 from wukongs.functions.strings import like, simple, text
 from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.value_operators import from_truth
@@ -19,8 +20,15 @@ from wukongs.values import Value
 
 log = logging.getLogger("wukongs")
 
-PART_CHARACTERS = 1 << 20
-"""So much text is matched in one call, which nothing can stop; a single text that is longer is matched as a whole."""
+PART_STEPS = 1 << 23
+"""So much is matched in one call, which nothing can stop: characters times the states of the pattern, which is about a
+tenth of a second at the worst. A single text that is longer is matched in another process, which can be ended."""
+_STEPS_OF_MATCH = 20
+"""What replacing a match costs, in the steps of a state."""
+_RE2_GROUP_MAX = 9
+"""The last group that a replacement of RE2 can name."""
+SHORT_RESULT = 1 << 16
+"""Characters that a replaced text may have without being counted before."""
 _REPLACEMENT = re.compile(r"\\([\\$])|\$([0-9]+)|([^\\$]+)")
 
 
@@ -44,24 +52,33 @@ def matches(texts: Sequence[str], pattern: str, flags: str) -> list[bool] | None
     translation = _translated(pattern, flags)
     if translation is None:
         return None
-    if translation.for_re2 is None:
-        return backtracking.search(translation.for_python, texts)
     found: list[bool] = []
-    for part in _parts(texts):
+    for part in _parts(texts, _characters_at_once(translation)):
         current().check()
-        array = pa.array(part, pa.large_string())
-        found += pc.match_substring_regex(array, translation.for_re2).to_pylist()
+        if translation.for_re2 is None:
+            found += pattern_process.search("re", translation.for_python, part)
+        elif len(part) == 1 and len(part[0]) > _characters_at_once(translation):
+            found += pattern_process.search("re2", translation.for_re2, part)
+        else:
+            found += pc.match_substring_regex(pa.array(part, pa.large_string()), translation.for_re2).to_pylist()
     return found
 
 
-def _parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Cut a list of texts after each PART_CHARACTERS of them."""
+def _characters_at_once(translation: Translation) -> int:
+    """Return how much text one call may match."""
+    if translation.for_re2 is None:
+        return PART_STEPS  # in a process that can be ended: only its memory counts
+    return PART_STEPS // (_STEPS_OF_MATCH + translation.state_count)
+
+
+def _parts(texts: Sequence[str], characters_max: int) -> Iterator[Sequence[str]]:
+    """Cut a list of texts into parts of at most so many characters; a longer text is a part alone."""
     start = characters = 0
     for place, held in enumerate(texts):
         characters += len(held)
-        if characters > PART_CHARACTERS:
-            yield texts[start : place + 1]
-            start, characters = place + 1, 0
+        if characters > characters_max and place > start:
+            yield texts[start:place]
+            start, characters = place, len(held)
     yield texts[start:]
 
 
@@ -110,29 +127,18 @@ def _replacement_parts(replacement: str, group_count: int) -> list[str | int] | 
 
 
 def _replaced(held: str, translation: Translation, parts: Sequence[str | int]) -> str:
-    limits = current()
-    is_long = len(held) > PART_CHARACTERS
-    if is_long and translation.for_re2 is not None:
-        matched = pc.count_substring_regex(pa.array([held], pa.large_string()), translation.for_re2)[0].as_py()
-        constant = sum(len(part) for part in parts if isinstance(part, str))
-        groups = sum(isinstance(part, int) for part in parts)
-        limits.expect(CHARACTER_BYTES * ((1 + groups) * len(held) + matched * constant), "REPLACE")
-        limits.check()
-    if translation.for_re2 is not None and all(isinstance(part, str) or part <= 9 for part in parts):
-        rewrite = "".join(part.replace("\\", r"\\") if isinstance(part, str) else f"\\{part}" for part in parts)
-        replaced: str = pc.replace_substring_regex(pa.array([held], pa.large_string()), translation.for_re2, rewrite)[
-            0
-        ].as_py()
-        return replaced
-
-    pieces = []
-    end = 0
-    for match in limits.polled(backtracking.spans(translation.for_python, held)):
-        made = [part if isinstance(part, str) else held[slice(*match[part])] for part in parts]
-        limits.expect(CHARACTER_BYTES * sum(map(len, made)), "REPLACE")
-        pieces += [held[end : match[0][0]], *made]
-        end = match[0][1]
-    return "".join([*pieces, held[end:]])
+    pattern = translation.for_re2
+    if pattern is None or any(isinstance(part, int) and part > _RE2_GROUP_MAX for part in parts):
+        return pattern_process.replace("re", translation.for_python, held, parts)
+    array, length = pa.array([held], pa.large_string()), len(held)
+    if most_characters(length, length, parts) > SHORT_RESULT:
+        if length > _characters_at_once(translation):
+            return pattern_process.replace("re2", pattern, held, parts)
+        matched = pc.count_substring_regex(array, pattern)[0].as_py()
+        current().expect(CHARACTER_BYTES * most_characters(length, matched, parts), "REPLACE")
+        current().check()
+    replaced: str = pc.replace_substring_regex(array, pattern, rewrite_of(parts))[0].as_py()
+    return replaced
 
 
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {"REGEX": _regex, "REPLACE": _replace}

@@ -299,6 +299,6 @@ def test_long_lists_of_texts_are_matched_in_parts(monkeypatch: pytest.MonkeyPatc
     from wukongs.functions import patterns
 
     texts = ["".join(letters) for letters in itertools.product("ab", repeat=6)]
-    monkeypatch.setattr(patterns, "PART_CHARACTERS", 20)
+    monkeypatch.setattr(patterns, "PART_STEPS", 500)
     assert patterns.matches(texts, "aab", "") == ["aab" in text for text in texts]
     assert np.array(patterns.matches(["b" * 50, "a"], "a", "")).tolist() == [False, True]
