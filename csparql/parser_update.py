@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Literal as Choice
 
 from csparql.algebra import DEFAULT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
@@ -195,7 +196,8 @@ class _UpdateParser(SubqueryParser):
         tokens = self.tokens[start : self.index]
         if not variables:
             self._refuse(tokens, ("var",), "terms only in DATA (DELETE or INSERT ... WHERE takes variables)")
-        if not blanks and any(part.is_blank for quad in quads for part in quad.variables()):
+        inner = (part for found in self.triple_terms for part in found.parts if isinstance(part, Variable))
+        if not blanks and any(part.is_blank for part in chain(inner, *(quad.variables() for quad in quads))):
             expected = "no blank node in what is deleted, as it would be a new one (in WHERE, a variable finds them)"
             self._refuse(tokens, ("blank", "[", "("), expected, self.unnamed_reifiers)
         return quads, {token.text: token for token in tokens if token.kind == "blank"}
