@@ -10,6 +10,7 @@ keeps lexical forms, and its N-Quads through the same kernel (docs/decisions/000
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
@@ -220,8 +221,6 @@ class RdfReader:
         decompressed, and what the DataError says if there are more (of a file object)."""
         is_path = isinstance(source, str | os.PathLike)
         self.name = name or (str(source) if is_path else str(getattr(source, "name", "<stream>")))
-        self._format = find_format(self.name, format)
-        self.is_lines = self._format in ("nt", "nq")
         self._base = Path(source).absolute().as_uri() if base is None and is_path else base  # type: ignore[arg-type]
         self._scope, self._hash_bits = scope, hash_bits
         self._chunk_quads = chunk_quads
@@ -229,6 +228,8 @@ class RdfReader:
         try:
             with _named_errors(self.name):
                 self._source = self._owned.enter_context(io.FileIO(source)) if is_path else source  # type: ignore[arg-type]
+                self._format = find_format(self.name, format)
+                self.is_lines = self._format in ("nt", "nq")
                 self._file = decompressed(self._source, self.name)  # type: ignore[arg-type]
                 if text_limit is not None:
                     limited = _Limited(self._file, self.name, *text_limit)
@@ -309,6 +310,8 @@ def _read_oxigraph(
 ) -> Iterator[Encoded]:
     import pyoxigraph
 
+    if file.peek(3)[:3] == codecs.BOM_UTF8:  # type: ignore[attr-defined]
+        file.read(3)
     numbers: dict[str, int] = {}
     try:
         quads = pyoxigraph.parse(file, format=getattr(pyoxigraph.RdfFormat, _OXIGRAPH_FORMATS[known]), base_iri=base)

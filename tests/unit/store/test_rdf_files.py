@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,20 @@ DOCUMENTS["nq"] = DOCUMENTS["nt"]
 def read(source: object, *args: object, **options: object) -> list[tuple[str | None, ...]]:
     options.setdefault("on_malformed", None)
     return [row for piece in read_rdf(source, *args, scope=SCOPE, **options) for row in rows_of(piece)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("syntax", sorted(DOCUMENTS))
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_byte_order_mark_is_no_part_of_the_data(syntax: str, compress: Callable[[bytes], bytes]) -> None:
+    data = io.BytesIO(compress(b"\xef\xbb\xbf" + DOCUMENTS[syntax].encode()))
+    assert set(read(data, syntax, "http://base/d/")) == EXPECTED
+
+
+def test_what_is_no_file_is_said_before_what_its_name_lacks(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read the file: Is a directory"):
+        read(tmp_path)
+    with pytest.raises(DataError, match="cannot read the file: No such file"):
+        read(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("syntax", sorted(DOCUMENTS))
