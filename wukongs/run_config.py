@@ -13,8 +13,9 @@ from typing import Any, Literal, cast, get_args
 
 from csparql.algebra import Output
 from csparql.parser import parse_query
-from wukongs.errors import SettingsError
+from wukongs.errors import DataError, SettingsError
 from wukongs.settings import Settings
+from wukongs.text_file import decode_text
 from wukongs.toml_reader import TableReader, read_toml
 
 
@@ -73,7 +74,8 @@ class StreamConfig:
 class QueryConfig:
     """A query: continuous ([[query]]), or asked once before and once after the streams ([[ask]]).
 
-    source: how errors are to call the text; output: of a continuous query, see Engine.register."""
+    text: with white space before it where it stands in the TOML file, so that its places are those of the file;
+    source: how errors are to call it; output: of a continuous query, see Engine.register."""
 
     name: str
     text: str
@@ -191,11 +193,22 @@ def _query(reader: TableReader) -> QueryConfig:
     if (file is None) == (text is None):
         raise reader.error("file", "either file or text", "both" if file else "neither")
     if text is not None:
-        return QueryConfig(name=name, text=text, source=f"{reader.file}, text of query {name!r}")
+        return _inline_query(reader, name, text)
     try:
-        return QueryConfig(name=name, text=Path(str(file)).read_text("utf-8-sig"), source=str(file))
-    except (OSError, ValueError) as error:
+        text = decode_text(Path(str(file)).read_bytes(), "a query", str(file))
+    except (OSError, DataError) as error:
         raise reader.error("file", "a query in UTF-8", f"{file} ({error})") from None
+    return QueryConfig(name=name, text=text, source=str(file))
+
+
+def _inline_query(reader: TableReader, name: str, text: str) -> QueryConfig:
+    """Return a query whose text stands in the file: with so many lines and blanks before it that its places are those
+    in the file; or, where escapes make these differ, as it is, and named by its query."""
+    place = reader.text_place("text", text)
+    if place is None:
+        return QueryConfig(name=name, text=text, source=f"{reader.file}, text of query {name!r}")
+    line, column = place
+    return QueryConfig(name=name, text="\n" * (line - 1) + " " * (column - 1) + text, source=reader.file)
 
 
 def _pipeline(reader: TableReader) -> PipelineConfig:

@@ -6,10 +6,13 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wukongs.errors import SettingsError
+from wukongs.errors import DataError, SettingsError
+from wukongs.text_file import decode_text
+from wukongs.toml_places import TomlPlaces
 
 T = TypeVar("T")
 
@@ -22,36 +25,50 @@ def read_toml(path: str | Path, environment: Mapping[str, str] | None = None) ->
     Raises: SettingsError (a file that is not there, or no TOML in UTF-8)."""
     file = Path(path)
     try:
-        table = tomllib.loads(file.read_text("utf-8"))
+        text = decode_text(file.read_bytes(), "TOML", str(file))
+        table = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read ({error.strerror}). Give the path of a TOML file") from None
-    except ValueError as error:
-        raise SettingsError(f"{file}: expected TOML in UTF-8, found an error: {error}") from None
-    return TableReader(table, str(file), "", os.environ if environment is None else environment)
+    except DataError as error:
+        raise SettingsError(str(error)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file}: expected TOML, found an error: {error}") from None
+    return TableReader(table, str(file), "", os.environ if environment is None else environment, TomlPlaces(text))
 
 
 class TableReader:
     """Takes keys out of a TOML table, each with the type that it must have; `done` refuses what is left."""
 
-    def __init__(self, table: dict[str, Any], file: str, place: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, table: dict[str, Any], file: str, place: str, environment: Mapping[str, str], places: TomlPlaces
+    ) -> None:
         self.file = file
         self.environment = environment
+        self._places = places
         self._table = dict(table)
         self._known: list[str] = []
         self._place = place
 
     def error(self, key: str, expected: str, found: str) -> SettingsError:
-        where = f"{self._place}.{key}" if self._place else key
-        return SettingsError(f"{self.file}, {where}: expected {expected}, found {found}")
+        where = self._named(key)
+        line = self._places.line(where)
+        place = f"line {line}, {where}" if line else where
+        return SettingsError(f"{self.file}, {place}: expected {expected}, found {found}")
 
     def done(self) -> None:
         """Refuse the keys that nobody asked for."""
         for key in self._table:
-            raise self.error(key, f"one of the keys {', '.join(self._known)}", f"the unknown key {key!r}")
+            near = get_close_matches(key, self._known, 1)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            raise self.error(key, f"one of the keys {', '.join(self._known)}", f"the unknown key {key!r}{advice}")
 
     def names(self) -> tuple[str, ...]:
         """The keys that are left, for tables whose keys are the user's own names."""
         return tuple(self._table)
+
+    def text_place(self, key: str, text: str) -> tuple[int, int] | None:
+        """Return line and column in the file where a key's text begins; None if its lines are not those of the file."""
+        return self._places.text_place(self._named(key), text)
 
     def has(self, key: str) -> bool:
         return key in self._table
@@ -142,7 +159,7 @@ class TableReader:
         value = self.take(key)
         if value is not None and not isinstance(value, dict):
             raise self.error(key, "a table", _found(value))
-        return TableReader(value or {}, self.file, f"{self._place}.{key}" if self._place else key, self.environment)
+        return TableReader(value or {}, self.file, self._named(key), self.environment, self._places)
 
     def tables(self, key: str, read: Callable[[TableReader], T]) -> tuple[T, ...]:
         """A list of tables, each read in full by `read`."""
@@ -151,11 +168,13 @@ class TableReader:
             raise self.error(key, f"tables, each under [[{key}]]", _found(value))
         results = []
         for index, one in enumerate(value or []):
-            place = f"{self._place}.{key}[{index}]" if self._place else f"{key}[{index}]"
-            reader = TableReader(one, self.file, place, self.environment)
+            reader = TableReader(one, self.file, f"{self._named(key)}[{index}]", self.environment, self._places)
             results.append(read(reader))
             reader.done()
         return tuple(results)
+
+    def _named(self, key: str) -> str:
+        return f"{self._place}.{key}" if self._place else key
 
     def _existing(self, key: str, text: str) -> str:
         path = Path(self.file).parent / self._substituted(key, text)

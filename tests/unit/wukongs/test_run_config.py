@@ -96,7 +96,8 @@ def test_everything_is_read(folder: Path) -> None:
     assert third.timing == ()
     assert third.source == CsvSource(path=a, mapping=b, sensor="http://ex/sensor")
     assert config.queries == (QueryConfig(name="Q", text=QUERY, source=str(folder / "sub" / "q.rq")),)
-    assert config.asks == (QueryConfig(name="A", text="ASK {}", source=f"{folder / 'run.toml'}, text of query 'A'"),)
+    (ask,) = config.asks
+    assert (ask.name, ask.text.strip(), ask.source) == ("A", "ASK {}", str(folder / "run.toml"))
 
 
 def test_an_empty_file_has_defaults(folder: Path) -> None:
@@ -179,10 +180,12 @@ def test_engine_options_keep_their_bounds(folder: Path) -> None:
 
 
 def test_a_file_that_is_no_toml_is_refused(folder: Path) -> None:
-    with pytest.raises(SettingsError, match=r"run\.toml: expected TOML in UTF-8, found an error: .*line 1"):
+    with pytest.raises(SettingsError, match=r"run\.toml: expected TOML, found an error: .*line 1"):
         _load(folder, "speed = = 3")
     (folder / "run.toml").write_bytes(b"a = '\xff'")
-    with pytest.raises(SettingsError, match="expected TOML in UTF-8"):
+    with pytest.raises(
+        SettingsError, match=r"run\.toml, line 1, column 6: expected TOML in UTF-8, found the byte 0xFF"
+    ):
         load_run_config(folder / "run.toml")
     with pytest.raises(SettingsError, match=re.escape(f"{folder / 'no.toml'}: cannot be read (No such file")):
         load_run_config(folder / "no.toml")
@@ -198,8 +201,30 @@ def test_a_query_that_does_not_parse_is_refused_by_its_place(folder: Path) -> No
     (folder / "sub" / "q.rq").write_text("REGISTER QUERY Q AS\nSELEC ?s")
     with pytest.raises(QuerySyntaxError, match=r"sub/q\.rq, line 2, column 1: expected "):
         _load(folder, "[[query]]\nname='Q'\nfile='sub/q.rq'")
-    with pytest.raises(QuerySyntaxError, match=r"run\.toml, text of query 'A', line 1, column 1: expected "):
-        _load(folder, "[[ask]]\nname='A'\ntext='SELEC ?s'")
+
+
+def test_a_query_in_the_toml_is_refused_by_its_place_there(folder: Path) -> None:
+    texts = ("text='SELEC ?s'", 'text="""\nSELEC ?s"""', 'text = """\r\nASK {\r\n ?s ?p }\r\n"""')
+    for text, place in zip(texts, ("line 3, column 7", "line 4, column 1", "line 5, column 8"), strict=True):
+        with pytest.raises(QuerySyntaxError, match=rf"run\.toml, {place}: expected ") as caught:
+            _load(folder, f"[[ask]]\nname='A'\n{text}\n")
+        assert caught.value.excerpt.startswith(f"{caught.value.line} | ")
+
+
+def test_a_query_in_the_toml_that_is_escaped_is_refused_by_its_name(folder: Path) -> None:
+    with pytest.raises(QuerySyntaxError, match=r"run\.toml, text of query 'A', line 2, column 1: expected "):
+        _load(folder, "[[ask]]\nname='A'\ntext=\"# c\\nSELEC ?s\"")
+
+
+def test_an_unknown_key_has_its_line_and_a_near_one(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"run\.toml, line 4, stream\[0\]\.batchms: .*; did you mean batch_ms\?$"):
+        _load(folder, _STREAM + "batchms = 5")
+    with pytest.raises(SettingsError, match=r"run\.toml, line 1, streem: .*; did you mean stream\?$"):
+        _load(folder, "[[streem]]")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_toml(folder: Path) -> None:
+    _load(folder, "\ufeff[pipeline]\nspeed = 1")
 
 
 def test_a_file_that_the_environment_places_is_named_with_its_variable(folder: Path) -> None:
