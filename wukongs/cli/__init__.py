@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from wukongs import __version__
-from wukongs.errors import SettingsError, WukongsError
+from wukongs.errors import SettingsError, StorageError, WukongsError
 
 DONE = 0
 REFUSED = 1
@@ -73,10 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return complain("standard output is closed: expected a terminal, a file or a pipe", WRONG_USAGE)
     try:
-        status = _dispatch(arguments)
-        sys.stdout.flush()
-    except SystemExit as stop:
-        return _status_of(stop)
+        try:
+            status = _dispatch(arguments)
+        except SystemExit as stop:  # of argparse: it may have printed a help text
+            status = _status_of(stop)
+        say("")
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -84,9 +85,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE
     except SettingsError as error:
         return complain(error, WRONG_USAGE)
-    except (WukongsError, OSError, UnicodeError) as error:
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename is not None else error
+        return complain(named, REFUSED)
+    except (WukongsError, UnicodeError) as error:
         return complain(error, REFUSED)
     return status
+
+
+def say(text: str) -> None:
+    """Write to standard output, at once. Raises BrokenPipeError (nobody reads on) and StorageError."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"standard output: {error.strerror or error}: what was written is incomplete; make room or write elsewhere"
+        ) from error
 
 
 def complain(error: object, status: int) -> int:
@@ -105,10 +122,10 @@ def _dispatch(arguments: list[str]) -> int:
         return WRONG_USAGE
     name, rest = arguments[0], arguments[1:]
     if name in _HELP_OPTIONS:
-        sys.stdout.write(help_text())
+        say(help_text())
         return DONE
     if name == "--version":
-        print(f"wukongs {__version__}")
+        say(f"wukongs {__version__}\n")
         return DONE
     if name in _TO_COME:
         return complain(f"{name} is not built yet in wukongs {__version__}: {_TO_COME[name]}", WRONG_USAGE)

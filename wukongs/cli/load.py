@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain
+from store.disk import storage_errors
+from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.errors import DataError
+from wukongs.names import graph_term
 from wukongs.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +58,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file, a glob (quoted or not), or - for stdin")
     parser.add_argument("--data-dir", required=True, type=Path, metavar="DIR", help="the data folder; made if need be")
-    parser.add_argument("--graph", metavar="IRI", help="graph of triples without one (default: the default graph)")
+    parser.add_argument(
+        "--graph", type=_graph, metavar="IRI", help="graph of triples without one (default: the default graph)"
+    )
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the files against it")
     parser.add_argument("--format", metavar="FORMAT", help="of all files (default: by suffix; nt for stdin)")
     parser.add_argument("--strict", action="store_true", help="stop at the first malformed line or file")
@@ -76,6 +80,14 @@ def _count(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= 256:
         return int(text)
     raise argparse.ArgumentTypeError(f"expected an integer from 1 to 256, found {text!r}")
+
+
+def _graph(text: str) -> str:
+    try:
+        graph_term(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _size(text: str) -> int:
@@ -99,7 +111,7 @@ def main(argv: Sequence[str]) -> int:
         load_workers=options.workers or settings.load_workers,
     )
     with contextlib.ExitStack() as owned:
-        rejects = owned.enter_context(options.rejects.open("w", encoding="utf-8")) if options.rejects else None
+        rejects = owned.enter_context(_open_rejects(options.rejects)) if options.rejects else None
         folder = open_load(options.data_dir, settings)
         owned.enter_context(folder)
         is_stopping = owned.enter_context(_interruptible())
@@ -108,10 +120,20 @@ def main(argv: Sequence[str]) -> int:
             if not is_stopping.is_set():
                 session.load(file)
         session.finish()
-    print(session.summary(), end="")
+    say(session.summary())
     if is_stopping.is_set():
         return complain("interrupted: what is loaded stays; the same command goes on from there", INTERRUPTED)
     return REFUSED if session.refused else DONE
+
+
+def _open_rejects(path: Path) -> BinaryIO:
+    """Open the file of --rejects, without a buffer: so a full disk is told at the line that it has no room for."""
+    with _rejects_errors(path):
+        return path.open("wb", buffering=0)
+
+
+def _rejects_errors(path: Path) -> contextlib.AbstractContextManager[None]:
+    return storage_errors(f"cannot write the rejects to {path}", "Give --rejects a file that can be written")
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
@@ -158,7 +180,7 @@ class _Session:
 
     folder: FolderLoad | EngineLoad
     options: argparse.Namespace
-    rejects: IO[str] | None
+    rejects: BinaryIO | None
     is_stopping: threading.Event
     loaded: int = 0
     read: int = 0
@@ -217,7 +239,8 @@ class _Session:
         if len(self.shown) < MALFORMED_SHOWN_MAX:
             self.shown.append(place)
         if self.rejects is not None:
-            self.rejects.write(f"# {place}\n{line.text}\n")
+            with _rejects_errors(self.options.rejects):
+                self.rejects.write(f"# {place}\n{line.text}\n".encode())
 
     def finish(self) -> None:
         """Commit."""

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from csparql.parser import parse_query
-from wukongs.cli import DONE
+from wukongs.cli import DONE, say
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.serialize import FORMATS, check_format, write
 from wukongs.settings import Settings
+from wukongs.text_file import decode_text
 
 if TYPE_CHECKING:
     from wukongs.engine import Engine
@@ -121,7 +122,7 @@ def main(argv: Sequence[str]) -> int:
             engine.load(file, graph=iri, base=options.base, strict=True)
         if options.explain:
             timeout_s = options.timeout
-            print(engine.explain(text, base=options.base, analyze=options.analyze, timeout_s=timeout_s), end="")
+            say(engine.explain(text, base=options.base, analyze=options.analyze, timeout_s=timeout_s))
         else:
             _print(engine.query(text, base=options.base, timeout_s=options.timeout), options.format, text)
     return DONE
@@ -167,7 +168,7 @@ def _named_graph(value: str, parser: argparse.ArgumentParser) -> tuple[str, str]
 def check_file(file: str, kind: str) -> None:
     """Raise DataError unless this is a file that can be opened. kind: what it should be, such as `an RDF file`."""
     if not os.path.exists(file):
-        raise DataError(f"no such file; give the path of {kind}", file)
+        raise DataError(f"no such file; give the path of {kind}", file or "''")
     if os.path.isdir(file):
         raise DataError("is a directory, not a file; name the files in it", file)
     if not os.access(file, os.R_OK):
@@ -184,13 +185,7 @@ def read_argument(argument: str, kind: str) -> tuple[str, str]:
     else:
         check_file(file, f"{kind} file")
         content = Path(file).read_bytes()
-    try:
-        return content.decode("utf-8-sig"), file
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"expected {kind} in UTF-8, found the byte 0x{content[error.start]:02X}; convert the file", file, line
-        ) from None
+    return decode_text(content, kind, file), file
 
 
 # --- work -------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -157,3 +158,17 @@ def test_closed_outputs_are_no_traceback(descriptor: int) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
     else:
         assert (done.returncode, done.stdout, done.stderr) == (0, f"wukongs {wukongs.__version__}\n", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["query", "--help"], ["query", "--explain", "ASK {}"]]
+)
+def test_a_full_disk_under_what_is_no_result_is_named_too(arguments: list[str]) -> None:
+    program = f"import sys, wukongs.cli; sys.exit(wukongs.cli.main({arguments!r}))"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, timeout=120)
+    *_, last = done.stderr.splitlines()
+    assert (done.returncode, b"Traceback" in done.stderr) == (1, False)
+    message = b"No space left on device: what was written is incomplete; make room or write elsewhere"
+    assert last == b"wukongs: standard output: " + message

@@ -246,3 +246,22 @@ def test_a_pipe_is_read_once(ran: Ran, folder: str, tmp_path: Path) -> None:
     status, out, _ = ran("load", "--data-dir", folder, str(pipe))
     writer.join()
     assert (status, "triples: 1 read, 1 new" in out) == (0, True)
+
+
+def test_a_graph_that_is_no_iri_is_wrong_usage(ran: Ran, folder: str, data: str) -> None:
+    status, out, err = ran("load", "--data-dir", folder, "--graph", "a b", data)
+    assert (status, out) == (2, "")
+    assert "argument --graph: expected an IRI, without spaces" in err
+    assert not Path(folder).exists()
+
+
+def test_rejects_that_cannot_be_written(ran: Ran, folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.nt"
+    file.write_text("nonsense\n")
+    status, out, err = ran("load", "--data-dir", folder, "--rejects", str(tmp_path), str(file))
+    expected = f"wukongs: cannot write the rejects to {tmp_path}: Is a directory. "
+    assert (status, out, err) == (1, "", f"{expected}Give --rejects a file that can be written\n")
+    if os.path.exists("/dev/full"):
+        status, out, err = ran("load", "--data-dir", folder, "--rejects", "/dev/full", str(file))
+        assert (status, out) == (1, "")
+        assert err.startswith("wukongs: cannot write the rejects to /dev/full: No space left on device. ")

@@ -136,8 +136,46 @@ def test_a_query_file_that_is_not_there(ran: Ran, data: str) -> None:
 def test_a_query_file_that_is_not_utf8(ran: Ran, data: str, tmp_path: Path) -> None:
     file = tmp_path / "q.rq"
     file.write_bytes(b"# caf\nASK { ?s ?p 'caf\xe9' }")
-    expected = f"wukongs: {file}, line 2: expected a query in UTF-8, found the byte 0xE9; convert the file\n"
+    expected = f"wukongs: {file}, line 2, column 17: expected a query in UTF-8, found the byte 0xE9; convert the file\n"
     assert ran("query", "--data", data, f"@{file}") == (1, "", expected)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xef\xbb\xbfASK { }", b"ASK\r\n{ }\r\n# c\r\n", b"ASK { FILTER('\0' = '\\u0000') }"]
+)
+def test_marks_line_ends_and_nul_in_a_query_file(ran: Ran, data: str, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "q.rq"
+    file.write_bytes(content)
+    assert ran("query", "--data", data, f"@{file}") == (0, "true\n", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"ASK\r\n{ ?s ?p }\r\n", "line 2, column 9: expected an object"),
+        (b"ASK\r{ ?s ?p }\r", "line 2, column 9: expected an object"),
+        (b"ASK \0 {}", "line 1, column 5: expected a term, a keyword or punctuation, found the character U+0000"),
+        (b"# only a comment\n", "line 2, column 1: expected SELECT, ASK"),
+        (b"", "line 1, column 1: expected SELECT, ASK"),
+        (b"ASK {}\nASK {}\n", "line 2, column 1: expected the end of the query, found 'ASK'"),
+    ],
+)
+def test_a_query_file_that_will_not_do(ran: Ran, data: str, tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "q.rq"
+    file.write_bytes(content)
+    status, out, err = ran("query", "--data", data, f"@{file}")
+    assert (status, out) == (1, "")
+    assert err.startswith(f"wukongs: {file}, {message}")
+
+
+def test_no_name_at_all_is_shown(ran: Ran) -> None:
+    assert ran("query", "--data", "", "ASK {}") == (1, "", "wukongs: '': no such file; give the path of an RDF file\n")
+
+
+def test_a_folder_that_holds_no_data_stays_as_it_is(ran: Ran, tmp_path: Path) -> None:
+    expected = f"wukongs: {tmp_path}: no data folder, though a folder: `wukongs load --data-dir` makes one\n"
+    assert ran("query", "--data-dir", str(tmp_path), "ASK {}") == (1, "", expected)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_syntax_error_names_the_file_and_the_place(ran: Ran, data: str, tmp_path: Path) -> None:
