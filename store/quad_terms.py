@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, Int64Array
+from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND
 from store.encoded import Encoded, TermTable, replace_ids
 from store.quads import Quads
-from store.term_ids import hash_id, term_ids
+from store.term_ids import hash_id, text_ids
 
 if TYPE_CHECKING:
     from store.term_registry import TermRegistry
@@ -21,21 +21,19 @@ _NO_TIMES = np.empty(0, np.int64)
 
 def encode_texts(texts: Sequence[str], hash_bits: int) -> Encoded:
     """Return canonical forms, repeats allowed, as tuples: in tuple i every term but the graph is text i."""
-    texts_of: dict[int, str] = {}
-    clashes: dict[str, int] = {}
-    codes = np.empty(len(texts), np.int64)
-    for i, (text, term) in enumerate(zip(texts, term_ids(texts, hash_bits), strict=True)):
-        if term & INLINE_MARK or texts_of.setdefault(term, text) == text:
-            codes[i] = term
-        else:
-            codes[i] = CLASH_FIRST - clashes.setdefault(text, len(clashes))
-    terms = _table(np.array(list(texts_of), np.int64), list(texts_of.values()))
-    others = _table(np.array(term_ids(list(clashes), hash_bits), np.int64), list(clashes))
-    return Encoded(codes, codes, codes, np.full(len(codes), UNBOUND), _NO_TIMES, terms, others)
-
-
-def _table(ids: Int64Array, texts: Sequence[str]) -> TermTable:
-    return TermTable.of(ids, [text.encode() for text in texts])
+    distinct = dict.fromkeys(texts)
+    parts = [text.encode() for text in distinct]
+    ids = text_ids(parts, hash_bits)
+    places = np.flatnonzero(ids & INLINE_MARK == 0)
+    firsts = np.sort(np.unique(ids[places], return_index=True)[1])
+    others = np.delete(places, firsts)  # whose id another text had first
+    codes = ids.copy()
+    codes[others] = CLASH_FIRST - np.arange(len(others))
+    tables = [TermTable.of(ids[some], [parts[place] for place in some.tolist()]) for some in (places[firsts], others)]
+    if len(distinct) < len(texts):
+        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+        codes = codes[np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))]
+    return Encoded(codes, codes, codes, np.full(len(codes), UNBOUND), _NO_TIMES, *tables)
 
 
 def encode_quads(registry: TermRegistry, quads: Quads, default_graph: int) -> Iterator[Encoded]:

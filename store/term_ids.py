@@ -14,9 +14,7 @@ import numpy.typing as npt
 from store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
 from store.hash_kernels import hash_id as _hash_id
 from store.hash_kernels import xxh64 as _xxh64
-from store.inline_kernels import pack_literal as _pack_literal
-from store.inline_kernels import pack_string as _pack_string
-from store.payload_kernels import STRING_SIZE_MAX
+from store.term_id_kernels import canonical_ids as _canonical_ids
 from store.unpack_kernels import unpack as _unpack
 from store.value_kernels import decimal_parts as _decimal_parts
 from store.value_kernels import numeric_values as _numeric_values
@@ -95,26 +93,22 @@ def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
     """Return the id of a term in canonical form: inlined if it can be, its hash otherwise.
 
     The store may know a term under another id, if two terms have the same hash: TermRegistry.resolve tells."""
-    return term_ids((canonical,), hash_bits)[0]
+    return int(term_ids((canonical,), hash_bits)[0])
 
 
-def term_ids(canonical: Sequence[str], hash_bits: int = HASH_BITS) -> list[int]:
-    """As term_id, for many terms at once."""
-    parts = [text.encode() for text in canonical]
-    data = readonly_bytes(b"".join(parts))
-    seed, mask = np.uint64(HASH_SEED), hash_mask(hash_bits)
-    ids = []
-    stop = 0
+def term_ids(canonical: Sequence[str], hash_bits: int = HASH_BITS) -> Int64Array:
+    """As term_id, for many terms at once. int64[n]"""
+    return text_ids([text.encode() for text in canonical], hash_bits)
+
+
+def text_ids(canonical: Sequence[bytes], hash_bits: int = HASH_BITS) -> Int64Array:
+    """As term_ids, of canonical forms in UTF-8."""
+    offsets = np.zeros(len(canonical) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, canonical), np.int64, len(canonical)), out=offsets[1:])
+    ids = np.empty(len(canonical), np.int64)
+    data = readonly_bytes(b"".join(canonical))
     with np.errstate(over="ignore"):
-        for part in parts:
-            start, stop = stop, stop + len(part)
-            packed = -1
-            if part.endswith(b">") and part.startswith(b'"'):
-                quote = start + part.rindex(b'"')
-                packed = _pack_literal(data, start + 1, quote, quote + 4, stop - 1, DATATYPE_NAMES, DATATYPES)
-            elif part.endswith(b'"') and len(part) <= STRING_SIZE_MAX + 2:
-                packed = _pack_string(data, start + 1, stop - 1)
-            ids.append(int(packed) if packed >= 0 else int(_hash_id(data, start, stop, seed, mask)))
+        _canonical_ids(data, offsets, DATATYPE_NAMES, DATATYPES, np.uint64(HASH_SEED), hash_mask(hash_bits), ids)
     return ids
 
 

@@ -284,7 +284,7 @@ class TermRegistry:
 
     def resolve_all(self, texts: Sequence[str]) -> Int64Array:
         """As resolve, for many terms at once."""
-        ids = np.array(term_ids(texts, self.hash_bits), np.int64)
+        ids = term_ids(texts, self.hash_bits)
         hashed = np.flatnonzero(ids & INLINE_MARK == 0)
         asked = TermTable.of(ids[hashed], [texts[row].encode() for row in hashed.tolist()])
         doubtful = self.persistent.view().compare(asked) != EQUAL

@@ -9,7 +9,9 @@ import pytest
 import xxhash
 
 from store import hash_kernels
-from store.encoder import canonical_term
+from store.encoder import canonical_term, encode_columns
+from store.term_id_kernels import canonical_ids
+from store.term_ids import DATATYPE_NAMES, DATATYPES, hash_mask, readonly_bytes, term_ids
 from store.terms import blank_node, hash_id, split_literal, term_id, to_ntriples, xxh64
 from tests.oracles.ntriples import XSD, canonical
 from wukongs.errors import DataError
@@ -110,3 +112,25 @@ def test_canonical_term_names_what_is_wrong() -> None:
     with pytest.raises(DataError) as caught:
         canonical_term('"a" ', b"")
     assert str(caught.value) == "row 0, column 'object', character 4: expected the end of the term, found '\"a\" '"
+
+
+@pytest.mark.nojit
+def test_ids_of_many_terms_are_those_of_the_encoder() -> None:
+    """Ids of canonical forms, by the kernel and un-jitted, against those that N-Triples gets."""
+    terms = [
+        "<http://x>", "<http://x/é>", "_:b", '"a"', '""', '"seven77"', '"eight888"', '"é"', '"a"@en', '"1"@en',
+        f'"1"^^<{XSD}integer>', f'"1.50"^^<{XSD}decimal>', f'"true"^^<{XSD}boolean>', f'"x"^^<{XSD}integer>',
+        '"a \\"b\\" c"', f'"1\\"^^<x>"^^<{XSD}integer>', '"1"^^<http://x/t>', f'"{"9" * 30}"^^<{XSD}integer>',
+    ]  # fmt: skip
+    encoded = encode_columns(["<http://s>"] * len(terms), ["<http://p>"] * len(terms), terms, scope=b"")
+    canonical_forms = [canonical(term, b"") for term in terms]
+    assert term_ids(canonical_forms).tolist() == encoded.objects.tolist()
+    parts = [text.encode() for text in canonical_forms]
+    offsets = np.cumsum([0, *map(len, parts)])
+    found = np.empty(len(parts), np.int64)
+    plain = getattr(canonical_ids, "py_func", canonical_ids)
+    with np.errstate(over="ignore"):
+        seed, mask = np.uint64(42), hash_mask(62)
+        plain(readonly_bytes(b"".join(parts)), offsets, DATATYPE_NAMES, DATATYPES, seed, mask, found)
+    assert found.tolist() == encoded.objects.tolist()
+    assert term_ids(["", '"', "<"]).tolist() == [hash_id(text) for text in (b"", b'"', b"<")]
