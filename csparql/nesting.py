@@ -7,8 +7,9 @@
   (and again should someone have lowered it when a query comes that may need it): the parser spends about
   nine frames on a pair of parentheses, a walk over the algebra at most four on a level. Twice that many frames, all of
   them through C, were seen to fit into a thread's usual stack of 8 MB.
-* A query has at most TOKENS_MAX tokens (an update may have more: its data), and at most PATTERNS_MAX triple patterns
-  side by side, since the planner compares each with each.
+* A query has at most TOKENS_MAX tokens, and at most PATTERNS_MAX triple patterns side by side, since the planner
+  compares each with each. An update may have more tokens: its data, which are bounded by UPDATE_CHARACTERS_MAX. Those
+  that csparql/data_runs.py reads, which is nearly all of large data, never become tokens.
 
 A text with no more tokens than SMALL can reach none of these, and is not looked at.
 """
@@ -27,6 +28,7 @@ DEPTH_MAX = 500
 RECURSION_LIMIT = 5_000
 TOKENS_MAX = 300_000
 PATTERNS_MAX = 1_000
+UPDATE_CHARACTERS_MAX = 1 << 28
 SMALL = 64
 
 _OPENING = frozenset(("(", "{", "[", "<<", "<<(", "{|"))

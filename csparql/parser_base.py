@@ -28,7 +28,7 @@ class TokenReader:
     def __init__(self, text: str, source: str) -> None:
         self.source = source
         self.prefixes: dict[str, str] = {}
-        self.text, self.tokens = tokenize_decoded(text, source)
+        self.text, self.tokens = self.tokenized(text)
         self.index = 0
         self.token = self.tokens[0]
         if len(self.tokens) > SMALL:
@@ -36,6 +36,10 @@ class TokenReader:
             deep = too_deep_token(self.tokens)
             if deep is not None:
                 raise self.error(f"a query that is nested less deeply (at most {BRACKETS_MAX} brackets)", deep)
+
+    def tokenized(self, text: str) -> tuple[str, list[Token]]:
+        """Cut the query into tokens; return them with the text that they are pieces of."""
+        return tokenize_decoded(text, self.source)
 
     def advance(self) -> Token:
         """Read one token; the end of the query is never passed."""

@@ -6,7 +6,7 @@ blank nodes; a blank node label stands in one INSERT DATA, and in one WHERE clau
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Literal as Choice
 
 from csparql.algebra import DEFAULT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
 from csparql.joining import UNIT
-from csparql.parser_subqueries import SubqueryParser
+from csparql.parser_data import DataParser
 from csparql.terms import Term, Variable
 from csparql.timestamps import resolve_timestamps
 from csparql.tokens import Token
@@ -36,13 +36,14 @@ QUERY_FORMS = frozenset(("SELECT", "ASK", "CONSTRUCT", "DESCRIBE", "REGISTER"))
 _AN_OPERATION = "INSERT, DELETE, WITH, LOAD, CLEAR, DROP, CREATE, COPY, MOVE or ADD"
 
 
-def parse_update(text: str, base: str | None = None, source: str = "update") -> Update:
-    """Parse an update request. base, source: as in parse_query.
+def parse_update(text: str, base: str | None = None, source: str = "update", runs: bool | None = None) -> Update:
+    """Parse an update request. base, source: as in parse_query. runs: whether plain quads of DATA are read as columns
+    (None: if the text is long).
 
     Raises QuerySyntaxError (place, expected, found), also for a query; UnsupportedFeatureError (place, feature);
     DataError (base).
     """
-    parser = _UpdateParser(text, base, source)
+    parser = _UpdateParser(text, base, source, runs)
     try:
         update = parser.update()
     except RecursionError:
@@ -51,11 +52,9 @@ def parse_update(text: str, base: str | None = None, source: str = "update") -> 
     return update
 
 
-class _UpdateParser(SubqueryParser):
-    def __init__(self, text: str, base: str | None, source: str) -> None:
-        super().__init__(text, base, source)
-        self._data_labels: set[str] = set()
-        """Of the INSERT DATA operations before."""
+class _UpdateParser(DataParser):
+    def __init__(self, text: str, base: str | None, source: str, runs: bool | None) -> None:
+        super().__init__(text, base, source, runs)
         self._readers: dict[str, Callable[[], Operation]] = {
             "INSERT": self._insert,
             "DELETE": self._delete,
@@ -97,25 +96,28 @@ class _UpdateParser(SubqueryParser):
         self.advance()
         if not self.accept("DATA"):
             return self._modify("INSERT", None)
-        quads, labels = self._quads("the quads { ... } after INSERT DATA", variables=False)
-        for label, token in labels.items():
-            if label in self._data_labels:
+        self.begin_data(may_have_blanks=True)
+        quads, tokens, labels = self._quads("the quads { ... } after INSERT DATA", variables=False)
+        for token in tokens:
+            if token.kind == "blank" and token.text in self.old_labels:
                 expected = "a blank node label that no INSERT DATA before has"
-                raise self.error(expected, token, f"'{label}', which would not be the same node")
-        self._data_labels.update(labels)
+                raise self.error(expected, token, f"'{token.text}', which would not be the same node")
+        self.old_labels.update(labels)
         if self.triple_terms:  # with blank nodes inside, which have to be made
+            quads = (*quads, *(quad for columns in self.columns for quad in columns.quads()))
             pattern, quads = self.put_together(UNIT, quads, self.triple_terms)
             return Modify((), quads, self._where_of(pattern, quads, DatasetClause()))
-        return InsertData(quads)
+        return InsertData(quads, tuple(self.columns))
 
     def _delete(self) -> Operation:
         self.advance()
         if self.accept("DATA"):
-            quads, _ = self._quads("the quads { ... } after DELETE DATA", variables=False, blanks=False)
-            return DeleteData(quads)
+            self.begin_data(may_have_blanks=False)
+            quads, *_ = self._quads("the quads { ... } after DELETE DATA", variables=False, blanks=False)
+            return DeleteData(quads, tuple(self.columns))
         if not self.accept("WHERE"):
             return self._modify("DELETE", None)
-        quads, _ = self._quads("the quads { ... } after DELETE WHERE", blanks=False)
+        quads, *_ = self._quads("the quads { ... } after DELETE WHERE", blanks=False)
         pattern = self.pulled_apart(quads, []) if self.triple_terms else Bgp(quads)
         return Modify(quads, (), self._where_of(pattern, quads, DatasetClause()))
 
@@ -133,12 +135,12 @@ class _UpdateParser(SubqueryParser):
         delete: tuple[TriplePattern, ...] = ()
         insert: tuple[TriplePattern, ...] = ()
         if kind == "DELETE":
-            delete, _ = self._quads("the template { ... }, DATA or WHERE after DELETE", blanks=False)
+            delete, *_ = self._quads("the template { ... }, DATA or WHERE after DELETE", blanks=False)
             if self.accept("INSERT"):
                 kind = "INSERT"
-                insert, _ = self._quads("the template { ... } after INSERT")
+                insert, *_ = self._quads("the template { ... } after INSERT")
         else:
-            insert, _ = self._quads("the template { ... } or DATA after INSERT")
+            insert, *_ = self._quads("the template { ... } or DATA after INSERT")
         dataset = self._using()
         after = "USING or WHERE" if dataset.is_empty else "USING or WHERE after USING"
         self.expect("WHERE", f"INSERT, {after}" if kind == "DELETE" else after)
@@ -171,9 +173,9 @@ class _UpdateParser(SubqueryParser):
 
     def _quads(
         self, expected: str, *, variables: bool = True, blanks: bool = True
-    ) -> tuple[tuple[TriplePattern, ...], dict[str, Token]]:
-        """Read `{ triples GRAPH g { triples } ... }`; return the quads, and the blank node labels. variables, blanks:
-        whether these may stand there."""
+    ) -> tuple[tuple[TriplePattern, ...], Sequence[Token], Iterable[str]]:
+        """Read `{ triples GRAPH g { triples } ... }`; return the quads, all tokens, and the blank node labels.
+        variables, blanks: whether these may stand there."""
         outer, self.patterns = self.patterns, []
         outer_labels, self.labels = self.labels, {}
         start = self.index
@@ -192,7 +194,8 @@ class _UpdateParser(SubqueryParser):
         if self.token.kind != "}":
             raise self.error("triples, GRAPH or '}'")
         self.advance()
-        quads, self.patterns, self.labels = tuple(self.patterns), outer, outer_labels
+        quads, self.patterns = tuple(self.patterns), outer
+        labels, self.labels = self.labels, outer_labels
         tokens = self.tokens[start : self.index]
         if not variables:
             self._refuse(tokens, ("var",), "terms only in DATA (DELETE or INSERT ... WHERE takes variables)")
@@ -200,7 +203,7 @@ class _UpdateParser(SubqueryParser):
         if not blanks and any(part.is_blank for part in chain(inner, *(quad.variables() for quad in quads))):
             expected = "no blank node in what is deleted, as it would be a new one (in WHERE, a variable finds them)"
             self._refuse(tokens, ("blank", "[", "("), expected, self.unnamed_reifiers)
-        return quads, {token.text: token for token in tokens if token.kind == "blank"}
+        return quads, tokens, labels
 
     def _refuse(
         self, tokens: Sequence[Token], kinds: tuple[str, ...], expected: str, unnamed: AbstractSet[Token] = frozenset()
@@ -210,8 +213,13 @@ class _UpdateParser(SubqueryParser):
                 raise self.error(expected, token)
 
     def _triples_template(self) -> None:
-        if self.at_triples():
-            self.triples_block()
+        while True:
+            if self.token.kind == "data":
+                self.data_run()
+            elif self.at_triples():
+                self.triples_block()
+            else:
+                return
 
     def _graph_name(self) -> GraphRef:
         if self.token.kind == "var":

@@ -8,6 +8,7 @@ Tokens keep offsets; lines and columns are worked out only when an error needs t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Set
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ _LOCAL_REST = rf"[{_CHARS}:]*(?:(?:{_ESCAPED}|\.+(?=[{_CHARS}:]|{_ESCAPED}))[{_C
 _IRI_CHARS = r"""[^<>"{}|^`\\\x00-\x20]*"""
 _EXPONENT = r"[eE][+-]?[0-9]+"
 
-_SHAPES = {
+SHAPES = {
     "iri": rf"<{_IRI_CHARS}(?:\\(?:u[0-9A-Fa-f]{{4}}|U[0-9A-Fa-f]{{8}}){_IRI_CHARS})*>",
     "var": rf"[?$][{_START}][{_START}\u00b7\u0300-\u036f\u203f-\u2040]*",
     "pname": rf"(?:[{_BASE}](?:[{_CHARS}.]*[{_CHARS}])?)?:(?:(?:[{_START}:]|{_ESCAPED}){_LOCAL_REST})?",
@@ -62,12 +63,12 @@ _SHAPES = {
     "lang": r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--[A-Za-z]+)?",
     "end": r"\Z",
 }
-_KINDS = ("", *_SHAPES)
+_KINDS = ("", *SHAPES)
 # Possessive: blanks that were read stay read. Else a wrong character after n blanks would be tried 2**n times.
-_SKIPPED = r"(?:[ \t\r\n]++|#[^\r\n]*+)*+"
-_TOKEN = re.compile(f"{_SKIPPED}(?:{'|'.join(f'({shape})' for shape in _SHAPES.values())})", re.DOTALL)
+SKIPPED = r"(?:[ \t\r\n]++|#[^\r\n]*+)*+"
+_TOKEN = re.compile(f"{SKIPPED}(?:{'|'.join(f'({shape})' for shape in SHAPES.values())})", re.DOTALL)
 _CODEPOINTS = re.compile(
-    rf"{_SHAPES['string']}|{_SHAPES['iri']}|#[^\r\n]*|\\u([0-9A-Fa-f]{{4}})|\\U([0-9A-Fa-f]{{8}})", re.DOTALL
+    rf"{SHAPES['string']}|{SHAPES['iri']}|#[^\r\n]*|\\u([0-9A-Fa-f]{{4}})|\\U([0-9A-Fa-f]{{8}})", re.DOTALL
 )
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _CURLY_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb`\u00b4"
@@ -82,7 +83,8 @@ _OTHER_CHARACTERS = {
     "\u00a0": "this is a no-break space: write a plain blank",
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BLANKS = re.compile(_SKIPPED)
+_BLANKS = re.compile(SKIPPED)
+_TO_END = frozenset(("end",))
 
 
 def tokenize(text: str, source: str = "query") -> list[Token]:
@@ -90,9 +92,18 @@ def tokenize(text: str, source: str = "query") -> list[Token]:
 
     Raises QuerySyntaxError: a string without closing quotes, a character that begins no token.
     """
-    tokens = []
+    tokens: list[Token] = []
+    read_tokens(text, 0, tokens, _TO_END, source)
+    return tokens
+
+
+def read_tokens(text: str, start: int, tokens: list[Token], last: Set[str] | None, source: str) -> int:
+    """Read tokens from text[start:] up to one whose kind is in `last` (None: one token); return where it ends.
+
+    Raises as tokenize."""
+    match = None
     kinds, new = _KINDS, tuple.__new__  # Token(...) takes twice as long
-    for match in iter(_TOKEN.scanner(text).match, None):  # type: ignore[attr-defined]
+    for match in iter(_TOKEN.scanner(text, start).match, None):  # type: ignore[attr-defined]
         index = match.lastindex
         piece = match[index]
         kind = kinds[index]
@@ -101,28 +112,31 @@ def tokenize(text: str, source: str = "query") -> list[Token]:
         elif kind == "word":
             kind = piece.upper()
         tokens.append(new(Token, (kind, piece, match.start(index))))
-        if kind == "end":
-            return tokens
-    reached = tokens[-1].end if tokens else 0
+        if last is None or kind in last:
+            return match.end()  # type: ignore[no-any-return]
+    reached = start if match is None else match.end()
     blanks = _BLANKS.match(text, reached)
     raise _malformed(text, blanks.end() if blanks else reached, source)
 
 
-def tokenize_decoded(text: str, source: str = "query") -> tuple[str, list[Token]]:
+def tokenize_decoded(
+    text: str, source: str = "query", read: Callable[[str, str], list[Token]] = tokenize
+) -> tuple[str, list[Token]]:
     r"""Cut a query into tokens; return them with the text that they are pieces of.
 
     \uXXXX may stand anywhere (SPARQL 1.1, 19.2). Strings and IRIs decode their own; others are decoded here, and only
     where the text makes no sense without, so that places in errors are those of the text as it was given.
+    read: what cuts, as `tokenize` does.
     """
     if not text.isascii() and (surrogate := _SURROGATE.search(text)):
         raise _malformed(text, surrogate.start(), source)
     try:
-        return text, tokenize(text, source)
+        return text, read(text, source)
     except QuerySyntaxError:
         decoded = _CODEPOINTS.sub(_decoded, text)
         if decoded != text:
             with suppress(QuerySyntaxError):
-                return decoded, tokenize(decoded, source)
+                return decoded, read(decoded, source)
         raise
 
 

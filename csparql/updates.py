@@ -7,24 +7,64 @@ solution (each operation, in DATA) makes new ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal as Choice
 
-from csparql.algebra import Query, TriplePattern
-from csparql.terms import Term
+from csparql.algebra import DEFAULT, DefaultGraph, GraphRef, Query, TriplePattern
+from csparql.terms import Term, Variable
 
 GraphTarget = Term | Choice["DEFAULT", "NAMED", "ALL"]
 """What CLEAR and DROP name: a graph, the default graph, all named graphs, or all graphs."""
 
 
 @dataclass(frozen=True, slots=True)
+class DataColumns:
+    """Many quads, by columns of places in `terms` (canonical forms, and blank nodes); graph -1 is the default graph."""
+
+    terms: tuple[str | Variable, ...]
+    graphs: Sequence[int]
+    subjects: Sequence[int]
+    predicates: Sequence[int]
+    objects: Sequence[int]
+
+    def quads(self) -> Iterator[TriplePattern]:
+        """Iterate over the same quads one by one."""
+        terms = [Term(term) if isinstance(term, str) else term for term in self.terms]
+        for graph, *triple in zip(self.graphs, self.subjects, self.predicates, self.objects, strict=True):
+            subject, predicate, object_ = (terms[place] for place in triple)
+            yield TriplePattern(subject, predicate, object_, DEFAULT if graph < 0 else terms[graph])
+
+
+def in_columns(quads: Sequence[TriplePattern]) -> DataColumns:
+    """Return quads of terms and blank nodes by columns."""
+    terms: dict[str | Variable, int] = {}
+
+    def place(part: GraphRef) -> int:
+        if isinstance(part, DefaultGraph):
+            return -1
+        return terms.setdefault(part.text if isinstance(part, Term) else part, len(terms))
+
+    graphs, subjects, predicates, objects = (
+        [place(getattr(quad, name)) for quad in quads] for name in ("graph", "subject", "predicate", "object")
+    )
+    return DataColumns(tuple(terms), graphs, subjects, predicates, objects)
+
+
+@dataclass(frozen=True, slots=True)
 class InsertData:
+    """columns: the quads of a long block that are plain ones; quads: all others."""
+
     quads: tuple[TriplePattern, ...]
+    columns: tuple[DataColumns, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteData:
+    """As InsertData."""
+
     quads: tuple[TriplePattern, ...]
+    columns: tuple[DataColumns, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

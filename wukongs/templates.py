@@ -13,6 +13,7 @@ import numpy as np
 
 from csparql.algebra import DefaultGraph, GraphRef, TriplePattern
 from csparql.terms import Term, Variable
+from csparql.updates import DataColumns, DeleteData, InsertData, in_columns
 from store.dtypes import NO_MATCH, BoolArray, Int64Array, UInt8Array
 from store.encoded import replace_ids
 from store.quads import Quads, joined, taken
@@ -133,26 +134,22 @@ def _first_bytes(column: Int64Array, terms: QueryTerms) -> UInt8Array:
     return found[places]
 
 
-def data_quads(quads: Sequence[TriplePattern], registry: TermRegistry, default_graph: int, scope: str | None) -> Quads:
+def data_quads(data: InsertData | DeleteData, registry: TermRegistry, default_graph: int, scope: str | None) -> Quads:
     """Return the quads of INSERT DATA (scope: of its blank nodes) or DELETE DATA (scope None: terms must be known)."""
     label = (scope or "").encode()
-
-    def text(part: GraphRef) -> str | None:
-        if isinstance(part, Variable):
-            return blank_node(label, part.name[1:])
-        return part.text if isinstance(part, Term) else None
-
-    right = [quad for quad in quads if not (isinstance(quad.subject, Term) and not quad.subject.is_iri)]
-    parts = [
-        [text(quad.graph) for quad in right],
-        [text(quad.subject) for quad in right],
-        [text(quad.predicate) for quad in right],
-        [text(quad.object) for quad in right],
-    ]
-    distinct = list({part: None for column in parts for part in column if part is not None})
     resolve = registry.known_all if scope is None else registry.keep_all
-    ids: dict[str | None, int] = dict(zip(distinct, resolve(distinct).tolist(), strict=True))
-    ids[None] = default_graph
-    columns = [np.array([ids[part] for part in column], np.int64) for column in parts]
-    filled = columns[0], columns[1], columns[2], columns[3]
-    return taken(filled, np.logical_and.reduce([column != NO_MATCH for column in columns]))
+    return joined(
+        [_resolved(columns, label, resolve, default_graph) for columns in (in_columns(data.quads), *data.columns)]
+    )
+
+
+def _resolved(columns: DataColumns, label: bytes, resolve: Resolve, default_graph: int) -> Quads:
+    texts = [term if isinstance(term, str) else blank_node(label, term.name[1:]) for term in columns.terms]
+    ids = np.append(resolve(texts), default_graph)  # which is at the place -1
+    is_literal = np.array([text.startswith('"') for text in (*texts, "")], np.bool_)
+    places = [
+        np.array(column, np.int64) for column in (columns.graphs, columns.subjects, columns.predicates, columns.objects)
+    ]
+    filled = ids[places[0]], ids[places[1]], ids[places[2]], ids[places[3]]
+    is_known = np.logical_and.reduce([column != NO_MATCH for column in filled])
+    return taken(filled, is_known & ~is_literal[places[1]])

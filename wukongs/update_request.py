@@ -46,10 +46,10 @@ class UpdateRequest:
         core = self._core
         try:
             match operation:
-                case InsertData(quads=quads):
-                    self.change.insert(data_quads(quads, core.registry, core.default_graph, scope))
-                case DeleteData(quads=quads):
-                    self.change.delete(data_quads(quads, core.registry, core.default_graph, None))
+                case InsertData():
+                    self.change.insert(data_quads(operation, core.registry, core.default_graph, scope))
+                case DeleteData():
+                    self.change.delete(data_quads(operation, core.registry, core.default_graph, None))
                 case Modify():
                     self._modify(operation, scope)
                 case Clear():

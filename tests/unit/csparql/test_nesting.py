@@ -6,12 +6,22 @@ import sys
 
 import pytest
 
+from csparql import parser_data
 from csparql.algebra import Query
 from csparql.explain import explain
-from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, PATTERNS_MAX, RECURSION_LIMIT, TOKENS_MAX, algebra_depth
+from csparql.nesting import (
+    BRACKETS_MAX,
+    DEPTH_MAX,
+    PATTERNS_MAX,
+    RECURSION_LIMIT,
+    TOKENS_MAX,
+    UPDATE_CHARACTERS_MAX,
+    algebra_depth,
+)
 from csparql.parser import parse_query
 from csparql.parser_update import parse_update
 from csparql.rules import rewrite
+from csparql.updates import InsertData
 from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError
 
@@ -129,6 +139,22 @@ def test_updates_have_the_same_limits() -> None:
         else:
             with pytest.raises(QuerySyntaxError, match="at most 500 levels"):
                 parse_update(text)
+
+
+def test_an_update_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert UPDATE_CHARACTERS_MAX == 1 << 28
+    monkeypatch.setattr(parser_data, "UPDATE_CHARACTERS_MAX", 40)
+    fits = "CLEAR GRAPH <http://example.org/graph>  "
+    assert len(parse_update(fits).operations) == 1
+    message = r"line 1, column 41: expected at most 40 characters in an update \(load a file of data\), found 41"
+    with pytest.raises(QuerySyntaxError, match=message):
+        parse_update(fits + ";")
+
+
+def test_data_are_not_bound_by_the_tokens_of_a_query() -> None:
+    (operation,) = parse_update("INSERT DATA { " + "<s> <p> 1, 2 . " * (TOKENS_MAX // 6 + 1) + "}").operations
+    assert isinstance(operation, InsertData)
+    assert sum(len(columns.objects) for columns in operation.columns) > TOKENS_MAX // 3
 
 
 def test_depth_counts_expressions_and_patterns() -> None:

@@ -269,3 +269,34 @@ def test_graphs_that_are_not_there_or_there_already(engine: wukongs.Engine, text
         update(engine, text)
     assert str(caught.value).startswith(message)
     assert len(quads(engine)) == 3
+
+
+# --- much data --------------------------------------------------------------------------------------------------------
+
+
+def test_much_data_is_stored_and_deleted_as_little_is(engine: wukongs.Engine) -> None:
+    """Data that are read past the tokenizer: prefixes, base, blank nodes, graphs, what may be no subject."""
+    lines = [
+        f":s{i} a :T ; :p {i}, \"x{i}\"@EN ; <q> _:b{i % 7} . GRAPH :g{i % 3} {{ _:b{i % 7} :p 'i' }}"
+        for i in range(200)
+    ]
+    odd = "'a literal' :p 1 . :list :is (1 2) . :s0 :p true . :s0 :p 0 . "
+    engine.update(f"BASE <http://ex/> {PREFIX} INSERT DATA {{ {' '.join(lines)} {odd} }}")
+    found = quads(engine)
+    assert len(found) == 200 * 4 + 21 + 5 + 1
+    small = wukongs.Engine()
+    for line in [*lines, odd]:
+        small.update(f"BASE <http://ex/> {PREFIX} INSERT DATA {{ {line} }}")
+    blank = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } FILTER(!isBlank(?s) && !isBlank(?o)) }"
+    assert rows(engine.query(blank)) == rows(small.query(blank))
+    small.close()
+    ground = "".join(f":s{i} a :T ; :p {i}, \"x{i}\"@en, {i}.0 . 'no' :p {i} . " for i in range(200))
+    update(engine, f"DELETE DATA {{ {ground} GRAPH :g0 {{ :s1 a :T }} }}")
+    assert len(quads(engine)) == len(found) - 200 * 3
+
+
+def test_an_error_in_much_data_stores_nothing(engine: wukongs.Engine) -> None:
+    text = "".join(f":s{i} :p {i} .\n" for i in range(1000))
+    with pytest.raises(wukongs.QuerySyntaxError, match=r"update, line 1002, column 1: expected a prefix that"):
+        update(engine, f"INSERT DATA {{\n{text}none:x :p 1 . }}")
+    assert quads(engine) == []

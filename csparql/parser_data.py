@@ -1,0 +1,149 @@
+"""Runs of DATA blocks (csparql/data_runs.py) to columns of terms: each distinct term is read once, and no token made.
+
+What the parser would refuse is not refused here: the run is opened, the statement becomes tokens, and the parser says
+what is wrong with it, and where.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from csparql.data_runs import CHARACTERS_MIN, DataReader, Run
+from csparql.escapes import unescape_local
+from csparql.nesting import UPDATE_CHARACTERS_MAX
+from csparql.parser_paths import RDF_TYPE
+from csparql.parser_subqueries import SubqueryParser
+from csparql.places import excerpt, place
+from csparql.terms import XSD, Term, Variable, literal
+from csparql.tokens import Token, tokenize, tokenize_decoded
+from csparql.updates import DataColumns
+from wukongs.errors import QuerySyntaxError
+
+_ABSOLUTE = r"<[A-Za-z][A-Za-z0-9+.-]*:[^\\>]*>"
+_is_plain_iri = re.compile(_ABSOLUTE).fullmatch
+_is_plain_literal = re.compile(
+    rf'"(?!"")[^"\\]*"(?:\^\^(?!<{re.escape(XSD)}string>){_ABSOLUTE}|@[a-z]+(?:-[a-z0-9]+)*)?'
+).fullmatch
+_is_number = re.compile(r"[+-]?[0-9]*(\.?)[0-9]*([eE]?)[0-9+-]*").fullmatch
+_Read = Callable[[str], str | Variable | None]
+
+
+class DataParser(SubqueryParser):
+    """Reads the "data" tokens of an update. runs: whether there may be any (None: in a long text)."""
+
+    def __init__(self, text: str, base: str | None, source: str, runs: bool | None = None) -> None:
+        self._reader = DataReader() if runs or (runs is None and len(text) >= CHARACTERS_MIN) else None
+        self.columns: list[DataColumns] = []
+        """Of the DATA block that is being read."""
+        self.old_labels: set[str] = set()
+        """The blank node labels of the INSERT DATA operations before."""
+        self.may_have_blanks = True
+        self._is_refused = False
+        """Whether a part of the block has become tokens that are refused when all of the block has been read."""
+        super().__init__(text, base, source)
+
+    def tokenized(self, text: str) -> tuple[str, list[Token]]:
+        if len(text) > UPDATE_CHARACTERS_MAX:
+            expected = f"at most {UPDATE_CHARACTERS_MAX} characters in an update (load a file of data)"
+            where = place(text, UPDATE_CHARACTERS_MAX)
+            shown = excerpt(text, UPDATE_CHARACTERS_MAX, 1)
+            raise QuerySyntaxError(expected, f"{len(text)}", *where, self.source, shown)
+        if self._reader is None:
+            return super().tokenized(text)
+        return tokenize_decoded(text, self.source, self._reader.tokenize)
+
+    def begin_data(self, *, may_have_blanks: bool) -> None:
+        """Begin with the columns of another block."""
+        self.columns = []
+        self.may_have_blanks = may_have_blanks
+        self._is_refused = False
+
+    def data_run(self) -> None:
+        """Read a run, or replace it by what it is made of."""
+        assert self._reader is not None
+        run = self._reader.runs[self.token.start]
+        row = self._refused_blank(run)
+        if row is None:
+            terms = _all_read(run.terms, self._term)
+            verbs = _all_read(run.verbs, self._verb_term)
+            if isinstance(terms, list) and isinstance(verbs, list):
+                self.advance()
+                self._add(run, terms, verbs)
+                return
+            row = run.first_row(*(wrong if isinstance(wrong, str) else None for wrong in (terms, verbs)))
+        self.tokens[self.index : self.index + 1] = self._reader.opened(self.text, run, row, self.source)
+        self.rewind(self.index)
+
+    def _refused_blank(self, run: Run) -> int | None:
+        """Return the first row with a blank node that may not be there, if that has to be said still."""
+        if self._is_refused:
+            return None
+        for written in run.terms:
+            if written.startswith("_:") and (not self.may_have_blanks or written in self.old_labels):
+                row = run.first_row(written, None)
+                self._is_refused = run.graphs[row] < 0  # what is left of a GRAPH block is a run again
+                return row
+        return None
+
+    def _add(self, run: Run, terms: list[str | Variable], verbs: list[str | Variable]) -> None:
+        graphs = run.graphs
+        if isinstance(self.graph, Term):  # in a GRAPH block; nothing comes of the data if that names a variable
+            graphs = [len(terms) + len(verbs)] * len(graphs)
+            verbs.append(self.graph.text)
+        first_verb = len(terms)
+        predicates = [first_verb + place for place in run.predicates]
+        self.columns.append(DataColumns((*terms, *verbs), graphs, run.subjects, predicates, run.objects))
+
+    # --- terms, as they are written, to canonical form; None: not allowed there ---------------------------------------
+
+    def _term(self, written: str) -> str | Variable | None:
+        first = written[0]
+        if first == "<":
+            return written if _is_plain_iri(written) else self._parsed(written)
+        if first == '"':
+            return written if _is_plain_literal(written) else self._parsed(written)
+        if first == "_":
+            return self._labelled(Token("blank", written, 0))
+        if first in "0123456789+-." and (number := _is_number(written)):
+            kind = "double" if number[2] else "decimal" if number[1] else "integer"
+            return literal(written, XSD + kind).text
+        if first != "'" and ":" in written:
+            return self._prefixed(written)
+        return self._parsed(written)
+
+    def _verb_term(self, written: str) -> str | None:
+        if written == "a":
+            return RDF_TYPE.text
+        if written[0] == "<":
+            return written if _is_plain_iri(written) else self._parsed(written)
+        return self._prefixed(written) if ":" in written and written[0] not in "\"'_" else None
+
+    def _prefixed(self, written: str) -> str | None:
+        prefix, _, local = written.partition(":")
+        namespace = self.prefixes.get(prefix)
+        return None if namespace is None else f"<{namespace}{unescape_local(local)}>"
+
+    def _parsed(self, written: str) -> str | None:
+        """Read a term as in any other place of an update."""
+        outer, index = self.tokens, self.index
+        self.tokens = tokenize(written)
+        self.rewind(0)
+        try:
+            term = self.iri("an IRI") if self.at_iri() else self.literal() if self.at_literal() else None
+        except QuerySyntaxError:
+            term = None
+        self.tokens = outer
+        self.rewind(index)
+        return None if term is None else term.text
+
+
+def _all_read(written: list[str], read: _Read) -> list[str | Variable] | str:
+    """Return what terms mean, or the first one that means nothing."""
+    terms: list[str | Variable] = []
+    for text in written:
+        term = read(text)
+        if term is None:
+            return text
+        terms.append(term)
+    return terms
