@@ -8,12 +8,15 @@ simple. Positions and lengths count characters (code points).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.value_operators import from_truth
 from wukongs.values import Kind, Value, computed, string, tagged
+
+PIECE_CHARACTERS = 1 << 18
+"""Of a long text, so much is worked on between two looks at the clock."""
 
 
 def text(value: Value) -> str | None:
@@ -53,12 +56,36 @@ def _substr(value: Value, start: Value, length: Value | None = None) -> Value | 
     return like(value, held[max(first, 0) : stop])
 
 
-def _mapped(change: Callable[[str], str]) -> Callable[[Value], Value | None]:
-    def apply(value: Value) -> Value | None:
-        held = text(value)
-        return None if held is None else like(value, change(held))
+def _pieces(held: str) -> Iterator[str]:
+    """Cut a text, looking at the clock before each piece; a short one is one piece."""
+    for start in range(0, len(held), PIECE_CHARACTERS):
+        current().check()
+        yield held[start : start + PIECE_CHARACTERS]
 
-    return apply
+
+def _changed(held: str, change: Callable[[str], str], name: str) -> str:
+    """Change a text character by character."""
+    if len(held) <= PIECE_CHARACTERS:
+        return change(held)
+    made, size = [], 0
+    for piece in _pieces(held):
+        made.append(change(piece))
+        size += len(made[-1])
+        current().expect(CHARACTER_BYTES * size, name)
+    return "".join(made)
+
+
+def _upper(value: Value) -> Value | None:
+    held = text(value)
+    return None if held is None else like(value, _changed(held, str.upper, "UCASE"))
+
+
+def _lower(value: Value) -> Value | None:
+    """A capital sigma in lower case depends on the characters around it: a text with one is changed as a whole."""
+    held = text(value)
+    if held is None:
+        return None
+    return like(value, held.lower() if "Σ" in held else _changed(held, str.lower, "LCASE"))
 
 
 def _test(holds: Callable[[str, str], bool]) -> Callable[[Value, Value], Value | None]:
@@ -87,7 +114,7 @@ def _strafter(value: Value, part: Value) -> Value | None:
 
 def _encode_for_uri(value: Value) -> Value | None:
     held = text(value)
-    return None if held is None else string(quote(held, safe=""))
+    return None if held is None else string(_changed(held, lambda piece: quote(piece, safe=""), "ENCODE_FOR_URI"))
 
 
 def _concat(*values: Value) -> Value | None:
@@ -117,7 +144,10 @@ def _digest(algorithm: str) -> Callable[[Value], Value | None]:
         held = simple(value)
         if held is None:
             return None
-        return string(hashlib.new(algorithm, held.encode(), usedforsecurity=False).hexdigest())
+        digest = hashlib.new(algorithm, usedforsecurity=False)
+        for piece in _pieces(held):
+            digest.update(piece.encode())
+        return string(digest.hexdigest())
 
     return apply
 
@@ -125,8 +155,8 @@ def _digest(algorithm: str) -> Callable[[Value], Value | None]:
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {
     "STRLEN": _strlen,
     "SUBSTR": _substr,
-    "UCASE": _mapped(str.upper),
-    "LCASE": _mapped(str.lower),
+    "UCASE": _upper,
+    "LCASE": _lower,
     "STRSTARTS": _test(str.startswith),
     "STRENDS": _test(str.endswith),
     "CONTAINS": _test(str.__contains__),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
 from tests.expression_text import column, result
+from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.functions import strings
+from wukongs.limits import Limits
+from wukongs.values import string
 
 pytestmark = pytest.mark.nojit
 
@@ -244,3 +249,34 @@ def test_an_unknown_function_is_an_error_and_is_told_once(caplog: pytest.LogCapt
 @pytest.mark.parametrize("expression", ["STR(?x)", "CONCAT('a', ?x)", "ABS(?x)", "xsd:integer(?x)", "REGEX(?x, 'a')"])
 def test_an_error_in_an_argument_is_an_error(expression: str) -> None:
     assert column(expression, ["x"], [(None,), ("_:b",)]) == [None, None]
+
+
+# --- long texts -------------------------------------------------------------------------------------------------------
+
+LONG = "Straße ΑΣ ǰ %é𝄞/" * 5
+
+
+@pytest.mark.parametrize("call", ["UCASE", "LCASE", "ENCODE_FOR_URI", "SHA256", "MD5"])
+@pytest.mark.parametrize("held", [LONG, LONG.replace("Σ", "σ"), ""])
+def test_long_texts_are_worked_on_in_pieces(call: str, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = [(f'"{held}"',)]
+    expected = column(f"{call}(?x)", ["x"], value)
+    monkeypatch.setattr(strings, "PIECE_CHARACTERS", 3)
+    assert column(f"{call}(?x)", ["x"], value) == expected
+    if call == "LCASE":
+        assert expected == [f'"{held.lower()}"']
+
+
+@pytest.mark.parametrize("call", ["UCASE", "LCASE", "ENCODE_FOR_URI", "SHA256", "MD5"])
+def test_long_texts_end_at_the_deadline(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is looked at within a text."""
+    monkeypatch.setattr(strings, "PIECE_CHARACTERS", 3)
+    with Limits(deadline_s=time.monotonic() - 1, timeout_s=1), pytest.raises(QueryTimeout):
+        strings.FUNCTIONS[call](string("abcdefg"))
+
+
+@pytest.mark.parametrize("call", ["UCASE", "ENCODE_FOR_URI"])
+def test_long_texts_that_grow_are_refused(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strings, "PIECE_CHARACTERS", 3)
+    with Limits(bytes_max=4 * 12), pytest.raises(BudgetExceeded, match=f"{call} would take"):
+        strings.FUNCTIONS[call](string("ßßßßßßßß"))
