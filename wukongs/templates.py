@@ -2,12 +2,15 @@
 
 A quad with an unbound part, or one that is not RDF (a literal as subject or graph, a predicate that is no IRI), is left
 out. What is inserted becomes known for ever; what is deleted has to be known already, or it is nowhere.
+
+Solutions may be many: columns are worked on in pieces (wukongs/rows.py), terms resolved some at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,9 +22,15 @@ from store.encoded import replace_ids
 from store.quads import Quads, joined, taken
 from store.term_registry import TermRegistry
 from store.terms import blank_node
-from wukongs.query_terms import QueryTerms
+from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
+from wukongs.query_terms import LOOKED_UP_MAX, QueryTerms
+from wukongs.rows import filled, numbered, pieces, put_together, stable_order
+from wukongs.rows import taken as rows_taken
 
 _IRI, _BLANK = ord("<"), ord("_")
+_QUAD_BYTES = 4 * 8
+_LABEL_BYTES = OBJECT_BYTES + CHARACTER_BYTES * 40
+"""Of a new blank node: two hashes of twenty letters, with their row."""
 Resolve = Callable[[Sequence[str]], Int64Array]
 
 
@@ -43,8 +52,7 @@ def to_insert(
     if blanks:
         rows = _canonical_rows(solutions)
         for blank in blanks:
-            texts = [blank_node(scope.encode(), f"{blank.name[1:]}r{row}") for row in rows.tolist()]
-            columns[blank] = registry.keep_all(texts)
+            columns[blank] = _new_blank_nodes(rows, blank.name[1:], scope, registry)
     return _filled(template, columns, solutions, registry.keep_all, default_graph)
 
 
@@ -58,9 +66,36 @@ def to_delete(
 def _canonical_rows(solutions: Solutions) -> Int64Array:
     """Number the solutions by what they bind, whatever plan has made them. int64[length]"""
     ordered = [column for _, column in sorted(solutions.columns.items(), key=lambda item: item[0].name)]
+    if not ordered:
+        return np.arange(solutions.length)
+    order = stable_order(ordered)
+    current().hold(8 * solutions.length)
     rank = np.empty(solutions.length, np.int64)
-    rank[np.lexsort(ordered[::-1]) if ordered else slice(None)] = np.arange(solutions.length)
+    for start, stop in pieces(solutions.length, current()):
+        rank[order[start:stop]] = np.arange(start, stop)
     return rank
+
+
+def _new_blank_nodes(rows: Int64Array, name: str, scope: str, registry: TermRegistry) -> Int64Array:
+    """Return the id of a new blank node for each row. rows : int64[n], which name them."""
+
+    def keep(some: Sequence[int]) -> Int64Array:
+        return registry.keep_all([blank_node(scope.encode(), f"{name}r{row}") for row in some])
+
+    current().hold(_LABEL_BYTES * len(rows))
+    return _in_parts(rows.tolist(), keep)
+
+
+_Item = TypeVar("_Item")
+
+
+def _in_parts(items: Sequence[_Item], resolve: Callable[[Sequence[_Item]], Int64Array]) -> Int64Array:
+    """Resolve items, looking at the clock now and then."""
+    found = [np.empty(0, np.int64)]
+    for start in range(0, len(items), LOOKED_UP_MAX):
+        current().check()
+        found.append(resolve(items[start : start + LOOKED_UP_MAX]))
+    return np.concatenate(found)
 
 
 def _filled(
@@ -70,6 +105,8 @@ def _filled(
     resolve: Resolve,
     default_graph: int,
 ) -> Quads:
+    limits = current()
+    mark = limits.mark()
     constants = _constants(template, resolve)
     final: dict[Variable, Int64Array] = {}
     kinds: dict[Variable, UInt8Array] = {}
@@ -78,14 +115,12 @@ def _filled(
         if variable.is_blank:
             final[variable] = column
             continue
-        computed = solutions.terms.computed(column)
-        ids = resolve(list(computed.values())) if computed else column
-        final[variable] = replace_ids(column, np.array(list(computed), np.int64), ids)
+        final[variable] = _resolved(column, solutions, resolve)
 
     def ids_of(part: GraphRef) -> Int64Array:
         if isinstance(part, Variable):
             return final[part]
-        return np.full(solutions.length, default_graph if isinstance(part, DefaultGraph) else constants[part])
+        return filled(solutions.length, default_graph if isinstance(part, DefaultGraph) else constants[part])
 
     def kinds_of(part: Variable) -> UInt8Array:
         if part not in kinds:
@@ -105,12 +140,32 @@ def _filled(
                 right = right & (part.is_iri)
         return right
 
-    parts = []
+    parts: list[Quads] = []
     for quad in template:
-        filled = ids_of(quad.graph), ids_of(quad.subject), ids_of(quad.predicate), ids_of(quad.object)
-        is_bound = np.logical_and.reduce([column >= 0 for column in filled])
-        parts.append(taken(filled, is_bound & is_right(quad)))
-    return joined(parts)
+        limits.check()
+        columns_of_quad = ids_of(quad.graph), ids_of(quad.subject), ids_of(quad.predicate), ids_of(quad.object)
+        is_bound = np.logical_and.reduce([column >= 0 for column in columns_of_quad])
+        limits.hold(_QUAD_BYTES * solutions.length)
+        parts.append(taken(columns_of_quad, is_bound & is_right(quad)))
+    graphs, subjects, predicates, objects = (
+        put_together([part[place] for part in parts] or [np.empty(0, np.int64)]) for place in range(4)
+    )
+    limits.back_to(mark, _QUAD_BYTES * len(graphs))
+    return graphs, subjects, predicates, objects
+
+
+def _resolved(column: Int64Array, solutions: Solutions, resolve: Resolve) -> Int64Array:
+    """Return a column with the ids of the data for terms that the query has computed."""
+    computed = solutions.terms.computed(column)
+    if not computed:
+        return column
+    limits = current()
+    given, kept = np.array(list(computed), np.int64), _in_parts(list(computed.values()), resolve)
+    limits.hold(8 * len(column))
+    found = np.empty(len(column), np.int64)
+    for start, stop in pieces(len(column), limits):
+        found[start:stop] = replace_ids(column[start:stop], given, kept)
+    return found
 
 
 def _constants(template: Sequence[TriplePattern], resolve: Resolve) -> dict[Term, int]:
@@ -127,7 +182,8 @@ def _constants(template: Sequence[TriplePattern], resolve: Resolve) -> dict[Term
 
 def _first_bytes(column: Int64Array, terms: QueryTerms) -> UInt8Array:
     """Return the first byte of each term of a column; of nothing where it is unbound, which is left out anyway."""
-    distinct, places = np.unique(column, return_inverse=True)
+    places, firsts = numbered([column], len(column))
+    distinct = rows_taken(column, firsts)
     found = np.zeros(len(distinct), np.uint8)
     bound = distinct >= 0
     found[bound] = terms.first_bytes(distinct[bound])

@@ -9,6 +9,7 @@ import itertools
 import time
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from wukongs import limits as limits_module
-from wukongs import rows, settings
+from wukongs import rows, settings, update_request
 from wukongs.limits import Limits, current, limits_of
 
 # In the thread that the tests run in, before any of them.
@@ -302,3 +303,48 @@ def test_long_lists_of_texts_are_matched_in_parts(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(patterns, "PART_STEPS", 500)
     assert patterns.matches(texts, "aab", "") == ["aab" in text for text in texts]
     assert np.array(patterns.matches(["b" * 50, "a"], "a", "")).tolist() == [False, True]
+
+
+# --- updates ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        " ".join(f"?a :t{number} ?c ." for number in range(8)),
+        "?a :t _:new . _:new :t ?c .",
+        "?a ?c ?x . ?x ?c ?a . ?a ?x ?c . ?c ?a ?x .",
+    ],
+)
+def test_what_a_template_makes_is_within_the_budget(template: str) -> None:
+    """90 thousand solutions take 3 MB; what is made of them takes more than is left."""
+    options = settings.Settings(query_bytes_max=16 * MEGABYTE)
+    with wukongs.Engine(settings=options) as engine:
+        lines = [f"<http://ex/n{i}> <http://ex/p> <http://ex/n{(i + 1) % NODES}> ." for i in range(NODES)]
+        engine.load(io.BytesIO("\n".join(lines).encode()), format="nt")
+        where = f"{TWO} BIND(IRI(CONCAT(STR(?c), 'x')) AS ?x)"
+        with pytest.raises(wukongs.BudgetExceeded, match="query_bytes_max = 16777216"):
+            engine.update(f"{PREFIX}INSERT {{ {template} }} WHERE {{ {where} }}")
+        check_health(engine)
+        engine.update(f"{PREFIX}INSERT {{ {template} }} WHERE {{ ?a :p ?c BIND(IRI(CONCAT(STR(?c), 'x')) AS ?x) }}")
+
+
+@pytest.mark.parametrize("template", [" ".join(f"?a :t{number} ?c ." for number in range(8)), "?a :t _:new"])
+def test_a_template_is_filled_until_the_deadline(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the pattern has its answer, a second passes at every look: the fifth is too late."""
+    with wukongs.Engine() as engine:
+        lines = [f"<http://ex/n{i}> <http://ex/p> <http://ex/n{(i + 1) % NODES}> ." for i in range(NODES)]
+        engine.load(io.BytesIO("\n".join(lines).encode()), format="nt")
+        found = update_request.answer
+
+        def answered(*arguments: Any) -> Any:
+            made = found(*arguments)
+            monkeypatch.setattr(limits_module, "time", Clock())
+            return made
+
+        monkeypatch.setattr(update_request, "answer", answered)
+        monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+        with pytest.raises(wukongs.QueryTimeout, match="longer than timeout_s = 4"):
+            engine.update(f"{PREFIX}INSERT {{ {template} }} WHERE {{ {TWO} }}", timeout_s=4)
+        monkeypatch.undo()
+        check_health(engine)
