@@ -115,7 +115,7 @@ def _filled(
         if variable.is_blank:
             final[variable] = column
             continue
-        final[variable] = _resolved(column, solutions, resolve)
+        final[variable] = _of_data(column, solutions, resolve)
 
     def ids_of(part: GraphRef) -> Int64Array:
         if isinstance(part, Variable):
@@ -154,7 +154,7 @@ def _filled(
     return graphs, subjects, predicates, objects
 
 
-def _resolved(column: Int64Array, solutions: Solutions, resolve: Resolve) -> Int64Array:
+def _of_data(column: Int64Array, solutions: Solutions, resolve: Resolve) -> Int64Array:
     """Return a column with the ids of the data for terms that the query has computed."""
     computed = solutions.terms.computed(column)
     if not computed:
