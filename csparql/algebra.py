@@ -104,6 +104,25 @@ class PathPattern:
 
 
 @dataclass(frozen=True, slots=True)
+class TripleParts:
+    """The variable is the triple term of these parts (SPARQL 1.2). It only stands in joins with patterns that bind the
+    variable, or all of the parts: from either side the other one follows."""
+
+    variable: Variable
+    subject: TermOrVariable
+    predicate: TermOrVariable
+    object: TermOrVariable
+
+    def parts(self) -> tuple[TermOrVariable, ...]:
+        return self.subject, self.predicate, self.object
+
+    def variables(self) -> tuple[Variable, ...]:
+        """The distinct variables, that of the whole first."""
+        parts = (part for part in self.parts() if isinstance(part, Variable))
+        return tuple(dict.fromkeys((self.variable, *parts)))
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """VALUES: these solutions. A row has one cell for each variable; None (UNDEF) leaves it unbound."""
 
@@ -228,6 +247,7 @@ class Slice:
 Node = (
     Bgp
     | PathPattern
+    | TripleParts
     | Values
     | GraphNames
     | Join

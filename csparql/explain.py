@@ -32,6 +32,7 @@ from csparql.algebra import (
     Slice,
     StreamWindow,
     Timestamp,
+    TripleParts,
     Union,
     Values,
 )
@@ -42,7 +43,6 @@ from csparql.exploration_order import (
     exploration_parts,
     is_explorable,
     part_estimate,
-    path_estimate,
 )
 from csparql.paths import format_path
 from csparql.plan import FilteredBgp, Plan
@@ -178,8 +178,8 @@ class _Tree:
             return
         pad = _INDENT * depth
         estimated = ""
-        if isinstance(node, PathPattern):
-            estimated = f"  {format_rows(path_estimate(node, bound, rows, self.sizes)[1])}"
+        if isinstance(node, PathPattern | TripleParts):
+            estimated = f"  {format_rows(part_estimate(node, bound, rows, self.sizes)[1])}"
         yield pad + _operator(node, self.dataset) + estimated + self._done(node)
         match node:
             case Join():
@@ -259,7 +259,7 @@ def _milliseconds(seconds: float) -> str:
 def _children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Join | LeftJoin | Minus | Union):
         return node.left, node.right
-    if isinstance(node, Bgp | PathPattern | Values | GraphNames):
+    if isinstance(node, Bgp | PathPattern | TripleParts | Values | GraphNames):
         return ()
     return (node.pattern,)
 
@@ -269,6 +269,8 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
         case PathPattern():
             ends = format_term(node.subject), format_term(node.object)
             return f"Path {ends[0]} {format_path(node.path)} {ends[1]} {_where(node.graph, dataset)}"
+        case TripleParts():
+            return f"Triple {node.variable} = <<( {' '.join(map(format_term, node.parts()))} )>>"
         case Values():
             return " ".join(("Values", *map(str, node.variables))) + f": {len(node.rows)} rows"
         case GraphNames():

@@ -1,18 +1,21 @@
 """In which order the parts of a chain of joins are explored, each from the rows of those before it.
 
 A part is explorable if its solutions that join with given rows can be found from these rows: triple patterns, paths,
-and what filters and unites only such parts. Where they stand beside each other, the triple patterns are no single Bgp
-any more: those that share no variable are parts of their own, and a path or union that links them may come in between.
-At each turn the part is taken that reads and leaves the fewest rows.
+triple terms and their parts, and what filters and unites only such parts. Where they stand beside each other, the
+triple patterns are no single Bgp any more: those that share no variable are parts of their own, and a path, union or
+triple term that links them may come in between. At each turn the part is taken that reads and leaves the fewest rows;
+those left count for more as long as triple terms are to be tied to their parts, row by row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
-from csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TriplePattern, Union
+from csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TripleParts, Union
 from csparql.automaton import Link, automaton_of
 from csparql.cardinality import Cardinalities
+from csparql.components import components
 from csparql.paths import Inverse, is_nullable
 from csparql.plan import FilteredBgp
 from csparql.planner import plan_bgp, plan_filtered
@@ -22,6 +25,10 @@ from csparql.terms import Term, Variable
 
 _LINKED_SHARE = 0.5
 """Of pairs of bound ends, which share a path links: a guess."""
+_TRIPLE_ROWS = 30.0
+"""What it costs to put one triple term together or to pull it apart, in rows."""
+_PART_SHARES = (0.1, 0.5, 0.1)
+"""Which share of the triple terms has a given subject, predicate, object: guesses."""
 _ROWS_MAX = 1e100
 """Estimates of hundreds of parts stay numbers that can be divided."""
 ESTIMATED_ANEW_MAX = 20
@@ -31,7 +38,7 @@ ESTIMATED_ANEW_MAX = 20
 def is_explorable(node: Node) -> bool:
     """Tell whether a node can be explored from rows that are to be joined with it."""
     match node:
-        case Bgp() | PathPattern():
+        case Bgp() | PathPattern() | TripleParts():
             return True
         case Filter(condition=condition, pattern=pattern):
             # The filter sees nothing but what the pattern binds, so it may as well come after the join.
@@ -46,9 +53,9 @@ def is_explorable(node: Node) -> bool:
 def exploration_parts(operands: Iterable[Node], bound: frozenset[Variable]) -> tuple[Node, ...]:
     """Return explorable operands of joins as the parts that are put in order. bound: what the rows before them bind."""
     parts = [part for operand in operands for part in join_operands(operand)]
-    if all(isinstance(part, Bgp) for part in parts):
+    if len(parts) < 2:
         return tuple(parts)
-    return tuple(piece for part in parts for piece in (_components(part, bound) if isinstance(part, Bgp) else (part,)))
+    return tuple(piece for part in parts for piece in _pieces(part, bound))
 
 
 def graphs_of(node: Node) -> frozenset[GraphRef]:
@@ -58,6 +65,8 @@ def graphs_of(node: Node) -> frozenset[GraphRef]:
             return frozenset(pattern.graph for pattern in patterns)
         case PathPattern(graph=graph):
             return frozenset((graph,))
+        case TripleParts():
+            return frozenset()
         case Filter(pattern=pattern):
             return graphs_of(pattern)
         case Union() | Join():
@@ -89,7 +98,9 @@ def exploration_order(
                 for part, (read, left_rows) in zip(left, estimates, strict=True)
             ]
         estimated_at = rows
-        at = min(range(len(left)), key=lambda index: sum(estimates[index]))
+        waiting = sum(isinstance(part, TripleParts) for part in left)
+        weights = [1.0 + _TRIPLE_ROWS * (waiting - isinstance(part, TripleParts)) for part in left]
+        at = min(range(len(left)), key=lambda index: estimates[index][0] + weights[index] * estimates[index][1])
         rows = min(max(estimates.pop(at)[1], 1 / _ROWS_MAX), _ROWS_MAX)
         ordered.append(left.pop(at))
         newly = possible_variables(ordered[-1]) - bound
@@ -97,21 +108,22 @@ def exploration_order(
     return (*ordered, *left)
 
 
-def _components(bgp: Bgp, bound: frozenset[Variable]) -> list[Bgp]:
-    """Split triple patterns into those that share no variable but bound ones."""
-    groups: list[tuple[set[Variable], list[TriplePattern]]] = []
-    for pattern in bgp.patterns:
-        variables = set(pattern.variables()) - bound
-        members: list[TriplePattern] = []
-        apart = []
-        for group in groups:
-            if group[0] & variables:
-                variables |= group[0]
-                members += group[1]
-            else:
-                apart.append(group)
-        groups = [*apart, (variables, [*members, pattern])]
-    return [Bgp(tuple(members)) for _, members in groups]
+def _pieces(part: Node, bound: frozenset[Variable]) -> list[Node]:
+    """Split triple patterns, with the filters above them, into those that share no variable but bound ones; no others,
+    and none that a filter links."""
+    filtered = FilteredBgp.of(part)
+    if filtered is None:
+        return [part]
+    pieces: list[Node] = [Bgp(patterns) for patterns in components(filtered.bgp.patterns, bound)]
+    if len(pieces) == 1:
+        return [part]
+    for condition in filtered.filters:
+        asked = expression_variables(condition)
+        at = next((at for at, piece in enumerate(pieces) if asked <= possible_variables(piece)), None)
+        if at is None:
+            return [part]
+        pieces[at] = Filter(condition, pieces[at])
+    return pieces
 
 
 # --- estimates --------------------------------------------------------------------------------------------------------
@@ -125,6 +137,8 @@ def part_estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Ca
             return sum(step.estimated_rows for step in steps), steps[-1].estimated_rows if steps else rows
         case PathPattern():
             return path_estimate(node, bound, rows, sizes)
+        case TripleParts():
+            return _parts_estimate(node, bound, rows)
         case Filter():
             filtered = FilteredBgp.of(node)
             if filtered is None:
@@ -162,6 +176,17 @@ def path_estimate(
         starts += sizes.keys(node.graph, None, "out") + sizes.keys(node.graph, None, "in")
     read = starts * reached[0]
     return read, rows * (starts if node.subject == node.object else read)
+
+
+def _parts_estimate(node: TripleParts, bound: frozenset[Variable], rows: float) -> tuple[float, float]:
+    """Return (rows read, rows left) of tying a triple term to its parts; infinity while neither is bound."""
+    known = [isinstance(part, Term) or part in bound for part in node.parts()]
+    if node.variable in bound:
+        left = rows
+        for share, is_known in zip(_PART_SHARES, known, strict=True):
+            left *= share if is_known else 1.0
+        return rows * _TRIPLE_ROWS, left
+    return (rows * _TRIPLE_ROWS, rows) if all(known) else (inf, inf)
 
 
 def _reached(

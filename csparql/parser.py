@@ -132,7 +132,7 @@ class _QueryParser(SubqueryParser):
                     found.token,
                     "write CONSTRUCT { template } WHERE { pattern }",
                 )
-        pattern = self.pulled_apart(template, []) if self.triple_terms else Bgp(template)
+        pattern = self.with_triple_terms(template, []) if self.triple_terms else Bgp(template)
         return Query("construct", self._modified(pattern), (), template, dataset, registration)
 
     def _template(self, expected: str) -> tuple[TriplePattern, ...]:

@@ -126,7 +126,7 @@ class GroupParser(ValuesParser):
             patterns, self.patterns = tuple(self.patterns), []
             if self.triple_terms:
                 path_nodes, self.path_nodes = self.path_nodes, []
-                return join(node, self.pulled_apart(patterns, path_nodes))
+                return join(node, self.with_triple_terms(patterns, path_nodes))
             node = join(node, Bgp(patterns))
         for path_node in self.path_nodes:
             node = join(node, path_node)

@@ -1,11 +1,12 @@
 """Triple terms, reified triples, reifiers and annotations of SPARQL 1.2, put into words that the algebra has.
 
     <<( s p o )>>          a triple term: without variables a Term of its own (csparql/terms.py), else a variable, which
-                           `pulled_apart` and `put_together` tie to its parts
+                           TripleParts ties to its parts in a pattern, and `put_together` in a template
     << s p o ~ r >>        the reifier r (a new blank node if none is named), with r rdf:reifies <<( s p o )>>
     s p o ~ r {| q z |}    the triple, with r rdf:reifies <<( s p o )>> and r q z
 
-So no part of the planner and no operator knows of triple terms; functions do (TRIPLE, SUBJECT, PREDICATE, OBJECT).
+So triple patterns and the operators know nothing of triple terms; TripleParts and functions do (TRIPLE, SUBJECT,
+PREDICATE, OBJECT). Whether a term is pulled apart or put together is settled by the order of exploration.
 """
 
 from __future__ import annotations
@@ -13,17 +14,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from csparql.algebra import Bgp, Call, Expression, Extend, Filter, Node, TermOrVariable, TriplePattern
-from csparql.joining import UNIT, join
+from csparql.algebra import Bgp, Call, Expression, Extend, Node, TermOrVariable, TripleParts, TriplePattern
+from csparql.joining import join
 from csparql.parser_expressions import AN_EXPRESSION, Mention
 from csparql.parser_paths import RDF_TYPE, PathParser
-from csparql.scope import possible_variables
 from csparql.terms import RDF, Term, Variable, iri, triple_term
 from csparql.tokens import Token
 
 RDF_REIFIES = iri(RDF + "reifies")
 
-_PARTS = ("SUBJECT", "PREDICATE", "OBJECT")
 _A_PREDICATE = "a predicate: an IRI, a variable or 'a'"
 
 
@@ -141,26 +140,13 @@ class TripleTermParser(PathParser):
             self.expect("|}", "';', ',' or '|}'")
             reifier = None
 
-    def pulled_apart(self, patterns: tuple[TriplePattern, ...], path_nodes: list[Node]) -> Node:
-        """Return a basic graph pattern whose triple terms are bound to variables: these are pulled apart, so that they
-        bind the variables inside of them, or are compared with what is bound already.
-
-        What only the parts of a triple term tie to it is joined with them afterwards: `?s ?p ?o ~ ?r` is no product.
-        """
-        waiting, self.triple_terms = self.triple_terms, []
-        node: Node = UNIT
-        apart: list[Node] = []
-        for component in _components(patterns):
-            whole, rest = _bound_apart(Bgp(component), waiting)
-            if len(rest) == len(waiting):
-                node = join(node, whole)
-            else:
-                apart.append(whole)
-            waiting = rest
-        for part in (*apart, *path_nodes):
+    def with_triple_terms(self, patterns: tuple[TriplePattern, ...], path_nodes: list[Node]) -> Node:
+        """Return patterns joined with what ties the triple terms in them to their parts."""
+        node: Node = Bgp(patterns)
+        tied = [TripleParts(found.variable, *found.parts) for found in self.triple_terms]
+        self.triple_terms = []
+        for part in (*path_nodes, *tied):
             node = join(node, part)
-        node, rest = _bound_apart(node, waiting)
-        assert not rest, rest
         return node
 
     def put_together(
@@ -228,37 +214,3 @@ class TripleTermParser(PathParser):
         variable = self.named(token)
         self.mentions.append(Mention(variable, token))
         return variable
-
-
-def _bound_apart(node: Node, triple_terms: list[TripleTerm]) -> tuple[Node, list[TripleTerm]]:
-    """Pull those triple terms apart whose variables a node binds; return the others too."""
-    while True:
-        bound = possible_variables(node)
-        found = next((one for one in triple_terms if one.variable in bound), None)
-        if found is None:
-            return node, triple_terms
-        triple_terms = [one for one in triple_terms if one is not found]
-        node = Filter(Call("ISTRIPLE", (found.variable,)), node)
-        for name, part in zip(_PARTS, found.parts, strict=True):
-            read = Call(name, (found.variable,))
-            if isinstance(part, Variable) and part not in possible_variables(node):
-                node = Extend(node, part, read)
-            else:
-                node = Filter(Call("SAMETERM", (read, part)), node)
-
-
-def _components(patterns: tuple[TriplePattern, ...]) -> list[tuple[TriplePattern, ...]]:
-    """Split triple patterns into groups that share no variables."""
-    components: list[tuple[set[Variable], list[TriplePattern]]] = []
-    for pattern in patterns:
-        ends = (pattern.subject, pattern.predicate, pattern.object)
-        variables, members = {end for end in ends if isinstance(end, Variable)}, [pattern]
-        apart = []
-        for component in components:
-            if component[0].isdisjoint(variables):
-                apart.append(component)
-            else:
-                variables |= component[0]
-                members = component[1] + members
-        components = [*apart, (variables, members)]
-    return [tuple(members) for _, members in components]

@@ -118,7 +118,7 @@ class _UpdateParser(DataParser):
         if not self.accept("WHERE"):
             return self._modify("DELETE", None)
         quads, *_ = self._quads("the quads { ... } after DELETE WHERE", blanks=False)
-        pattern = self.pulled_apart(quads, []) if self.triple_terms else Bgp(quads)
+        pattern = self.with_triple_terms(quads, []) if self.triple_terms else Bgp(quads)
         return Modify(quads, (), self._where_of(pattern, quads, DatasetClause()))
 
     def _with(self) -> Operation:

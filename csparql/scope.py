@@ -28,6 +28,7 @@ from csparql.algebra import (
     Project,
     Slice,
     Timestamp,
+    TripleParts,
     Union,
     Values,
 )
@@ -83,8 +84,10 @@ def _possible_variables(node: Node) -> frozenset[Variable]:
     match node:
         case Bgp():
             return frozenset(variable for pattern in node.patterns for variable in pattern.variables())
-        case PathPattern() | Values():
-            return frozenset(node.variables() if isinstance(node, PathPattern) else node.variables)
+        case PathPattern() | TripleParts():
+            return frozenset(node.variables())
+        case Values():
+            return frozenset(node.variables)
         case GraphNames():
             return frozenset((node.graph,)) if isinstance(node.graph, Variable) else NO_VARIABLES
         case Minus():
@@ -111,7 +114,7 @@ def mentioned_variables(node: Node) -> frozenset[Variable]:
         case LeftJoin():
             sides = mentioned_variables(node.left) | mentioned_variables(node.right)
             return sides.union(*map(expression_variables, node_expressions(node)))
-        case Bgp() | PathPattern() | Values() | GraphNames():
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
             return possible_variables(node)
         case _:
             inner = mentioned_variables(node.pattern) | possible_variables(node)

@@ -36,6 +36,7 @@ from csparql.algebra import (
     Slice,
     TermOrVariable,
     Timestamp,
+    TripleParts,
     Union,
     Values,
 )
@@ -71,6 +72,7 @@ from wukongs.values import FALSE, TRUE, text_of
 _NAMES = {
     Bgp: "a basic graph pattern",
     PathPattern: "a property path",
+    TripleParts: "a triple term",
     Values: "VALUES",
     GraphNames: "GRAPH",
     Join: "a join",
@@ -118,10 +120,7 @@ class Executor:
         return self._exploration.explore(node, table)
 
     def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
-        """Return the solutions of a node. rows_wanted: more than these many are not needed.
-
-        Raises QueryTimeout, BudgetExceeded.
-        """
+        """Return the solutions of a node. rows_wanted: more than these are not needed. Raises as Limits.check."""
         limits = self._limits
         limits.check()
         outer, mark = limits.operator, limits.mark()
@@ -137,7 +136,7 @@ class Executor:
     def _run(self, node: Node, rows_wanted: int | None) -> BindingTable:
         rows_max = self._limits.rows_max
         match node:
-            case Bgp() | PathPattern():
+            case Bgp() | PathPattern() | TripleParts():
                 return self._exploration.explore(node, self._given, rows_wanted)
             case Values(variables=variables, rows=rows):
                 return operators.join(self._given, self._values(variables, rows), rows_max)

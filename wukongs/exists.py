@@ -33,6 +33,7 @@ from csparql.algebra import (
     PerGraph,
     Slice,
     Timestamp,
+    TripleParts,
     Union,
     Values,
 )
@@ -44,7 +45,7 @@ def children(node: Node) -> tuple[Node, ...]:
     """Return the patterns right below a node; those inside of EXISTS do not count."""
     if isinstance(node, Join | LeftJoin | Minus | Union):
         return node.left, node.right
-    if isinstance(node, Bgp | PathPattern | Values | GraphNames):
+    if isinstance(node, Bgp | PathPattern | TripleParts | Values | GraphNames):
         return ()
     return (node.pattern,)
 

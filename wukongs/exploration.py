@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csparql.algebra import Expression, Filter, Join, Node, PathPattern, Union
+from csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
 from csparql.plan import FilteredBgp
 from csparql.rules.walk import join_operands
 from csparql.scope import possible_variables
@@ -26,6 +26,7 @@ from wukongs.paths import PathExplorer
 from wukongs.plan_memo import PlanMemo, Route
 from wukongs.plan_runner import run
 from wukongs.profile import Profile
+from wukongs.triple_parts import tied
 
 Keep = Callable[[Expression, BindingTable], BindingTable]
 """(condition, table) -> the rows in which it holds"""
@@ -62,6 +63,8 @@ class Exploration:
             case PathPattern():
                 path = PathExplorer(node, self.dataset, self.terms, self.limits)
                 return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
+            case TripleParts():
+                return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))
             case Filter(condition=condition, pattern=pattern):
                 return self.keep(condition, self.explore(pattern, table))
             case Union(left=left, right=right):
@@ -73,6 +76,16 @@ class Exploration:
 
     def explore_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
         """Join a table with explorable nodes, in the order that is cheapest."""
+        found: BindingTable | None = None
+        tied_to = {v for node in operands if isinstance(node, TripleParts) for v in node.variables()}
+        # From which side a triple term is tied to its parts depends on which of them the rows bind.
+        for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in tied_to]):
+            rows = self._explored_all(operands, seeds)
+            found = rows if found is None else operators.union(found, rows, self.limits.rows_max)
+        assert found is not None
+        return found
+
+    def _explored_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
         mark = self.limits.mark()
         for part in self.memo.order(operands, frozenset(table.variables), table.length, self.dataset):
             table = self.explore(part, table)

@@ -9,16 +9,33 @@
 * Filter(c, Union(L, R)) = Union(Filter(c, L), Filter(c, R)) always.
 * Filter(c, Extend(P, v, e)) = Extend(Filter(c, P), v, e) if c does not mention v; and so for a Timestamp.
 
-An expression without variables stays where it is.
+An expression without variables stays where it is. So does one above a join that would be asked of triple patterns which
+only other parts of the join may link (a path, the parts of a triple term): it would make a product of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from csparql.algebra import Distinct, Expression, Extend, Filter, Join, LeftJoin, Minus, Node, Project, Timestamp, Union
+from csparql.algebra import (
+    Bgp,
+    Distinct,
+    Expression,
+    Extend,
+    Filter,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    Project,
+    Timestamp,
+    TripleParts,
+    Union,
+)
+from csparql.components import components
 from csparql.rules.walk import map_children
-from csparql.scope import certain_variables, expression_variables, possible_variables
+from csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
+from csparql.terms import Variable
 
 
 def push_filters(node: Node) -> Node:
@@ -34,9 +51,9 @@ def _pushed(condition: Expression, node: Node) -> Node:
         return Filter(condition, node)
     seen = mentioned & possible_variables(node)
     match node:
-        case Join() if seen <= certain_variables(node.left):
+        case Join() if _takes(node.left, condition, seen):
             return Join(_pushed(condition, node.left), node.right)
-        case Join() if seen <= certain_variables(node.right):
+        case Join() if _takes(node.right, condition, seen):
             return Join(node.left, _pushed(condition, node.right))
         case LeftJoin() if seen <= certain_variables(node.left):
             return LeftJoin(_pushed(condition, node.left), node.right, node.condition)
@@ -59,3 +76,16 @@ def _pushed(condition: Expression, node: Node) -> Node:
             return Filter(node.condition, inner)
         case _:
             return Filter(condition, node)
+
+
+def _takes(side: Node, condition: Expression, seen: frozenset[Variable]) -> bool:
+    """Tell whether a condition may be asked of one side of a join. seen: those of its variables that the join binds."""
+    if not seen <= certain_variables(side) or isinstance(side, TripleParts):
+        return False
+    while isinstance(side, Filter):
+        side = side.pattern
+    if not isinstance(side, Bgp) or len(links := components(side.patterns)) < 2:
+        return True
+    mentioned = expression_variables(condition)
+    is_closed = any(mentioned <= possible_variables(Bgp(members)) for members in links)
+    return is_closed and not exists_patterns(condition)

@@ -26,6 +26,7 @@ from csparql.algebra import (
     Node,
     OrderBy,
     PathPattern,
+    TripleParts,
     Union,
     Values,
 )
@@ -37,7 +38,7 @@ def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
     same node if none did change."""
     node = _map_exists(node, change)
     match node:
-        case Bgp() | PathPattern() | Values() | GraphNames():
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
             return node
         case Join() | LeftJoin() | Minus() | Union():
             left, right = change(node.left), change(node.right)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
 
 from csparql.algebra import GraphRef, Join, Node, Project
 from csparql.cardinality import Direction
+from csparql.explain import explain
 from csparql.exploration_order import exploration_order, exploration_parts, is_explorable
 from csparql.parser import parse_query
 from csparql.paths import format_path
+from csparql.plan import FilteredBgp
 from csparql.rules import rewrite
 from csparql.rules.walk import join_operands
 from csparql.scope import NO_VARIABLES, possible_variables
@@ -49,6 +52,17 @@ def first_predicate(node: Node) -> str:
     if hasattr(node, "patterns"):
         return str(node.patterns[0].predicate)
     return format_path(node.path) if hasattr(node, "path") else type(node).__name__
+
+
+def test_triple_patterns_that_share_no_variable_come_apart_with_their_filters() -> None:
+    text = "?x <age> ?n . ?x <knows>+ ?y . ?y <age> ?a FILTER(?a > 5 && ?n != 'Bob' && ?n < 'C')"
+    parts = exploration_parts(operands(text), NO_VARIABLES)
+    bgps = [found for part in parts if (found := FilteredBgp.of(part)) is not None]
+    assert [(len(each.bgp.patterns), len(each.filters)) for each in bgps] == [(1, 2), (1, 1)]
+    steps = [
+        float(rows) for rows in re.findall(r"~(\S+) rows", explain(rewrite(parse_query(f"ASK {{ {text} }}")), SIZES))
+    ]
+    assert max(steps) < 100_000, "no product of ages and ages"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from csparql.algebra import (
     LeftJoin,
     Minus,
     Node,
+    PathPattern,
     PerGraph,
     Project,
     Slice,
@@ -27,6 +28,7 @@ from csparql.algebra import (
 )
 from csparql.explain import explain, format_expression
 from csparql.parser import parse_query
+from csparql.paths import format_path
 from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError
 
@@ -40,6 +42,8 @@ def shape_of(node: Node) -> str:
     match node:
         case Bgp():
             return f"[{' '.join(map(_pattern_shape, node.patterns))}]"
+        case PathPattern():
+            return f"{_short(node.subject)} {format_path(node.path)} {_short(node.object)}"
         case GraphNames():
             return f"names({_short(node.graph)})"
         case Join():

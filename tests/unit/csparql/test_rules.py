@@ -37,6 +37,18 @@ def test_merge_bgps(group: str, expected: str) -> None:
     assert after(merge_bgps, group) == expected
 
 
+def test_a_filter_makes_no_product_of_what_a_path_links() -> None:
+    """It waits for the path where it would have to be asked of triple patterns that share no variable."""
+    linked = "?a <A> ?b . ?b <P>* ?c . ?c <C> ?d"
+    for condition, expected in {
+        "?a < ?b": "(filter((?a < ?b), [A C]) * ",
+        "?a < ?d": "filter((?a < ?d), ([A C] * ",
+        "?a < ?nobody": "filter((?a < ?nobody), ([A C] * ",
+        "EXISTS { ?a <X> ?x }": "filter(EXISTS",
+    }.items():
+        assert after(push_filters, f"{{ {linked} FILTER({condition}) }}").startswith(expected), condition
+
+
 @pytest.mark.parametrize(
     ("group", "expected"),
     [

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Bgp, Call, Extend, Filter, Join, Node, Project, TriplePattern
+from csparql import explain, rewrite
+from csparql.algebra import DEFAULT, Bgp, Call, Extend, Filter, Join, Node, Project, TripleParts, TriplePattern
 from csparql.parser import parse_query
 from csparql.parser_triple_terms import RDF_REIFIES
 from csparql.parser_update import parse_update
-from csparql.scope import possible_variables
+from csparql.rules.walk import join_operands
 from csparql.terms import Term, Variable, iri, triple_term
 from csparql.updates import DeleteData, InsertData, Modify
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError
 
 S, P, OBJECT, X, Y = (Variable(name) for name in "spoxy")
@@ -33,13 +35,16 @@ def test_a_triple_term_without_variables_is_a_term() -> None:
     assert pattern_of("?s ?p <<( <a> <b> <<(<a> <b> 'x'@EN--rtl)>> )>>") == Bgp((TriplePattern(S, P, nested),))
 
 
-def test_a_triple_term_with_variables_is_pulled_apart() -> None:
-    """What is bound already is compared; the rest is bound."""
+def test_a_triple_term_with_variables_is_tied_to_its_parts() -> None:
     made = pattern_of("?s <p> <<( ?s <b> ?o )>>")
-    node: Node = Filter(Call("ISTRIPLE", (T1,)), Bgp((TriplePattern(S, iri("p"), T1),)))
-    node = Filter(Call("SAMETERM", (Call("SUBJECT", (T1,)), S)), node)
-    node = Filter(Call("SAMETERM", (Call("PREDICATE", (T1,)), B)), node)
-    assert made == Extend(node, OBJECT, Call("OBJECT", (T1,)))
+    assert made == Join(Bgp((TriplePattern(S, iri("p"), T1),)), TripleParts(T1, S, B, OBJECT))
+    nested = pattern_of("?s <p> <<( ?s <b> <<( ?x <b> ?o )>> )>>")
+    t2 = Variable("triple.t2")
+    assert set(join_operands(nested)) == {
+        Bgp((TriplePattern(S, iri("p"), t2),)),
+        TripleParts(T1, X, B, OBJECT),
+        TripleParts(t2, S, B, T1),
+    }
 
 
 @pytest.mark.parametrize(
@@ -69,12 +74,36 @@ def test_short_forms(text: str, plain: str) -> None:
     assert pattern_of(text) == pattern_of(plain.replace("<reifies>", RDF_REIFIES.text))
 
 
-def test_an_annotated_triple_with_variables_is_no_product() -> None:
-    """The reifier's patterns are joined with the triple by its parts."""
-    made = pattern_of("?s ?p ?o ~ ?x {| <q> ?y |}")
-    assert isinstance(made, Join)
-    assert made.left == Bgp((TriplePattern(S, P, OBJECT),))
-    assert possible_variables(made.right) == {X, Y, S, P, OBJECT, T1}
+ANNOTATED = "SELECT * { %s <p> ?o {| <conf> %s |} FILTER(?o != <o>) FILTER(?o != ?s || ?c != ?nobody) }"
+
+
+def annotated(count: int) -> CountedTriples:
+    """So many triples; each has a reifier with one of ten confidences."""
+    triples = []
+    for i in range(count):
+        parts = f"<s{i}>", "<p>", f"<o{i}>"
+        triples += [parts, (f"_:r{i}", RDF_REIFIES.text, f"({' '.join(parts)})"), (f"_:r{i}", "<conf>", f"<c{i % 10}>")]
+    return CountedTriples({DEFAULT: triples})
+
+
+@pytest.mark.parametrize(
+    ("subject", "confidence", "first", "last"),
+    [
+        ("<s7>", "?c", "<s7> <p> ?o", "?.blank1 <conf> ?c"),  # one triple: its term is put together
+        ("?s", "<c7>", "?.blank1 <conf> <c7>", "?s <p> ?o"),  # ten reifiers: their terms are pulled apart
+    ],
+)
+def test_an_annotation_is_joined_from_the_side_that_has_fewer(
+    subject: str, confidence: str, first: str, last: str
+) -> None:
+    query = rewrite(parse_query(ANNOTATED % (subject, confidence)))
+    lines = [line for line in explain(query, annotated(100)).splitlines() if "  ~" in line]
+    assert len(lines) == 4
+    assert first in lines[0]
+    assert last in lines[-1]
+    at = next(at for at, line in enumerate(lines) if "Triple ?triple.t1 = <<(" in line)
+    assert at == (1 if first.startswith("<s7>") else 2)
+    assert all(float(line.rsplit("~", 1)[1].split()[0]) <= 10 for line in lines), "no product"
 
 
 def test_variables_inside_are_in_scope() -> None:
