@@ -39,8 +39,10 @@ class ListTermSpace:
                 self._texts.append(text)
         return np.array([self._ids[text] for text in texts], np.int64)
 
-    def first_bytes(self, ids: Int64Array) -> UInt8Array:
-        return np.array([self._texts[item].encode()[0] for item in ids.tolist()], np.uint8)
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        assert (ids >= 0).all(), ids
+        parts = [self._texts[item].encode() for item in ids.tolist()]
+        return np.frombuffer(bytearray(b"".join(parts)), np.uint8), np.cumsum([0, *map(len, parts)])
 
     def table(self, names: str | Sequence[str], rows: Iterable[Sequence[str | None]]) -> BindingTable:
         """Make a table; names may be 'x y z', and None is an unbound variable."""

@@ -27,9 +27,8 @@ class TermSpace(Protocol):
     def ids(self, texts: Sequence[str]) -> Int64Array:
         """Return the id of each canonical form; a term that the store has never seen is remembered here."""
 
-    def first_bytes(self, ids: Int64Array) -> UInt8Array:
-        """Return the first byte of each canonical form: `<` of an IRI, `_` of a blank node, a quote of a literal,
-        `(` of a triple term."""
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ What calls RAND, UUID, STRUUID or BNODE is evaluated for every row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,11 +24,9 @@ from csparql.terms import Term, Variable
 from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
 from store.term_ids import numeric_values
 from store.value_kernels import KIND_DATE_TIME
+from wukongs import text_expressions
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.frame import ANY_ID, STRING_ID, Frame, identity_of
-from wukongs.functions.patterns import matches
-from wukongs.functions.strings import simple, text
-from wukongs.functions.terms import KIND_TESTS
 from wukongs.limits import CHARACTER_BYTES, ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.membership import CONSTANTS_MIN, Elements
 from wukongs.number_columns import (
@@ -46,6 +43,7 @@ from wukongs.number_columns import (
 )
 from wukongs.rows import numbered
 from wukongs.scalar_evaluator import ARITHMETIC, COMPARISONS, value_in, variables_of
+from wukongs.truth import Truth
 from wukongs.value_operators import effective_boolean_value
 from wukongs.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 
@@ -54,7 +52,7 @@ LONG_TEXT = 1 << 16
 _NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
 _CONNECTIVES = frozenset(("&&", "||", "!", "IN", "NOTIN"))
 _MEMBER = Variable(".member")
-_TRUTH_VALUED = COMPARISONS | _CONNECTIVES | KIND_TESTS.keys() | {"BOUND", "SAMETERM"}
+_TRUTH_VALUED = COMPARISONS | _CONNECTIVES | text_expressions.TRUTH_CALLS | {"BOUND", "SAMETERM"}
 
 
 def evaluate(expression: Expression, table: BindingTable, terms: TermSpace) -> Int64Array:
@@ -78,42 +76,13 @@ def _decoded_variables(expression: Expression) -> list[Variable]:
     return sorted(variables_of(expression), key=lambda variable: variable.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """Three-valued truth by rows: true, false, or an error where neither. No row is both."""
-
-    true: BoolArray
-    false: BoolArray
-
-    @staticmethod
-    def of(truths: BoolArray, valid: BoolArray) -> Truth:
-        """Make it from two-valued truths that only count where valid."""
-        return Truth(truths & valid, ~truths & valid)
-
-    def __and__(self, other: Truth) -> Truth:
-        return Truth(self.true & other.true, self.false | other.false)
-
-    def __or__(self, other: Truth) -> Truth:
-        return Truth(self.true | other.true, self.false & other.false)
-
-    def __invert__(self) -> Truth:
-        return Truth(self.false, self.true)
-
-
-def _spread(truths: Sequence[bool | None], places: Int64Array) -> Truth:
-    """Spread the truths of distinct arguments over the rows that have them."""
-    true = np.array([truth is True for truth in truths], np.bool_)
-    false = np.array([truth is False for truth in truths], np.bool_)
-    return Truth(true[places], false[places])
-
-
 # --- truth ------------------------------------------------------------------------------------------------------------
 
 
 def _truth(expression: Expression, frame: Frame) -> Truth:
     """Return the effective boolean value of an expression in each row."""
     if isinstance(expression, Variable):
-        return _value_test(effective_boolean_value, expression, frame)
+        return Truth.of_each([effective_boolean_value(value) for value in frame.values]).take(frame.places(expression))
     if not isinstance(expression, Call):
         return _scalar_truth(expression, frame)
     op, arguments = expression.op, expression.arguments
@@ -129,33 +98,34 @@ def _truth(expression: Expression, frame: Frame) -> Truth:
     if op == "BOUND" and isinstance(arguments[0], Variable):
         is_bound = frame.table.column(arguments[0]) != UNBOUND
         return Truth(is_bound, ~is_bound)
-    if op in KIND_TESTS and isinstance(arguments[0], Variable):
-        test = KIND_TESTS[op]
-        return _value_test(lambda value: None if value is None else test(value), arguments[0], frame)
-    if op == "REGEX" and all(isinstance(argument, Term) for argument in arguments[1:]):
-        return _regex(expression, frame)
+    if op in text_expressions.TRUTH_CALLS or op in text_expressions.TERM_CALLS:
+        return _text_truth(expression, frame)
     return _scalar_truth(expression, frame)
 
 
-def _regex(expression: Call, frame: Frame) -> Truth:
-    """Match the distinct texts against a constant pattern, many in one call."""
-    values, places = _scalar_values(expression.arguments[0], frame, None)
-    constants = [simple(value_of(term.text)) for term in expression.arguments[1:] if isinstance(term, Term)]
-    texts = [None if value is None else text(value) for value in values]
-    held = [each for each in texts if each is not None]
-    pattern, flags = constants[0], constants[1] if len(constants) > 1 else ""
-    found = None if pattern is None or flags is None or not held else matches(held, pattern, flags)
-    truths = iter(found or ())
-    return _spread([None if each is None or found is None else next(truths) for each in texts], places)
+def _text_truth(expression: Call, frame: Frame) -> Truth:
+    """Work a function of strings out on columns, where that can be done."""
+    found = text_expressions.truth_of(expression, frame)
+    if found is None:
+        return _scalar_truth(expression, frame)
+    truth, known = found
+    return _settled(expression, truth, ~known, frame)
 
 
-def _value_test(test: Callable[[Value | None], bool | None], variable: Variable, frame: Frame) -> Truth:
-    return _spread([test(value) for value in frame.values], frame.places(variable))
+def _settled(expression: Expression, truth: Truth, is_open: BoolArray, frame: Frame) -> Truth:
+    """Ask the scalar evaluator about the rows that are still open."""
+    rows = np.flatnonzero(is_open)
+    if not len(rows):
+        return truth
+    rest = _scalar_truth(expression, frame, rows)
+    true, false = truth.true.copy(), truth.false.copy()
+    true[rows], false[rows] = rest.true, rest.false
+    return Truth(true, false)
 
 
 def _scalar_truth(expression: Expression, frame: Frame, rows: Int64Array | None = None) -> Truth:
     values, places = _scalar_values(expression, frame, rows)
-    return _spread([effective_boolean_value(value) for value in values], places)
+    return Truth.of_each([effective_boolean_value(value) for value in values]).take(places)
 
 
 def _connective(op: str, arguments: tuple[Expression, ...], frame: Frame) -> Truth:
@@ -188,40 +158,39 @@ def _membership(member: Expression, elements: Sequence[Expression], frame: Frame
 
 
 def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> Truth:
-    """Compare as float64s, then by ids, then one by one; each way takes only the rows that are still open."""
+    """Compare as float64s, as times, by ids, as texts, then one by one; each way takes only rows that are open."""
     length = frame.table.length
-    true, false, is_open = np.zeros(length, np.bool_), np.zeros(length, np.bool_), np.ones(length, np.bool_)
-    if (first := _numbers(left, frame)) and (second := _numbers(right, frame)):
-        truths, decided = compare_columns(op, first, second, length)
-        true, false, is_open = truths & decided, ~truths & decided, ~decided
-    if is_open.any() and (times := _compare_times(op, left, right, frame)):
-        truths, decided = times
-        decided = decided & is_open
-        true, false, is_open = true | (truths & decided), false | (~truths & decided), is_open & ~decided
-    if op in ("=", "!=") and is_open.any() and (by_id := _compare_ids(op, left, right, frame)):
-        truth, decided = by_id
-        decided = decided & is_open
-        true, false, is_open = true | (truth.true & decided), false | (truth.false & decided), is_open & ~decided
-    rows = np.flatnonzero(is_open)
-    if len(rows):
-        truth = _scalar_truth(Call(op, (left, right)), frame, rows)
-        true[rows], false[rows] = truth.true, truth.false
-    return Truth(true, false)
+    nowhere = np.zeros(length, np.bool_)
+    truth, is_open = Truth(nowhere, nowhere), ~nowhere
+    for compare in (_compare_numbers, _compare_times, _compare_ids, text_expressions.compare):
+        if is_open.any() and (found := compare(op, left, right, frame)):
+            decided = found[1] & is_open
+            truth = Truth(truth.true | (found[0].true & decided), truth.false | (found[0].false & decided))
+            is_open &= ~decided
+    return _settled(Call(op, (left, right)), truth, is_open, frame)
 
 
-def _compare_times(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[BoolArray, BoolArray] | None:
-    """Compare inlined date-times that have a zone: (truths, decided), or None for other expressions."""
+def _compare_numbers(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
+    """Compare as float64s: (truth, where it is decided), or None for expressions that are more than arithmetic."""
+    if not ((first := _numbers(left, frame)) and (second := _numbers(right, frame))):
+        return None
+    truths, decided = compare_columns(op, first, second, frame.table.length)
+    return Truth.of(truths, decided), decided
+
+
+def _compare_times(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
+    """Compare inlined date-times that have a zone: (truth, decided), or None for other expressions."""
     if not frame.terms.inlines or isinstance(left, Call) or isinstance(right, Call):
         return None
     first_kinds, first = numeric_values(_ids(left, frame))
     second_kinds, second = numeric_values(_ids(right, frame))
     decided = (first_kinds == KIND_DATE_TIME) & (second_kinds == KIND_DATE_TIME)
-    return COMPARED[op](first, second), decided
+    return Truth.of(COMPARED[op](first, second), decided), decided
 
 
 def _compare_ids(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
     """Decide = or != of variables and constants by ids: (truth, decided), or None for other expressions."""
-    if isinstance(left, Call) or isinstance(right, Call):
+    if op not in ("=", "!=") or isinstance(left, Call) or isinstance(right, Call):
         return None
     first_ids, first = _ids(left, frame), _identity(left, frame)
     second_ids, second = _ids(right, frame), _identity(right, frame)
@@ -254,6 +223,8 @@ def _ids(expression: Expression, frame: Frame) -> Int64Array:
         return np.where(truth.true, true_id, np.where(truth.false, false_id, UNBOUND))
     if expression.op in _NUMERIC:
         return _number_ids(expression, frame)
+    if expression.op in text_expressions.TERM_CALLS and (found := text_expressions.term_column(expression, frame)):
+        return _distinct_ids(found.column.texts(), frame)[found.places]
     return _scalar_ids(expression, frame)
 
 
@@ -282,11 +253,17 @@ def _number_ids(expression: Call, frame: Frame) -> Int64Array:
 
 def _scalar_ids(expression: Expression, frame: Frame, rows: Int64Array | None = None) -> Int64Array:
     values, places = _scalar_values(expression, frame, rows)
-    distinct_ids = np.full(len(values), UNBOUND, np.int64)
-    known = [place for place, value in enumerate(values) if value is not None]
-    if known:
-        distinct_ids[known] = frame.terms.ids([text_of(value) for value in values if value is not None])
-    return distinct_ids[places]
+    return _distinct_ids([None if value is None else text_of(value) for value in values], frame)[places]
+
+
+def _distinct_ids(texts: Sequence[str | None], frame: Frame) -> Int64Array:
+    """Return the ids of canonical forms, UNBOUND for an error."""
+    known = [text for text in texts if text is not None]
+    if len(known) == len(texts):
+        return frame.terms.ids(known)
+    ids = np.full(len(texts), UNBOUND, np.int64)
+    ids[[text is not None for text in texts]] = frame.terms.ids(known)
+    return ids
 
 
 # --- numbers and single values ----------------------------------------------------------------------------------------
@@ -298,6 +275,8 @@ def _numbers(expression: Expression, frame: Frame) -> Numbers | None:
         return frame.numbers(expression)
     if isinstance(expression, Term):
         return numbers_of([value_of(expression.text)])
+    if isinstance(expression, Call) and expression.op == "STRLEN":
+        return text_expressions.lengths(expression.arguments[0], frame)
     if not isinstance(expression, Call) or expression.op not in _NUMERIC:
         return None
     columns = [_numbers(argument, frame) for argument in expression.arguments]

@@ -1,7 +1,8 @@
 """Frame: a binding table during the evaluation of one expression, with the values of the ids that it needs.
 
-Text is what costs, so the distinct ids of all these columns are collected first and decoded in one call. What is
-derived from a value (its number, its identity) is derived once per distinct id and spread over the rows by place.
+Text is what costs. Functions of strings get a variable's distinct terms as bytes (`texts`); what needs single values
+has the distinct ids of all variables decoded in one call (`values`). What is derived from a value (its number, its
+identity) is derived once per distinct id and spread over the rows by place.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
+from store.dtypes import Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.decoding import texts_of
 from wukongs.number_columns import Numbers, numbers_of, numbers_of_ids
 from wukongs.rows import numbered
+from wukongs.text_column import BLANK, IRI, NOTHING, STRING, TAGGED, TRIPLE, Spread, TextColumn
 from wukongs.values import Kind, Value, value_of
 
 BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
 """How far an id decides equality: not at all; against STRING_ID and ANY_ID; against every term."""
 
 _IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kind.STRING: STRING_ID}
-_DECODED = (ord('"'), ord("("))
+_IDENTITY_OF_KINDS = np.full(TRIPLE + 1, BY_VALUE, np.uint8)
+_IDENTITY_OF_KINDS[[NOTHING, IRI, BLANK, TAGGED]] = ANY_ID
+_IDENTITY_OF_KINDS[STRING] = STRING_ID
 
 
 def decoded(ids: Int64Array, terms: TermSpace) -> list[Value | None]:
@@ -44,7 +48,6 @@ class _Pool:
     places: dict[Variable, Int64Array]
     values: list[Value | None] | None = None
     numbers: Numbers | None = None
-    identity: UInt8Array | None = None
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class Frame:
     terms: TermSpace
     variables: Sequence[Variable]
     _known: _Pool | None = field(default=None, init=False)
+    _texts: dict[Variable, Spread] = field(default_factory=dict, init=False)
 
     @property
     def _pool(self) -> _Pool:
@@ -87,22 +91,21 @@ class Frame:
             pool.numbers = numbers_of(self.values)
         return pool.numbers.take(pool.places[variable])
 
+    def texts(self, variable: Variable) -> Spread:
+        """Return a variable's distinct terms taken apart, and which one each row has."""
+        found = self._texts.get(variable)
+        if found is None:
+            if self._known is not None and len(self.variables) == 1:
+                ids, places = self._known.ids, self._known.places[variable]
+            else:
+                column = self.table.column(variable)
+                places, firsts = numbered([column], len(column))
+                ids = column[firsts]
+            found = self._texts[variable] = Spread(TextColumn.of_ids(ids, self.terms), places)
+        return found
+
     def identity(self, variable: Variable) -> UInt8Array:
         """Return for each row how far the variable's id decides equality."""
-        pool = self._pool
-        if pool.identity is None:
-            if self.terms.inlines and pool.values is None:
-                pool.identity = _identities(pool.ids, self.terms)
-            else:
-                pool.identity = np.array([identity_of(value) for value in self.values], np.uint8)
-        return pool.identity[pool.places[variable]]
-
-
-def _identities(ids: Int64Array, terms: TermSpace) -> UInt8Array:
-    """Return how far each of some distinct ids decides equality; only literals and triple terms are decoded for
-    that."""
-    found = np.full(len(ids), ANY_ID, np.uint8)
-    bound = np.flatnonzero(ids != UNBOUND)
-    decoding = bound[np.isin(terms.first_bytes(ids[bound]), _DECODED)]
-    found[decoding] = [identity_of(value) for value in decoded(ids[decoding], terms)]
-    return found
+        spread = self.texts(variable)
+        assert spread.places is not None
+        return _IDENTITY_OF_KINDS[spread.column.kinds][spread.places]

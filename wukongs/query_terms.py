@@ -54,18 +54,23 @@ class QueryTerms:
         read = iter(self._reader.texts(ids[others]))
         return [next(read) if text is None else text for text in computed]
 
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        given = np.isin(ids, list(self._computed)) if self._computed else np.zeros(len(ids), np.bool_)
+        if not given.any():
+            return self._reader.gather(ids)
+        parts = [text.encode() for text in self.texts(ids)]
+        offsets = np.cumsum([0, *map(len, parts)])
+        return np.frombuffer(bytearray(b"".join(parts)), np.uint8), offsets
+
     def first_bytes(self, ids: Int64Array) -> UInt8Array:
         """Return the first byte of each canonical form, uint8[n]: `<` of an IRI, `_` of a blank node, a quote of a
         literal, `(` of a triple term."""
         found = np.full(len(ids), ord('"'), np.uint8)
         hashed = np.flatnonzero(ids & INLINE_MARK == 0)
-        computed = np.isin(ids[hashed], list(self._computed)) if self._computed else np.zeros(len(hashed), np.bool_)
-        for row in hashed[computed].tolist():
-            found[row] = ord(self._computed[int(ids[row])][0])
-        stored = hashed[~computed]
-        if len(stored):
-            text, offsets = self._reader.gather(ids[stored])
-            found[stored] = text[offsets[:-1]]
+        if len(hashed):
+            text, offsets = self.gather(ids[hashed])
+            found[hashed] = text[offsets[:-1]]
         return found
 
     def computed(self, ids: Int64Array) -> dict[int, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.dtypes import BoolArray
+from wukongs.arrow_texts import TEXT, in_parts, to_numpy
 from wukongs.functions import pattern_process
 from wukongs.functions.pattern_parser import PatternError, Translation, translate
 from wukongs.functions.pattern_worker import most_characters, rewrite_of
@@ -29,6 +31,8 @@ _RE2_GROUP_MAX = 9
 """The last group that a replacement of RE2 can name."""
 SHORT_RESULT = 1 << 16
 """Characters that a replaced text may have without being counted before."""
+SHORT_RESULTS = 1 << 22
+"""Those that several texts may have together."""
 _REPLACEMENT = re.compile(r"\\([\\$])|\$([0-9]+)|([^\\$]+)")
 
 
@@ -49,19 +53,25 @@ def _translated(pattern: str, flags: str) -> Translation | None:
 
 def matches(texts: Sequence[str], pattern: str, flags: str) -> list[bool] | None:
     """Tell of each text whether a part of it matches; None if the pattern or the flags are wrong."""
+    found = found_in(pa.array(texts, TEXT), pattern, flags)
+    return None if found is None else found.tolist()
+
+
+def found_in(texts: pa.LargeStringArray, pattern: str, flags: str) -> BoolArray | None:
+    """As matches, of an Arrow array."""
     translation = _translated(pattern, flags)
     if translation is None:
         return None
-    found: list[bool] = []
-    for part in _parts(texts, _characters_at_once(translation)):
-        current().check()
+    at_once = _characters_at_once(translation)
+
+    def some(part: pa.LargeStringArray) -> pa.BooleanArray:
         if translation.for_re2 is None:
-            found += pattern_process.search("re", translation.for_python, part)
-        elif len(part) == 1 and len(part[0]) > _characters_at_once(translation):
-            found += pattern_process.search("re2", translation.for_re2, part)
-        else:
-            found += pc.match_substring_regex(pa.array(part, pa.large_string()), translation.for_re2).to_pylist()
-    return found
+            return pa.array(pattern_process.search("re", translation.for_python, part.to_pylist()), pa.bool_())
+        if len(part) == 1 and _length(part) > at_once:
+            return pa.array(pattern_process.search("re2", translation.for_re2, part.to_pylist()))
+        return pc.match_substring_regex(part, translation.for_re2)
+
+    return to_numpy(in_parts(some, texts, at_once))
 
 
 def _characters_at_once(translation: Translation) -> int:
@@ -71,15 +81,9 @@ def _characters_at_once(translation: Translation) -> int:
     return PART_STEPS // (_STEPS_OF_MATCH + translation.state_count)
 
 
-def _parts(texts: Sequence[str], characters_max: int) -> Iterator[Sequence[str]]:
-    """Cut a list of texts into parts of at most so many characters; a longer text is a part alone."""
-    start = characters = 0
-    for place, held in enumerate(texts):
-        characters += len(held)
-        if characters > characters_max and place > start:
-            yield texts[start:place]
-            start, characters = place, len(held)
-    yield texts[start:]
+def _length(texts: pa.LargeStringArray) -> int:
+    """Return how long texts are together, in bytes: their characters at least."""
+    return pc.sum(pc.binary_length(texts)).as_py() or 0
 
 
 def _regex(value: Value, pattern: Value, flags: Value | None = None) -> Value | None:
@@ -91,16 +95,24 @@ def _regex(value: Value, pattern: Value, flags: Value | None = None) -> Value | 
 
 
 def _replace(value: Value, pattern: Value, replacement: Value, flags: Value | None = None) -> Value | None:
-    """Replace every match. A pattern that matches nothing at all is an error, as in XPath."""
     held, wanted, by = text(value), simple(pattern), simple(replacement)
     modes = "" if flags is None else simple(flags)
     if held is None or wanted is None or by is None or modes is None:
         return None
-    translation = _translated(wanted, modes)
-    if translation is None or matches([""], wanted, modes) == [True]:
+    changed = replaced(pa.array([held], TEXT), wanted, by, modes)
+    return None if changed is None else like(value, changed[0].as_py())
+
+
+def replaced(texts: pa.LargeStringArray, pattern: str, by: str, flags: str = "") -> pa.LargeStringArray | None:
+    """Replace every match in each text. None if the pattern, its replacement or the flags are wrong; a pattern that
+    matches nothing at all is wrong, as in XPath."""
+    translation = _translated(pattern, flags)
+    if translation is None or matches([""], pattern, flags) == [True]:
         return None
-    parts = [by] if "q" in modes else _replacement_parts(by, translation.group_count)
-    return None if parts is None else like(value, _replaced(held, translation, parts))
+    parts = [by] if "q" in flags else _replacement_parts(by, translation.group_count)
+    if parts is None:
+        return None
+    return in_parts(lambda some: _replaced(some, translation, parts), texts, _characters_at_once(translation))
 
 
 def _replacement_parts(replacement: str, group_count: int) -> list[str | int] | None:
@@ -126,19 +138,25 @@ def _replacement_parts(replacement: str, group_count: int) -> list[str | int] | 
     return parts if end == len(replacement) else None
 
 
-def _replaced(held: str, translation: Translation, parts: Sequence[str | int]) -> str:
+def _replaced(texts: pa.LargeStringArray, translation: Translation, parts: Sequence[str | int]) -> pa.LargeStringArray:
+    """Replace in so many texts as one call may match, or in one that is longer."""
     pattern = translation.for_re2
     if pattern is None or any(isinstance(part, int) and part > _RE2_GROUP_MAX for part in parts):
-        return pattern_process.replace("re", translation.for_python, held, parts)
-    array, length = pa.array([held], pa.large_string()), len(held)
-    if most_characters(length, length, parts) > SHORT_RESULT:
+        return _in_process("re", translation.for_python, texts, parts)
+    length, short = _length(texts), SHORT_RESULT if len(texts) == 1 else SHORT_RESULTS
+    if most_characters(length, length, parts) > short:
         if length > _characters_at_once(translation):
-            return pattern_process.replace("re2", pattern, held, parts)
-        matched = pc.count_substring_regex(array, pattern)[0].as_py()
+            return _in_process("re2", pattern, texts, parts)
+        matched = pc.sum(pc.count_substring_regex(texts, pattern)).as_py() or 0
         current().expect(CHARACTER_BYTES * most_characters(length, matched, parts), "REPLACE")
         current().check()
-    replaced: str = pc.replace_substring_regex(array, pattern, rewrite_of(parts))[0].as_py()
-    return replaced
+    return pc.replace_substring_regex(texts, pattern, rewrite_of(parts))
+
+
+def _in_process(
+    engine: pattern_process.Engine, pattern: str, texts: pa.LargeStringArray, parts: Sequence[str | int]
+) -> pa.LargeStringArray:
+    return pa.array([pattern_process.replace(engine, pattern, held, parts) for held in texts.to_pylist()], TEXT)
 
 
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {"REGEX": _regex, "REPLACE": _replace}

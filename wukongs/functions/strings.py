@@ -130,13 +130,15 @@ def _concat(*values: Value) -> Value | None:
 
 
 def _langmatches(tag: Value, language_range: Value) -> Value | None:
-    """Basic filtering of RFC 4647, 3.3.1."""
     held, wanted = simple(tag), simple(language_range)
-    if held is None or wanted is None:
-        return None
-    if wanted == "*":
-        return from_truth(held != "")
-    return from_truth(f"{held.lower()}-".startswith(f"{wanted.lower()}-"))
+    return None if held is None or wanted is None else from_truth(language_fits(held, wanted))
+
+
+def language_fits(tag: str, language_range: str) -> bool:
+    """Tell whether a language tag is in a range: basic filtering of RFC 4647, 3.3.1."""
+    if language_range == "*":
+        return tag != ""
+    return f"{tag.lower()}-".startswith(f"{language_range.lower()}-")
 
 
 def _digest(algorithm: str) -> Callable[[Value], Value | None]:

@@ -55,8 +55,9 @@ class NumberedTerms:
     moment = Moment(0, b"a term space of the tests")
     inlines = False
 
-    def first_bytes(self, ids: Int64Array) -> UInt8Array:
-        return np.full(len(ids), ord("<"), np.uint8)
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        parts = [text.encode() for text in self.texts(ids)]
+        return np.frombuffer(bytearray(b"".join(parts)), np.uint8), np.cumsum([0, *map(len, parts)])
 
     def ids(self, texts: Sequence[str]) -> Int64Array:
         return np.array([resolve(Term(text)) for text in texts], np.int64)
