@@ -13,7 +13,7 @@ Chunks of entries and an open-addressing id index in arrays; no Python object pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -51,6 +51,14 @@ def split_texts(text: UInt8Array, offsets: Int64Array) -> list[str]:
         whole = data.decode("ascii")
         return [whole[start:stop] for start, stop in pairwise(bounds)]
     return [data[start:stop].decode() for start, stop in pairwise(bounds)]
+
+
+def join_texts(texts: Sequence[str]) -> tuple[UInt8Array, Int64Array]:
+    """Return strings as UTF-8 one after the other: what split_texts takes apart."""
+    parts = [text.encode() for text in texts]
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return np.frombuffer(b"".join(parts), np.uint8).copy(), offsets
 
 
 class _Chunk:

@@ -16,7 +16,7 @@ from store.terms import blank_node
 from wukongs.binding_table import BindingTable
 from wukongs.dataset import Dataset
 from wukongs.decoding import column_texts
-from wukongs.describe import describe
+from wukongs.describe import describe, distinct
 from wukongs.errors import BudgetExceeded
 from wukongs.executor import Executor
 from wukongs.limits import OBJECT_BYTES, Limits, current
@@ -83,7 +83,7 @@ def _answer(
             table = canonical(table)  # a blank node is named by its row
         return _construct(query.template, table, terms, scope, by_solution)
     if query.form == "describe":
-        return _described(query, table, executor, terms)
+        return _described(query, table, dataset, executor, terms)
     columns = tuple(table.column(Variable(name)) for name in query.variables)
     return Answer(columns, table.length)
 
@@ -120,7 +120,7 @@ def _construct(
     limits.check_rows(sum(len(rows) for rows, *_ in made), "Let its pattern have fewer solutions")
     rows, *triples = (np.concatenate(column) for column in zip(*made, strict=True)) if made else [_NO_IDS] * 4
     order = np.argsort(rows, kind="stable")
-    return _graph([column[order] for column in triples])
+    return _graph(distinct([column[order] for column in triples]))
 
 
 def _parts(pattern: TriplePattern) -> tuple[Term | Variable, ...]:
@@ -144,9 +144,7 @@ def _first_bytes(column: Int64Array, terms: QueryTerms) -> UInt8Array:
 
 
 def _graph(columns: Sequence[Int64Array]) -> Answer:
-    """Keep each triple once, in the order in which they come."""
-    _, firsts = numbered(columns, len(columns[0]))
-    return Answer(tuple(column[firsts] for column in columns), len(firsts))
+    return Answer(tuple(columns), len(columns[0]))
 
 
 def _solution_names(table: BindingTable, terms: QueryTerms) -> list[str]:
@@ -162,8 +160,8 @@ def _solution_names(table: BindingTable, terms: QueryTerms) -> list[str]:
     return names
 
 
-def _described(query: Query, table: BindingTable, executor: Executor, terms: QueryTerms) -> Answer:
+def _described(query: Query, table: BindingTable, dataset: Dataset, executor: Executor, terms: QueryTerms) -> Answer:
     columns = [table.column(part) for part in query.described if isinstance(part, Variable)]
     if table.length:
         columns.append(terms.ids([part.text for part in query.described if isinstance(part, Term)]))
-    return _graph(describe(np.concatenate([_NO_IDS, *columns]), executor, terms))
+    return _graph(describe(np.concatenate([_NO_IDS, *columns]), dataset, executor, terms))

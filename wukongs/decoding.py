@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from store.dtypes import UNBOUND, Int64Array
+import numpy as np
+
+from store.dictionary import split_texts
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.limits import OBJECT_BYTES, current
+from wukongs.rdf_terms import iris_of, terms_of
 from wukongs.rows import numbered, pieces
 
+if TYPE_CHECKING:
+    from rdflib.term import IdentifiedNode, Literal
+
 PIECE_IDS = 4096
+APART_MIN = 64
+"""So many IRIs are read apart from other terms, since all of them together become rdflib terms several times faster."""
 CELL_BYTES = 48
 """What a cell of a column takes as a list: the pointer to its text, and its place as a number for a while."""
 
@@ -19,6 +28,13 @@ class TextReader(Protocol):
 
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical form of each id; UNBOUND is never asked."""
+
+
+class Utf8Reader(TextReader, Protocol):
+    """Where ids become texts, or UTF-8 in one array."""
+
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
 
 
 def texts_of(ids: Int64Array, terms: TextReader) -> Iterator[str | None]:
@@ -47,3 +63,18 @@ def column_texts(column: Int64Array, terms: TextReader) -> list[str | None]:
     for start, stop in pieces(len(column), limits):
         cells += [known[place] for place in places[start:stop].tolist()]
     return cells
+
+
+def terms_of_ids(ids: Int64Array, terms: Utf8Reader) -> list[IdentifiedNode | Literal]:
+    """Return the rdflib term of each id; UNBOUND is never asked. Raises as rdf_terms.terms_of."""
+    text, offsets = terms.gather(ids)
+    is_iri = text[offsets[:-1]] == ord("<")
+    iri_count = int(np.count_nonzero(is_iri))
+    if iri_count == len(ids) and (made := iris_of(text.tobytes(), len(ids))) is not None:
+        return made
+    if APART_MIN <= iri_count < len(ids):
+        found = np.empty(len(ids), np.object_)
+        for rows in (is_iri, ~is_iri):
+            found[rows] = terms_of_ids(ids[rows], terms)
+        return found.tolist()
+    return terms_of(split_texts(text, offsets))

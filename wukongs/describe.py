@@ -6,38 +6,49 @@ graphs, whose subject is the resource; and, for each blank node among their obje
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from csparql.algebra import Bgp, TriplePattern
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable
+from wukongs.dataset import Dataset
 from wukongs.executor import Executor
 from wukongs.query_terms import QueryTerms
+from wukongs.rows import numbered
 
-_SUBJECT, _PREDICATE, _OBJECT = Variable("s"), Variable("p"), Variable("o")
-_PLACES = (
-    Bgp((TriplePattern(_SUBJECT, _PREDICATE, _OBJECT),)),
-    Bgp((TriplePattern(_SUBJECT, _PREDICATE, _OBJECT, Variable("g")),)),
-)
+_SUBJECT, _PREDICATE, _OBJECT = _STATEMENT = Variable("s"), Variable("p"), Variable("o")
+_DEFAULT = Bgp((TriplePattern(*_STATEMENT),))
+_NAMED = Bgp((TriplePattern(*_STATEMENT, Variable("g")),))
 
 
-def describe(resources: Int64Array, executor: Executor, terms: QueryTerms) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the statements that describe some resources, some repeatedly: (subjects, predicates, objects).
+def describe(resources: Int64Array, dataset: Dataset, executor: Executor, terms: QueryTerms) -> tuple[Int64Array, ...]:
+    """Return the statements that describe some resources, each once: (subjects, predicates, objects).
 
     resources : int64[n]        Ids, in any order, repeated or UNBOUND ones too; a literal has no description.
-
     Raises QueryTimeout, BudgetExceeded.
     """
-    asked = resources[:0]
-    found: list[tuple[Int64Array, ...]] = [(asked, asked, asked)]
-    wanted = np.unique(resources[resources != UNBOUND])
+    wanted = resources[resources != UNBOUND]
+    if len(wanted) > 1:
+        wanted = np.unique(wanted)
+    places = (_DEFAULT, _NAMED) if len(dataset.named_graphs()) else (_DEFAULT,)
+    asked = wanted
+    found = [(wanted[:0],) * len(_STATEMENT)]
     while len(wanted):
-        asked = np.union1d(asked, wanted)
         table = BindingTable((_SUBJECT,), (wanted,), len(wanted))
-        tables = [executor.explore(bgp, table) for bgp in _PLACES]
-        found += [tuple(table.column(variable) for variable in (_SUBJECT, _PREDICATE, _OBJECT)) for table in tables]
-        objects = np.setdiff1d(np.concatenate([table.column(_OBJECT) for table in tables]), asked)
-        wanted = objects[terms.first_bytes(objects) == ord("_")]
-    subjects, predicates, objects = (np.concatenate(column) for column in zip(*found, strict=True))
-    return subjects, predicates, objects
+        new = [executor.explore(bgp, table).columns_of(_STATEMENT) for bgp in places]
+        found += new
+        objects = np.concatenate([column for _, _, column in new])
+        blank = objects[terms.first_bytes(objects) == ord("_")]
+        wanted = np.setdiff1d(blank, asked) if len(blank) else blank
+        asked = np.union1d(asked, wanted) if len(wanted) else asked
+    columns = tuple(map(np.concatenate, zip(*found, strict=True)))
+    return columns if places == (_DEFAULT,) else distinct(columns)
+
+
+def distinct(columns: Sequence[Int64Array]) -> tuple[Int64Array, ...]:
+    """Keep each triple once, in the order in which they come."""
+    _, firsts = numbered(columns, len(columns[0]))
+    return tuple(column[firsts] for column in columns)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from csparql.terms import Term
+from store.dictionary import join_texts
 from store.dtypes import INLINE_MARK, NO_MATCH, Int64Array, UInt8Array
 from store.term_registry import TermReader, TermRegistry
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
@@ -56,12 +57,12 @@ class QueryTerms:
 
     def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
         """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
-        given = np.isin(ids, list(self._computed)) if self._computed else np.zeros(len(ids), np.bool_)
-        if not given.any():
-            return self._reader.gather(ids)
-        parts = [text.encode() for text in self.texts(ids)]
-        offsets = np.cumsum([0, *map(len, parts)])
-        return np.frombuffer(bytearray(b"".join(parts)), np.uint8), offsets
+        try:
+            return self._reader.gather(ids)  # computed terms are mostly constants that the data have as well
+        except KeyError:
+            if not self._computed:
+                raise
+        return join_texts(self.texts(ids))
 
     def first_bytes(self, ids: Int64Array) -> UInt8Array:
         """Return the first byte of each canonical form, uint8[n]: `<` of an IRI, `_` of a blank node, a quote of a

@@ -9,13 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from csparql.terms import XSD
 from store.canonical import split_literal, to_ntriples
 from wukongs.errors import DataError
 
-__all__ = ["canonical_of", "from_ntriples", "from_python", "split_literal", "terms_of", "to_ntriples", "to_rdflib"]
+__all__ = [
+    "canonical_of",
+    "from_ntriples",
+    "from_python",
+    "iris_of",
+    "split_literal",
+    "terms_of",
+    "to_ntriples",
+    "to_rdflib",
+]
 
 if TYPE_CHECKING:
     from rdflib.term import IdentifiedNode, Literal
@@ -173,6 +183,15 @@ def terms_of(texts: Iterable[str]) -> list[IdentifiedNode | Literal]:
         else:
             made.append(_marked_literal(text))
     return made
+
+
+def iris_of(text: bytes, count: int) -> list[IdentifiedNode | Literal] | None:
+    """Return the terms of IRIs that stand one after the other as UTF-8, `<http://a><http://b>`; None if brackets inside
+    of them make that ambiguous. count: how many there are."""
+    from rdflib.term import URIRef
+
+    values = text.decode()[1:-1].split("><") if count else []
+    return list(map(str.__new__, repeat(URIRef), values)) if len(values) == count else None
 
 
 @lru_cache(maxsize=1 << 16)

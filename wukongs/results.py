@@ -4,20 +4,22 @@ Invariants:
 
 * the columns never change; the reader gives the same text for an id as long as the result lives, because it holds the
   snapshot (and the slices) that the query read;
-* each distinct id is asked of the reader at most once, and made an rdflib term at most once; but a result of more than
-  _KEPT_ROWS rows that is written to text or record batches asks once per chunk of rows, and keeps no text.
+* rows are decoded in chunks, as they are asked for; of a chunk each distinct id is decoded once, and nothing is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
 from store.dtypes import UNBOUND, Int64Array
-from wukongs.rdf_terms import terms_of, to_ntriples
+from wukongs.decoding import Utf8Reader, terms_of_ids
+from wukongs.rdf_terms import to_ntriples
 from wukongs.rows import numbered
 
 if TYPE_CHECKING:
@@ -35,14 +37,8 @@ _Cell = TypeVar("_Cell")
 
 _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 _CHUNK_ROWS = 8192
-_KEPT_ROWS = 65_536
-
-
-class TextReader(Protocol):
-    """Where a result finds the terms of its ids."""
-
-    def texts(self, ids: Int64Array) -> list[str]:
-        """Return the canonical form of each id; UNBOUND is never asked."""
+_FEW_CELLS = 64
+"""So many are told apart in Python: a kernel would take longer to be called."""
 
 
 class Result:
@@ -60,7 +56,7 @@ class Result:
         kind: Kind,
         variables: tuple[str, ...],
         columns: tuple[Int64Array, ...],
-        reader: TextReader,
+        reader: Utf8Reader,
         snapshot: int,
         boolean: bool | None = None,
         length: int | None = None,
@@ -75,11 +71,9 @@ class Result:
         self.snapshot = snapshot
         self.boolean = boolean
         self._variables = variables
+        self.reader = reader
         self._columns = columns
-        self._reader = reader
         self._rows = len(columns[0]) if columns else length or 0
-        self._text_of: dict[int, str | None] = {UNBOUND: None}
-        self._term_of: dict[int, RdfTerm | None] = {UNBOUND: None}
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -99,61 +93,36 @@ class Result:
         return bool(self.boolean) if self.kind == "ask" else len(self) > 0
 
     def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]:
-        return self._rows_of(self._terms)
+        return self._rows_of(partial(terms_of_ids, terms=self.reader))
 
     def texts(self) -> list[tuple[str | None, ...]]:
         """Return the rows (or triples) as canonical texts, None where unbound."""
-        return list(self._rows_of(self._texts))
+        return [*self._rows_of(self.reader.texts)]
 
     def triples(self) -> list[Triple]:
         """Return the triples of a construct or describe as canonical texts; none for the other kinds."""
         return cast("list[Triple]", self.texts()) if self.is_graph else []
 
-    def _rows_of(self, decode: Callable[[Int64Array], list[_Cell]]) -> Iterator[tuple[_Cell, ...]]:
-        """Iterate over the rows, a chunk of them decoded at a time. decode: distinct ids -> what stands for them."""
-        if not self._columns:
-            yield from (() for _ in range(self._rows))
-        for start in range(0, self._rows if self._columns else 0, _CHUNK_ROWS):
-            parts = [column[start : start + _CHUNK_ROWS] for column in self._columns]
-            yield from zip(*(_by_distinct(decode, part) for part in parts), strict=True)
-
-    def _texts(self, ids: Int64Array) -> list[str | None]:
-        """Return the canonical texts of distinct ids, None for UNBOUND; what was asked is kept."""
-        known, numbers = self._text_of, ids.tolist()
-        unknown = [number for number in numbers if number not in known]
-        if unknown:
-            known.update(zip(unknown, self._reader.texts(np.array(unknown, np.int64)), strict=True))
-        return [known[number] for number in numbers]
-
-    def _terms(self, ids: Int64Array) -> list[RdfTerm | None]:
-        """Return the rdflib terms of distinct ids, None for UNBOUND; they are kept."""
-        known, numbers = self._term_of, ids.tolist()
-        unknown = [number for number in numbers if number not in known]
-        if unknown:
-            texts = cast("list[str]", self._texts(np.array(unknown, np.int64)))
-            known.update(zip(unknown, terms_of(texts), strict=True))
-        return [known[number] for number in numbers]
+    def id_chunks(self) -> Iterator[tuple[list[Int64Array], int]]:
+        """Iterate over chunks of rows (or triples) as (columns of ids, number of rows). `reader` knows their texts."""
+        for start in range(0, self._rows, _CHUNK_ROWS):
+            stop = min(start + _CHUNK_ROWS, self._rows)
+            yield [column[start:stop] for column in self._columns], stop - start
 
     def cell_chunks(self, cells: Sequence[Callable[[str], str]]) -> Iterator[tuple[list[list[str | None]], int]]:
         """Iterate over chunks of rows (or triples) as (columns of cells, number of rows), None where unbound.
 
         cells: one function a column, from a canonical text to the cell; called once per distinct term of a chunk."""
-        for start in range(0, self._rows, _CHUNK_ROWS):
-            stop = min(start + _CHUNK_ROWS, self._rows)
-            columns = [column[start:stop] for column in self._columns]
-            yield [self._cells(cell, part) for cell, part in zip(cells, columns, strict=True)], stop - start
+        for columns, count in self.id_chunks():
+            yield [self._cells(cell, column) for cell, column in zip(cells, columns, strict=True)], count
 
     def _cells(self, cell: Callable[[str], str], column: Int64Array) -> list[str | None]:
-        def decode(ids: Int64Array) -> list[str | None]:
-            if self._rows <= _KEPT_ROWS:
-                return [None if text is None else cell(text) for text in self._texts(ids)]
-            is_bound = ids != UNBOUND
-            made: list[str | None] = [cell(text) for text in self._reader.texts(ids[is_bound])]
-            if len(made) < len(ids):
-                made.insert(int(np.flatnonzero(~is_bound)[0]), None)
-            return made
+        (made,) = _decoded([column], lambda ids: list(map(cell, self.reader.texts(ids))))
+        return made
 
-        return _by_distinct(decode, column)
+    def _rows_of(self, decode: Callable[[Int64Array], list[_Cell]]) -> Iterator[tuple[_Cell | None, ...]]:
+        for columns, count in self.id_chunks():
+            yield from zip(*_decoded(columns, decode), strict=True) if columns else repeat((), count)
 
     # --- other shapes -------------------------------------------------------------------------------------------------
 
@@ -226,7 +195,11 @@ class Result:
 
     def _text_columns(self) -> tuple[tuple[str, ...], list[list[str | None]]]:
         names = _TRIPLE_COLUMNS if self.is_graph else self._variables
-        return names, [_by_distinct(self._texts, column) for column in self._columns]
+        columns: list[list[str | None]] = [[] for _ in names]
+        for chunk, _ in self.id_chunks():
+            for column, cells in zip(columns, _decoded(chunk, self.reader.texts), strict=True):
+                column += cells
+        return names, columns
 
     @overload
     def serialize(  # type: ignore[overload-overlap]
@@ -293,7 +266,7 @@ class WindowResult(Result):
         kind: Kind,
         variables: tuple[str, ...],
         columns: tuple[Int64Array, ...],
-        reader: TextReader,
+        reader: Utf8Reader,
         snapshot: int,
         boolean: bool | None = None,
         length: int | None = None,
@@ -329,12 +302,31 @@ class WindowResult(Result):
         return f"{self.query} ({self.start_ms}, {self.end_ms}] ms{partial}, {super()._summary()}"
 
 
-def _by_distinct(decode: Callable[[Int64Array], list[_Cell]], column: Int64Array) -> list[_Cell]:
-    """Decode the distinct ids of a column, in one call, and give each row its own."""
-    places, firsts = numbered([column], len(column))
-    decoded = np.empty(len(firsts), np.object_)
-    decoded[:] = decode(column[firsts])
-    return decoded[places].tolist()  # type: ignore[no-any-return]
+def _decoded(columns: Sequence[Int64Array], decode: Callable[[Int64Array], list[_Cell]]) -> list[list[_Cell | None]]:
+    """Decode the ids of columns of one length: each distinct one once, all in one call; None for UNBOUND."""
+    if not columns:
+        return []
+    length = len(columns[0])
+    flat = np.concatenate(columns)
+    cells: list[_Cell | None]
+    if len(flat) <= _FEW_CELLS:
+        numbers = flat.tolist()
+        wanted = [number for number in dict.fromkeys(numbers) if number != UNBOUND]
+        found: dict[int, _Cell | None] = {UNBOUND: None}
+        if wanted:
+            found.update(zip(wanted, decode(np.array(wanted, np.int64)), strict=True))
+        cells = [found[number] for number in numbers]
+    else:
+        places, firsts = numbered([flat], len(flat))
+        distinct = flat[firsts]
+        bound = np.flatnonzero(distinct != UNBOUND)
+        decoded = np.full(len(distinct), None, np.object_)
+        if len(bound):
+            decoded[bound] = decode(distinct if len(bound) == len(distinct) else distinct[bound])
+        cells = decoded[places].tolist()
+    return (
+        [cells[start : start + length] for start in range(0, len(cells), length)] if length else [[] for _ in columns]
+    )
 
 
 def _counted(count: int, noun: str) -> str:

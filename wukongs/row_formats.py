@@ -1,76 +1,37 @@
 """Rows as text: the SPARQL 1.1 results formats JSON, XML, CSV and TSV, and N-Triples for the rows of a graph.
 
-A `RowFormat` says how a cell is written and what stands around cells and rows; `RowFormat.chunks` writes any number of
-rows through it, a chunk at a time. An ask in CSV or TSV, which the recommendations leave open, is the one word true or
-false. What XML 1.0 cannot hold at all (U+0000 to U+001F but for tab and line ends, U+FFFE, U+FFFF) is refused by name:
-no escape stands for it. Triple terms and base directions are written as SPARQL 1.2 has them.
+For each format there is a function from a term to its cell, and the same as tables for the kernels that write most
+cells (wukongs/row_text.py). An ask in CSV or TSV, which the recommendations leave open, is the one word true or false.
+What XML 1.0 cannot hold at all (U+0000 to U+001F but for tab and line ends, U+FFFE, U+FFFF) is refused by name: no
+escape stands for it. Triple terms and base directions are written as SPARQL 1.2 has them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from json.encoder import encode_basestring
 
 from store.canonical import triple_parts
 from wukongs.errors import DataError
 from wukongs.rdf_terms import split_literal, to_ntriples
-
-Cell = Callable[[str], str]
-"""Canonical text -> the cell that stands for it."""
-Chunk = Sequence[Sequence[str | None]]
-"""Columns of cells, None where unbound."""
+from wukongs.row_text import Form, Forms, RowFormat
+from wukongs.row_text_kernels import BODY_THEN_TAIL, TAIL_THEN_BODY
 
 _RESULTS_NAMESPACE = "http://www.w3.org/2005/sparql-results#"
 _ITS_NAMESPACE = "http://www.w3.org/2005/11/its"
 _XML_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
 _XML_UNFIT = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
+_XML_UNFIT_FIRST_BYTE = 0xEF
+"""Of U+FFFE and U+FFFF in UTF-8."""
 _XML_SPECIAL = re.compile(f'[&<>"\r{_XML_UNFIT}]')
 _XML_SPECIAL_IN_ATTRIBUTE = re.compile(f'[&<>"\r\n\t{_XML_UNFIT}]')
 _CSV_SPECIAL = re.compile('[,"\r\n]')
 
 
-@dataclass(frozen=True, slots=True)
-class RowFormat:
-    """cells: one for each column; unbound: what stands for an unbound cell, None if the cell is left out.
-
-    head, tail: around all rows; opening, between, closing: around a row and between its cells; separator: between
-    rows."""
-
-    head: str
-    cells: Sequence[Cell]
-    unbound: str | None
-    opening: str
-    between: str
-    closing: str
-    separator: str
-    tail: str
-
-    def chunks(self, columns: Iterable[tuple[Chunk, int]]) -> Iterator[str]:
-        """Write rows that come as (columns of cells, number of rows)."""
-        yield self.head
-        line_end = self.closing + self.separator + self.opening
-        separator = ""
-        for chunk, count in columns:
-            if count:
-                yield separator + self.opening + line_end.join(self._rows(chunk, count)) + self.closing
-                separator = self.separator
-        yield self.tail
-
-    def _rows(self, chunk: Chunk, count: int) -> Iterable[str]:
-        if not chunk:
-            return [""] * count
-        if self.unbound is None and any(None in column for column in chunk):
-            return (self.between.join(filter(None, row)) for row in zip(*chunk, strict=True))
-        unbound = self.unbound
-        full = [
-            [unbound if cell is None else cell for cell in column] if None in column else column for column in chunk
-        ]
-        return map(self.between.join, zip(*full, strict=True))
-
-
-def row_format(format: str, variables: Sequence[str]) -> RowFormat:
+@lru_cache(maxsize=64)
+def row_format(format: str, variables: tuple[str, ...]) -> RowFormat:
     """Return how json, xml, csv, tsv write rows with these variables, and nt triples."""
     return {"json": _json, "xml": _xml, "csv": _csv, "tsv": _tsv, "nt": _ntriples}[format](variables)
 
@@ -91,16 +52,28 @@ def ask_text(format: str, answer: bool) -> str:
 def _json(variables: Sequence[str]) -> RowFormat:
     keys = [encode_basestring(name) for name in variables]
     head = f'{{"head": {{"vars": [{", ".join(keys)}]}}, "results": {{"bindings": [\n'
-    return RowFormat(head, [_json_cell(key) for key in keys], None, "{", ", ", "}", ",\n", "\n]}}\n")
+    prefixes = [f"{key}: " for key in keys]
+    return RowFormat(
+        head, prefixes, _json_term, _json_forms(), True, "", "{", ", ", "}", separator=",\n", tail="\n]}}\n"
+    )
 
 
-def _json_cell(key: str) -> Cell:
-    def cell(text: str) -> str:
-        if text.startswith("<"):
-            return f'{key}: {{"type": "uri", "value": {encode_basestring(text[1:-1])}}}'
-        return f"{key}: {_json_term(text)}"
+@cache
+def _json_forms() -> Forms:
+    literal = '{"type": "literal", "value": "'
+    return Forms(
+        [
+            Form('{"type": "uri", "value": "', '"}', _json_escape),
+            Form('{"type": "bnode", "value": "', '"}', _json_escape),
+            Form(literal, '"}', _json_escape),
+            Form(literal, '"}', _json_escape, '", "datatype": "', _json_escape, BODY_THEN_TAIL),
+            Form(literal, '"}', _json_escape, '", "xml:lang": "', None, BODY_THEN_TAIL),
+        ]
+    )
 
-    return cell
+
+def _json_escape(character: str) -> str:
+    return encode_basestring(character)[1:-1]
 
 
 def _json_term(text: str) -> str:
@@ -131,7 +104,25 @@ def _xml(variables: Sequence[str]) -> RowFormat:
     head, tail = _xml_document(
         "".join(f'<variable name="{name}"/>' for name in names), "<results>\n\0</results>"
     ).split("\0")
-    return RowFormat(head, [_xml_cell(name) for name in names], None, "<result>", "", "</result>\n", "", tail)
+    prefixes = [f'<binding name="{name}">' for name in names]
+    return RowFormat(
+        head, prefixes, _xml_term, _xml_forms(), True, "</binding>", "<result>", "", "</result>\n", "", tail
+    )
+
+
+@cache
+def _xml_forms() -> Forms:
+    forms = Forms(
+        [
+            Form("<uri>", "</uri>", _xml_text),
+            Form("<bnode>", "</bnode>"),
+            Form("<literal>", "</literal>", _xml_text),
+            Form('<literal datatype="', "</literal>", _xml_text, '">', _xml_attribute, TAIL_THEN_BODY),
+            Form('<literal xml:lang="', "</literal>", _xml_text, '">', None, TAIL_THEN_BODY),
+        ]
+    )
+    forms.sizes[:, _XML_UNFIT_FIRST_BYTE] = 0
+    return forms
 
 
 def _xml_document(head: str, body: str) -> str:
@@ -139,13 +130,6 @@ def _xml_document(head: str, body: str) -> str:
         f'<?xml version="1.0" encoding="UTF-8"?>\n<sparql xmlns="{_RESULTS_NAMESPACE}">\n'
         f"<head>{head}</head>\n{body}\n</sparql>\n"
     )
-
-
-def _xml_cell(name: str) -> Cell:
-    def cell(text: str) -> str:
-        return f'<binding name="{name}">{_xml_term(text)}</binding>'
-
-    return cell
 
 
 def _xml_term(text: str) -> str:
@@ -191,7 +175,18 @@ def _xml_escape(match: re.Match[str]) -> str:
 
 def _csv(variables: Sequence[str]) -> RowFormat:
     head = ",".join(_csv_field(name) for name in variables) + "\r\n"
-    return RowFormat(head, [_csv_cell] * len(variables), "", "", ",", "\r\n", "", "")
+    prefixes = [""] * len(variables)
+    return RowFormat(head, prefixes, _csv_cell, _csv_forms(), False, "", "", ",", "\r\n", "", "")
+
+
+@cache
+def _csv_forms() -> Forms:
+    field = Form("", "", _csv_escape, quoted=True)
+    return Forms([field, Form("_:", ""), field, field, field])
+
+
+def _csv_escape(character: str) -> str:
+    return '""' if character == '"' else character
 
 
 def _csv_cell(text: str) -> str:
@@ -212,8 +207,31 @@ def _csv_field(value: str) -> str:
 
 def _tsv(variables: Sequence[str]) -> RowFormat:
     head = "\t".join(f"?{name}" for name in variables) + "\n"
-    return RowFormat(head, [to_ntriples] * len(variables), "", "", "\t", "\n", "", "")
+    prefixes = [""] * len(variables)
+    return RowFormat(head, prefixes, to_ntriples, _ntriples_forms(), False, "", "", "\t", "\n", "", "")
 
 
 def _ntriples(variables: Sequence[str]) -> RowFormat:
-    return RowFormat("", [to_ntriples] * len(variables), "", "", " ", " .\n", "", "")
+    prefixes = [""] * len(variables)
+    return RowFormat("", prefixes, to_ntriples, _ntriples_forms(), False, "", "", " ", " .\n", "", "")
+
+
+@cache
+def _ntriples_forms() -> Forms:
+    return Forms(
+        [
+            Form("<", ">", _iri_escape),
+            Form("_:", ""),
+            Form('"', '"', _text_escape),
+            Form('"', ">", _text_escape, '"^^<', _iri_escape, BODY_THEN_TAIL),
+            Form('"', "", _text_escape, '"@', None, BODY_THEN_TAIL),
+        ]
+    )
+
+
+def _iri_escape(character: str) -> str:
+    return to_ntriples(f"<{character}>")[1:-1]
+
+
+def _text_escape(character: str) -> str:
+    return to_ntriples(f'"{character}"')[1:-1]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from csparql.terms import RDF
 from wukongs.errors import SettingsError, StorageError
 from wukongs.rdf_terms import to_ntriples
-from wukongs.row_formats import Cell, ask_text, row_format
+from wukongs.row_formats import ask_text, row_format
+from wukongs.row_text import Cell
 from wukongs.short_names import shortener
 from wukongs.text_table import TableLayout
 
@@ -89,8 +90,7 @@ def text_chunks(
         return _table(result, shortener(prefixes or {}), width)
     if format == "ttl":
         return _turtle(result, prefixes or {})
-    rows = row_format(format, _TRIPLE_COLUMNS if result.is_graph else result.vars)
-    return rows.chunks(result.cell_chunks(rows.cells))
+    return (chunk.decode() for chunk in _row_chunks(result, format))
 
 
 def arrow_stream(result: Result) -> bytes:
@@ -101,7 +101,20 @@ def arrow_stream(result: Result) -> bytes:
 def _byte_chunks(result: Result, format: str, prefixes: Mapping[str, str] | None, width: int | None) -> Iterable[bytes]:
     if format == "arrow":
         return _arrow_chunks(result)
+    if result.kind != "ask" and format in (*ROW_FORMATS, "nt"):
+        return _row_chunks(result, format)
     return (text.encode() for text in text_chunks(result, format, prefixes, width))
+
+
+def _row_chunks(result: Result, format: str) -> Iterator[bytes]:
+    """Write rows, or the triples of a graph, in UTF-8. format: json, xml, csv, tsv or nt."""
+    rows = row_format(format, _TRIPLE_COLUMNS if result.is_graph else tuple(result.vars))
+    yield rows.head.encode()
+    separator = b""
+    for columns, count in result.id_chunks():
+        yield separator + rows.rows(columns, count, result.reader)
+        separator = rows.separator.encode()
+    yield rows.tail.encode()
 
 
 def _write_chunks(chunks: Iterable[bytes], file: BinaryIO, name: str) -> int:

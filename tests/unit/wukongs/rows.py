@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.dtypes import UNBOUND, Int64Array
-from wukongs.results import Result, TextReader, Triple
+from store.dictionary import join_texts
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
+from wukongs.decoding import Utf8Reader
+from wukongs.results import Result, Triple
 
 
 class ListReader:
@@ -22,6 +24,9 @@ class ListReader:
         assert UNBOUND not in ids
         self.asked += ids.tolist()
         return [self.terms[term_id] for term_id in ids.tolist()]
+
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        return join_texts(self.texts(ids))
 
 
 def columns_of(rows: Sequence[Sequence[str | None]], width: int) -> tuple[ListReader, tuple[Int64Array, ...]]:
@@ -50,4 +55,4 @@ def construct(triples: Sequence[Triple]) -> Result:
     return Result("construct", (), columns, reader, 7)
 
 
-_: type[TextReader] = ListReader
+_: type[Utf8Reader] = ListReader

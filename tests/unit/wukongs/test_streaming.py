@@ -15,14 +15,15 @@ import pyarrow
 import pytest
 
 from csparql.terms import XSD
-from store.dtypes import UNBOUND, Int64Array
+from store.dictionary import join_texts
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from tests.unit.wukongs.rows import ask, columns_of, construct, select
 from wukongs.errors import DataError, SettingsError, StorageError
 from wukongs.results import Result
 from wukongs.serialize import serialize, text_chunks
 
 LONG = 70_000
-"""More rows than a result keeps the texts of."""
+"""Rows of many chunks."""
 
 
 class Counting:
@@ -30,6 +31,9 @@ class Counting:
 
     def texts(self, ids: Int64Array) -> list[str]:
         return [f"<http://ex/{number}>" if number % 2 else f'"{number}"^^<{XSD}integer>' for number in ids.tolist()]
+
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        return join_texts(self.texts(ids))
 
 
 def many(count: int) -> Result:
@@ -75,7 +79,6 @@ def test_chunks_join_to_what_one_chunk_gives(format: str, monkeypatch: pytest.Mo
     result = Result("select", ("x", "y"), columns, reader, 7)
     whole = serialize(result, format)
     monkeypatch.setattr("wukongs.results._CHUNK_ROWS", 3)
-    monkeypatch.setattr("wukongs.results._KEPT_ROWS", 0)
     assert len(list(text_chunks(result, format))) > 7
     assert serialize(result, format) == whole
 
