@@ -31,7 +31,7 @@ _DOT = r"\.(?![0-9])"
 _END = rf"{_DOT}|,|;(?:{SKIPPED};)*+|(?=\}})"
 _PIECE = re.compile(
     rf"{SKIPPED}(?:({_TERM})(?:{SKIPPED}({_TERM})(?:{SKIPPED}({_TERM}))?+)?+{SKIPPED}({_END})"
-    rf"|(?i:GRAPH)(?![A-Za-z0-9_]){SKIPPED}((?>{_NAME})){SKIPPED}\{{|(\}})(?:{SKIPPED}{_DOT})?+|{_DOT})",
+    rf"|(?i:GRAPH)(?=[\s#<]){SKIPPED}((?>{_NAME})){SKIPPED}\{{|(\}})(?:{SKIPPED}{_DOT})?+|{_DOT})",
     re.DOTALL,
 )
 _STATEMENT, _PROPERTY, _OBJECT = 3, 2, 1  # what has to come next, by the number of its terms
