@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "all")
+BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "all")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,6 +37,10 @@ def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Se
         from bench.oneshot.run import main as run_oneshot
 
         return run_oneshot(report, data, quick)
+    if name == "overshoot":
+        from bench.oneshot.overshoot import main as run_overshoot
+
+        return run_overshoot(report, quick)
     if name == "store":
         from bench.store.run import main as run_store
 

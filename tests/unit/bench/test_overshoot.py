@@ -1,0 +1,60 @@
+"""The benchmark of bad queries at a tiny size: it reports how each ended, how late, and how much memory it took."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import wukongs
+from bench.__main__ import main
+from bench.oneshot import overshoot
+from bench.oneshot.bad_queries import PREFIX, QUERIES, UPDATES
+from csparql.parser import parse_query
+from csparql.parser_update import parse_update
+
+
+def test_a_quick_run_reports_time_and_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["overshoot", "--quick", "--report", str(tmp_path)]) == 0, capsys.readouterr().err
+    found = json.loads((tmp_path / "overshoot.json").read_text(encoding="utf-8"))
+    times, memory = found["tables"].values()
+    asked = [query.name for query in (*QUERIES, *UPDATES)[:: overshoot.QUICK.every]]
+    assert [row["query"] for row in times] == [row["query"] for row in memory] == asked
+    late = [row for row in times if row["ended by"] == "deadline"]
+    assert len(late) > len(asked) / 2
+    assert all(row["worst ms"] >= row["median ms"] > 0 for row in late)
+    assert memory[0]["ended by"] == "budget", "a product meets any budget of bytes"
+    assert memory[0]["MiB"] > 1
+
+
+def test_an_answer_instead_of_an_error_ends_the_full_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overshoot, "FULL", overshoot.QUICK)
+    monkeypatch.setattr(overshoot, "_end", lambda *_: overshoot.ANSWER)
+    assert overshoot.main() == 1
+    assert "queries that came to an answer: expected [], found ['product'" in capsys.readouterr().err
+
+
+def test_memory_that_is_taken_and_given_back_is_seen() -> None:
+    before = overshoot._reset_peak()
+    del (held := bytearray(64 * overshoot.MEBIBYTE))[:]
+    del held
+    assert overshoot._status_bytes("VmHWM") - before > 60 * overshoot.MEBIBYTE
+    assert overshoot._reset_peak() - before < 30 * overshoot.MEBIBYTE
+    with pytest.raises(OSError, match="no VmNothing in /proc/self/status"):
+        overshoot._status_bytes("VmNothing")
+
+
+@pytest.mark.parametrize("query", [*QUERIES, *UPDATES], ids=lambda query: query.name)
+def test_bad_queries_are_well_formed(query: overshoot.BadQuery) -> None:
+    assert (parse_update if query.is_update else parse_query)(PREFIX + query.text)
+
+
+def test_data_are_what_they_are_said_to_be() -> None:
+    with wukongs.Engine() as engine:
+        engine.load(overshoot.io.BytesIO(overshoot.make_data(10)), format="nt")
+        count = "PREFIX : <http://ex/> SELECT (COUNT(*) AS ?n) { ?s ?p ?o FILTER(?p IN (%s)) }"
+        numbers = [engine.query(count % part).texts()[0][0].split('"')[1] for part in (":p", ":in", ":to", ":n, :text")]
+    assert numbers == ["10", "10", "30", "20"]
