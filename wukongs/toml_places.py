@@ -12,6 +12,7 @@ import re
 _SKIPPED = re.compile(r"(?:\s|#[^\n]*)*")
 _HEADER = re.compile(r"(\[\[?)([^\n]*?)(\]\]?)[ \t]*(?=#|\r?\n|$)")
 _PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*""")
+_KEY = re.compile(rf"{_PART.pattern}(?:\.{_PART.pattern})*")
 _STRING = re.compile(
     r'"""(?P<long>(?:[^\\]|\\.)*?"{0,2})"""(?!")'
     r"|'''(?P<raw>.*?'{0,2})'''(?!')"
@@ -62,16 +63,12 @@ class TomlPlaces:
                     self._keys.setdefault(name, place)
                 place = header.end()
                 continue
-            start, parts = place, []
-            while not parts or self._text.startswith(".", place):
-                part = _PART.match(self._text, place + bool(parts))
-                if part is None:
-                    return  # no TOML that we know: what was found is right
-                parts.append(_word(part))
-                place = part.end()
-            key = ".".join([*([table] if table else []), *parts])
-            self._keys.setdefault(key, start)
-            place = self._value(key, place + 1)  # behind the equals sign
+            key = _KEY.match(self._text, place)
+            if key is None:
+                return  # no TOML that we know: what was found is right
+            name = ".".join([*([table] if table else []), *_parts(key[0])])
+            self._keys.setdefault(name, place)
+            place = self._value(name, key.end() + 1)  # behind the equals sign
 
     def _skipped(self, place: int) -> int:
         found = _SKIPPED.match(self._text, place)
