@@ -22,10 +22,17 @@ _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 _DIRECTIONS = ("ltr", "rtl")
 
 
+def check_text(text: object) -> None:
+    """Raise TypeError for what is no text."""
+    if not isinstance(text, str):
+        raise TypeError(f"expected the text of a query or an update as a str, found {type(text).__name__}")
+
+
 class TokenReader:
     """A walk over the tokens of one query. `token` is the one not read yet."""
 
     def __init__(self, text: str, source: str) -> None:
+        check_text(text)
         self.source = source
         self.prefixes: dict[str, str] = {}
         self.text, self.tokens = self.tokenized(text)

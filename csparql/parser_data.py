@@ -12,6 +12,7 @@ from collections.abc import Callable
 from csparql.data_runs import CHARACTERS_MIN, DataReader, Run
 from csparql.escapes import unescape_local
 from csparql.nesting import UPDATE_CHARACTERS_MAX
+from csparql.parser_base import check_text
 from csparql.parser_paths import RDF_TYPE
 from csparql.parser_subqueries import SubqueryParser
 from csparql.places import excerpt, place
@@ -33,6 +34,7 @@ class DataParser(SubqueryParser):
     """Reads the "data" tokens of an update. runs: whether there may be any (None: in a long text)."""
 
     def __init__(self, text: str, base: str | None, source: str, runs: bool | None = None) -> None:
+        check_text(text)
         self._reader = DataReader() if runs or (runs is None and len(text) >= CHARACTERS_MIN) else None
         self.columns: list[DataColumns] = []
         """Of the DATA block that is being read."""
@@ -68,10 +70,13 @@ class DataParser(SubqueryParser):
             terms = _all_read(run.terms, self._term)
             verbs = _all_read(run.verbs, self._verb_term)
             if isinstance(terms, list) and isinstance(verbs, list):
-                self.advance()
-                self._add(run, terms, verbs)
-                return
-            row = run.first_row(*(wrong if isinstance(wrong, str) else None for wrong in (terms, verbs)))
+                row = _literal_subject(run, terms)
+                if row is None:
+                    self.advance()
+                    self._add(run, terms, verbs)
+                    return
+            else:
+                row = run.first_row(*(wrong if isinstance(wrong, str) else None for wrong in (terms, verbs)))
         self.tokens[self.index : self.index + 1] = self._reader.opened(self.text, run, row, self.source)
         self.rewind(self.index)
 
@@ -136,6 +141,12 @@ class DataParser(SubqueryParser):
         self.tokens = outer
         self.rewind(index)
         return None if term is None else term.text
+
+
+def _literal_subject(run: Run, terms: list[str | Variable]) -> int | None:
+    """Return the first row with a literal as its subject."""
+    literals = {place for place in set(run.subjects) if str(terms[place]).startswith('"')}
+    return next((row for row, place in enumerate(run.subjects) if place in literals), None) if literals else None
 
 
 def _all_read(written: list[str], read: _Read) -> list[str | Variable] | str:

@@ -42,12 +42,19 @@ class TripleTermParser(PathParser):
         self.triple_terms: list[TripleTerm] = []
         """Those with variables of the patterns or of the template that are being read."""
         self.triple_term_count = 0
+        self.in_data = False
+        """Whether triples of INSERT DATA or DELETE DATA are read."""
         self.unnamed_reifiers: set[Token] = set()
         """The tokens that stand for a blank node though none is written."""
 
     def variable_or_term(self, expected: str) -> TermOrVariable:
         """Read a variable, IRI, literal or blank node."""
         raise NotImplementedError
+
+    def check_subject(self) -> None:
+        """Refuse what comes next as a subject of data that RDF has no such subject for: no pattern has to match it."""
+        if self.in_data and (self.at_literal() or self.token.kind == "<<("):
+            raise self.error("a subject that RDF can have, an IRI or a blank node, in DATA")
 
     def property_list(self, subject: TermOrVariable) -> None:
         """Read predicates and objects of a subject."""
@@ -58,6 +65,7 @@ class TripleTermParser(PathParser):
     def triple_term(self) -> TermOrVariable:
         """Read `<<( s p o )>>`; return the term, or the variable that stands for it."""
         token = self.advance()
+        self.check_subject()
         subject = self._part("a subject in the triple term: an IRI, a variable, a blank node or a triple term")
         predicate = self._plain_verb()
         object_ = self._part("an object in the triple term: an IRI, a literal, a variable, a blank node, a triple term")
@@ -96,6 +104,7 @@ class TripleTermParser(PathParser):
     def reified_triple(self) -> TermOrVariable:
         """Read `<< s p o >>` or `<< s p o ~ r >>`; return the reifier."""
         token = self.advance()
+        self.check_subject()
         subject = self._reified_part("a subject: an IRI, a variable, a blank node, a triple term or a reified triple")
         predicate = self._plain_verb()
         object_ = self._reified_part("an object: an IRI, a literal, a variable, a blank node or a triple")

@@ -61,6 +61,7 @@ class TriplesParser(TripleTermParser):
             if self._at_verb():
                 self.property_list(subject)
         else:
+            self.check_subject()
             self.property_list(self.variable_or_term(_A_SUBJECT))
 
     def _at_verb(self) -> bool:

@@ -178,6 +178,7 @@ class _UpdateParser(DataParser):
         variables, blanks: whether these may stand there."""
         outer, self.patterns = self.patterns, []
         outer_labels, self.labels = self.labels, {}
+        self.in_data = not variables
         start = self.index
         self.expect("{", expected)
         self._triples_template()
@@ -194,6 +195,7 @@ class _UpdateParser(DataParser):
         if self.token.kind != "}":
             raise self.error("triples, GRAPH or '}'")
         self.advance()
+        self.in_data = False
         quads, self.patterns = tuple(self.patterns), outer
         labels, self.labels = self.labels, outer_labels
         tokens = self.tokens[start : self.index]

@@ -280,6 +280,8 @@ RIGHT_UPDATES = [
     "INSERT DATA { _:a :p 1 } ; INSERT { _:a :p 1 } WHERE {}",
     "# only a comment",
     "insert data { :a a :b }",
+    "DELETE { 'x' :p ?o } INSERT { ?o :p 'x' } WHERE { 'x' :p ?o }",
+    "INSERT DATA { << << :a :p 'x' >> :q _:b >> :q <<( _:b :p <<( :s :p 1 )>> )>> }",
 ]
 WRONG_UPDATES = [
     "INSERT DATA { ?x :p 1 }",
@@ -293,6 +295,13 @@ WRONG_UPDATES = [
     "INSERT { ?s ?p ?o }",
     "INSERT WHERE { ?s ?p ?o }",
     "INSERT { ?s :p* ?o } WHERE {}",
+    "INSERT DATA { 'x' :p 1 }",
+    "INSERT DATA { :a :p 1 . 2 :p 1 }",
+    "DELETE DATA { true :p 1 }",
+    "INSERT DATA { GRAPH :g { <<( :s :p :o )>> :p 1 } }",
+    "INSERT DATA { << 'x' :p 1 >> :q 2 }",
+    "INSERT DATA { :s :p <<( 'x' :p 1 )>> }",
+    "INSERT DATA { :s :p <<( <<( :s :p :o )>> :p 1 )>> }",
     "DELETE DATA { ?x :p 1 }",
     "DELETE DATA { _:x :p 1 }",
     "DELETE DATA { [] :p 1 }",

@@ -121,9 +121,13 @@ def test_what_is_no_quad_is_left_out(engine: wukongs.Engine) -> None:
     assert len(rows(engine.query(PREFIX + "SELECT ?g { GRAPH ?g { :in :it :is } }"))) == 2
 
 
-def test_data_with_a_literal_subject_is_left_out(engine: wukongs.Engine) -> None:
-    update(engine, "INSERT DATA { 'a' :p 1 . :a :p 2 }")
-    assert quads(engine) == [" a p 2"]
+def test_data_with_a_literal_subject_is_refused(engine: wukongs.Engine) -> None:
+    for data in ("'a' :p 1 .", "1 :p 1 .", "true :p 1 .", "<<( :s :p :o )>> :p 1 .", "<< 'a' :p 1 >> :q 1 ."):
+        for more in ("", ":a :p 2 ; :q 'x' .\n" * 1000):
+            with pytest.raises(wukongs.QuerySyntaxError, match="expected a subject that RDF can have") as caught:
+                update(engine, f"INSERT DATA {{\n{more}{data} }}")
+            assert caught.value.line == 2 + more.count("\n")
+    assert quads(engine) == []
 
 
 def test_computed_terms_stay(engine: wukongs.Engine) -> None:
@@ -275,12 +279,12 @@ def test_graphs_that_are_not_there_or_there_already(engine: wukongs.Engine, text
 
 
 def test_much_data_is_stored_and_deleted_as_little_is(engine: wukongs.Engine) -> None:
-    """Data that are read past the tokenizer: prefixes, base, blank nodes, graphs, what may be no subject."""
+    """Data that are read past the tokenizer: prefixes, base, blank nodes, graphs, what is no plain quad."""
     lines = [
         f":s{i} a :T ; :p {i}, \"x{i}\"@EN ; <q> _:b{i % 7} . GRAPH :g{i % 3} {{ _:b{i % 7} :p 'i' }}"
         for i in range(200)
     ]
-    odd = "'a literal' :p 1 . :list :is (1 2) . :s0 :p true . :s0 :p 0 . "
+    odd = ":list :is (1 2) . :s0 :p true . :s0 :p 0 . "
     engine.update(f"BASE <http://ex/> {PREFIX} INSERT DATA {{ {' '.join(lines)} {odd} }}")
     found = quads(engine)
     assert len(found) == 200 * 4 + 21 + 5 + 1
@@ -290,7 +294,7 @@ def test_much_data_is_stored_and_deleted_as_little_is(engine: wukongs.Engine) ->
     blank = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } FILTER(!isBlank(?s) && !isBlank(?o)) }"
     assert rows(engine.query(blank)) == rows(small.query(blank))
     small.close()
-    ground = "".join(f":s{i} a :T ; :p {i}, \"x{i}\"@en, {i}.0 . 'no' :p {i} . " for i in range(200))
+    ground = "".join(f':s{i} a :T ; :p {i}, "x{i}"@en, {i}.0 . ' for i in range(200))
     update(engine, f"DELETE DATA {{ {ground} GRAPH :g0 {{ :s1 a :T }} }}")
     assert len(quads(engine)) == len(found) - 200 * 3
 
