@@ -220,6 +220,8 @@ class RdfReader:
         """As read_rdf, and raises what it does. name: what errors call it; text_limit: bytes that there may be,
         decompressed, and what the DataError says if there are more (of a file object)."""
         is_path = isinstance(source, str | os.PathLike)
+        if not is_path and not hasattr(source, "read"):
+            raise DataError(f"expected a path or a binary file object, found a value of type {type(source).__name__}")
         self.name = name or (str(source) if is_path else str(getattr(source, "name", "<stream>")))
         self._base = Path(source).absolute().as_uri() if base is None and is_path else base  # type: ignore[arg-type]
         self._scope, self._hash_bits = scope, hash_bits

@@ -113,7 +113,8 @@ class Engine:
     def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
         """Write a stored graph (default: the default graph) to a file as N-Triples; return how many triples.
 
-        Raises DataError for an extension of another format (.rdf, .jsonld, .gz ...), which the file would not be."""
+        Raises StorageError, and DataError for an extension of another format (.rdf, .jsonld, .gz ...), which the file
+        would not be."""
         return export.dump(self._core, path, graph)
 
     def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:

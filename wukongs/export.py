@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.disk import storage_errors
 from store.terms import to_ntriples
 from wukongs.core import Core
 from wukongs.errors import DataError
@@ -59,14 +60,15 @@ def as_rdflib(core: Core, name: str | None) -> rdflib.Graph:
 
 def dump(core: Core, path: str | PathLike[str], name: str | None) -> int:
     """Write a stored graph to a file as N-Triples; return how many triples. Raises DataError for a name whose
-    extension promises what N-Triples is not."""
+    extension promises what N-Triples is not, StorageError (no such folder, a full disk)."""
     extension = Path(path).suffix.lower()
     if extension in _OTHER_CONTENT:
         raise DataError(
             f"dump writes N-Triples: expected a name such as graph.nt, found the extension {extension}", str(path)
         )
     count = 0
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
+    advice = "What was written is incomplete: make room, or dump to a file that can be written"
+    with storage_errors(f"cannot write {path}", advice), open(path, "w", encoding="utf-8", newline="\n") as file:
         for triple in triples(core, name):
             file.write(" ".join(to_ntriples(text) for text in triple) + " .\n")
             count += 1

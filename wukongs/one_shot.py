@@ -30,8 +30,8 @@ def ask(
     """
     with core.lock:
         core.check_is_open()
-        if at is not None and not 0 <= at <= core.sn:
-            raise CompactedError(f"at = {at}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
+        if at is not None and not (isinstance(at, int) and 0 <= at <= core.sn):
+            raise CompactedError(f"at = {at!r}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
         handle = core.arrangement.open(core.sn if at is None else at, owner)
         stored = handle.read()
         terms = QueryTerms(core.registry, core.registry.snapshot_reader())

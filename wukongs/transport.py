@@ -56,7 +56,7 @@ def check_address(address: str, *, allow_remote: bool = True) -> str:
     if not allow_remote and _LOOPBACK.fullmatch(found["host"]) is None:
         raise SettingsError(
             f"address = {address!r}: expected a loopback address such as tcp://127.0.0.1:7411, since whoever reaches "
-            "the ingest socket can write. Give allow_remote=True if that is meant"
+            "the ingest socket can write; sockets for other machines are not built yet"
         )
     return address
 

@@ -145,6 +145,35 @@ def test_a_dump_is_not_named_as_what_it_is_not(engine: wukongs.Engine, tmp_path:
     assert not (tmp_path / name).exists()
 
 
+def test_a_dump_that_cannot_be_written_is_named(engine: wukongs.Engine, tmp_path: Path) -> None:
+    with pytest.raises(wukongs.StorageError, match=r"cannot write .*nowhere/g\.nt: No such file or directory"):
+        engine.dump(tmp_path / "nowhere" / "g.nt")
+    with pytest.raises(wukongs.StorageError, match="Is a directory"):
+        engine.dump(tmp_path)
+
+
+# arguments of another type
+
+
+def test_a_text_is_a_str(engine: wukongs.Engine) -> None:
+    message = "expected the text of a query or an update as a str, found "
+    for call in (engine.query, engine.update, engine.register, engine.explain, wukongs.parse_query):
+        for text in (None, b"ASK {}", 5):
+            with pytest.raises(TypeError, match=message):
+                call(text)  # type: ignore[operator]
+
+
+def test_a_source_is_a_path_or_a_binary_file(engine: wukongs.Engine) -> None:
+    with pytest.raises(wukongs.DataError, match="expected a path or a binary file object, found a value of type int"):
+        engine.load(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at", ["x", 0.5])
+def test_a_snapshot_number_is_an_integer(engine: wukongs.Engine, at: object) -> None:
+    with pytest.raises(wukongs.CompactedError, match=rf"at = {at!r}: expected a snapshot number from 0 to 0"):
+        engine.query("ASK {}", at=at)  # type: ignore[arg-type]
+
+
 # queries
 
 

@@ -86,8 +86,9 @@ def test_blank_nodes_are_new_with_each_load(engine: wukongs.Engine, tmp_path: Pa
         ("urn:x:y", "urn:x:y: LOAD reads files of this machine, and the setting load_from allows nothing else. Allow"),
         ("file://host/x.ttl", "file://host/x.ttl: LOAD of a file on the host 'host': only files of this machine"),
         ("file:///nowhere/x.ttl", "/nowhere/x.ttl: cannot read the file: No such file or directory"),
-        ("file:///nowhere/x", "/nowhere/x: no RDF format given, and the name has no extension"),
-        ("file:///nowhere/x.doc", "/nowhere/x.doc: unknown RDF format 'doc'"),
+        ("file:///nowhere/x", "/nowhere/x: cannot read the file: No such file or directory"),
+        ("file:///dev", "/dev: cannot read the file: Is a directory"),
+        ("file:///dev/null", "/dev/null: no RDF format given, and the name has no extension"),
     ],
 )
 def test_what_is_refused(engine: wukongs.Engine, document: str, message: str) -> None:
