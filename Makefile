@@ -41,7 +41,7 @@ test: $(READY)
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)
-	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -m nojit
+	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m nojit
 
 # Another seed each time; what fails prints its own.
 faults: $(READY)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
-import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests import strategies as make
+from tests.fuzz import fuzzed
 from tests.oracles import query_ast as ast
 from tests.oracles.judge import NoVerdict, Verdict, judge
 from tests.oracles.query_ast import Query
@@ -30,16 +30,8 @@ SETTLE_S = 60.0
 
 
 def fuzz(examples: int) -> settings:
-    """Settings of a differential test: the same examples in each run, and more of them with WUKONGS_FUZZ=factor."""
-    factor = float(os.environ.get("WUKONGS_FUZZ", "1"))
-    return settings(
-        max_examples=max(1, int(examples * factor)),
-        deadline=None,
-        derandomize=factor == 1,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-    )
+    """Settings of a differential test: those of tests/fuzz.py; a failure prints its data and query, which is enough."""
+    return settings(fuzzed(examples), print_blob=False)
 
 
 @dataclass(frozen=True)
