@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +29,9 @@ from wukongs.expressions import evaluate
 from wukongs.frame import decoded
 from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.ordering import ranks_of, ranks_of_ids, sorted_places
-from wukongs.rows import group_members, numbered, pieces, taken
+from wukongs.rows import group_members, numbered, pieces, stable_order, taken
 from wukongs.temporal import EXACT
+from wukongs.text_numbers import doubles_of_ids
 from wukongs.value_operators import arithmetic, promoted
 from wukongs.values import Kind, Value, computed, string, text_of, to_float32
 
@@ -66,8 +66,14 @@ def _aggregate(
         return _integer_ids(np.bincount(groups[ids != UNBOUND], minlength=group_count), terms)
     if aggregate.name in ("MIN", "MAX"):
         return _extremes(aggregate.name, ids, groups, group_count, terms)
-    distinct = _Distinct.of(ids, terms)
     offsets, members = group_members(groups, group_count)
+    places, firsts = numbered([ids], len(ids))
+    if aggregate.name in ("SUM", "AVG") and (offsets[1:] > offsets[:-1]).all():
+        doubles = doubles_of_ids(ids[firsts], terms)
+        if doubles is not None:
+            totals = _totals(doubles[places[members]], offsets)
+            return _double_ids(totals / np.diff(offsets) if aggregate.name == "AVG" else totals, terms)
+    distinct = _Distinct(decoded(ids[firsts], terms), places)
     function = _FUNCTIONS[aggregate.name]
     results: list[Value | None] = []
     limits = current()
@@ -97,11 +103,13 @@ def _extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, 
 def _strict_ranks(distinct: Int64Array, terms: TermSpace) -> Int64Array:
     """Return the place of each of some distinct ids in the order of ORDER BY, ties by canonical text."""
     by_order = ranks_of_ids(distinct, terms)
-    keys: list[Any] = by_order.tolist()
-    if len(set(keys)) < len(keys):
-        keys = [(rank, text or "") for rank, text in zip(keys, texts_of(distinct, terms), strict=True)]
-    ranks = np.empty(len(keys), np.int64)
-    ranks[sorted_places(keys)] = np.arange(len(keys))
+    order = stable_order([by_order])
+    if len(order) and (np.diff(by_order[order]) == 0).any():
+        texts = texts_of(distinct, terms)
+        keys = [(rank, text or "") for rank, text in zip(by_order.tolist(), texts, strict=True)]
+        order = np.array(sorted_places(keys), np.int64)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
     return ranks
 
 
@@ -117,6 +125,19 @@ def _count_rows(aggregate: Aggregate, table: BindingTable, groups: Int64Array, g
 def _integer_ids(numbers: Int64Array, terms: TermSpace) -> Int64Array:
     distinct, places = np.unique(numbers, return_inverse=True)
     return _value_ids([computed(Kind.INTEGER, number) for number in distinct.tolist()], terms)[places]
+
+
+def _totals(doubles: npt.NDArray[np.float64], offsets: Int64Array) -> npt.NDArray[np.float64]:
+    """Return the sum of each group: doubles[offsets[i]:offsets[i + 1]]."""
+    limits = current()
+    limits.hold(CELL_BYTES * len(doubles))
+    bounds = offsets.tolist()
+    groups = limits.polled(range(len(bounds) - 1))
+    return np.array([_sum_of_floats(doubles[bounds[at] : bounds[at + 1]].tolist()) for at in groups], np.float64)
+
+
+def _double_ids(numbers: npt.NDArray[np.float64], terms: TermSpace) -> Int64Array:
+    return _value_ids([computed(Kind.DOUBLE, number) for number in numbers.tolist()], terms)
 
 
 def _value_ids(values: Sequence[Value | None], terms: TermSpace) -> Int64Array:
@@ -136,17 +157,7 @@ class _Distinct:
 
     values: list[Value | None]
     places: Int64Array
-    doubles: npt.NDArray[np.float64] | None = None
-    """The values, if all are xsd:double."""
     _ranks: Int64Array | None = None
-
-    @staticmethod
-    def of(ids: Int64Array, terms: TermSpace) -> _Distinct:
-        places, firsts = numbered([ids], len(ids))
-        values = decoded(ids[firsts], terms)
-        numbers = [value.number for value in values if value is not None and value.kind == Kind.DOUBLE]
-        are_doubles = len(numbers) == len(values)
-        return _Distinct(values, places, np.array(numbers, np.float64) if are_doubles else None)
 
     def known(self, places: Int64Array) -> list[Value] | None:
         """Return the values at these places; None if one of them is an error."""
@@ -172,8 +183,6 @@ _Function = Callable[[Aggregate, _Distinct, Int64Array], Value | None]
 
 
 def _sum(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
-    if distinct.doubles is not None and len(places):
-        return _sum_of_floats(distinct.doubles[places].tolist(), Kind.DOUBLE)
     values = distinct.known(places)
     return None if values is None else sum_of(values)
 
@@ -197,16 +206,16 @@ def sum_of(values: Sequence[Value]) -> Value | None:
         for value in values:
             total = EXACT.add(total, Decimal(value.number))
         return computed(kind, total)
-    return _sum_of_floats([float(promoted(value, kind)) for value in values], kind)
+    floats = _sum_of_floats([float(promoted(value, kind)) for value in values])
+    return computed(kind, to_float32(floats) if kind == Kind.FLOAT else floats)
 
 
-def _sum_of_floats(floats: list[float], kind: Kind) -> Value:
+def _sum_of_floats(floats: list[float]) -> float:
     try:
-        result = math.fsum(floats)
+        return math.fsum(floats)
     except (OverflowError, ValueError):
         # Beyond the range of doubles on the way, or infinities of both signs: as the operator + does it.
-        result = sum(floats)
-    return computed(kind, to_float32(result) if kind == Kind.FLOAT else result)
+        return sum(floats)
 
 
 def _sample(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:

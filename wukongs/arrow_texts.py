@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.dtypes import Int64Array, UInt8Array
 from wukongs.limits import current
 
 TEXT = pa.large_string()
@@ -48,3 +49,13 @@ def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
     """Return an Arrow array of numbers or truths, without nulls, as one of numpy."""
     found: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return found
+
+
+def bytes_of(array: pa.LargeStringArray) -> tuple[UInt8Array, Int64Array]:
+    """Return the UTF-8 of the texts: text i is data[offsets[i]:offsets[i + 1]] (uint8[n_bytes], int64[n + 1])."""
+    _, offsets, data = array.buffers()
+    bounds = np.zeros(1, np.int64)
+    if len(array):
+        bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    held = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return held[bounds[0] : bounds[-1]], bounds - bounds[0]

@@ -279,7 +279,10 @@ def _numbers(expression: Expression, frame: Frame) -> Numbers | None:
         return text_expressions.lengths(expression.arguments[0], frame)
     if not isinstance(expression, Call) or expression.op not in _NUMERIC:
         return None
-    columns = [_numbers(argument, frame) for argument in expression.arguments]
+    columns = [
+        frame.numbers(argument, with_texts=True) if isinstance(argument, Variable) else _numbers(argument, frame)
+        for argument in expression.arguments
+    ]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns):
         return None

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from csparql.terms import Variable
-from store.dtypes import Int64Array, UInt8Array
+from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.decoding import texts_of
-from wukongs.number_columns import Numbers, numbers_of, numbers_of_ids
+from wukongs.number_columns import UNDECIDED, Numbers, numbers_of, numbers_of_ids
 from wukongs.rows import numbered
 from wukongs.text_column import BLANK, IRI, NOTHING, STRING, TAGGED, TRIPLE, Spread, TextColumn
+from wukongs.text_numbers import numbers_of_column
 from wukongs.values import Kind, Value, value_of
 
 BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
@@ -82,10 +83,19 @@ class Frame:
         """Return, for each row, the place in `values` of what a variable is bound to."""
         return self._pool.places[variable]
 
-    def numbers(self, variable: Variable) -> Numbers:
-        """Return a variable's column for arithmetic."""
+    def numbers(self, variable: Variable, with_texts: bool = False) -> Numbers:
+        """Return a variable's column for arithmetic. with_texts: also numbers that ids do not carry are read."""
         if self.terms.inlines:
-            return numbers_of_ids(self.table.column(variable))
+            column = self.table.column(variable)
+            numbers = numbers_of_ids(column)
+            is_open = np.equal(numbers.kinds, UNDECIDED) & (column != UNBOUND)
+            if not with_texts or not is_open.any():
+                return numbers
+            spread = self.texts(variable)
+            assert spread.places is not None
+            read = numbers_of_column(spread.column).take(spread.places)
+            kinds = np.where(is_open, read.kinds, numbers.kinds).astype(np.uint8)
+            return Numbers(np.where(is_open, read.values, numbers.values), kinds)
         pool = self._pool
         if pool.numbers is None:
             pool.numbers = numbers_of(self.values)

@@ -38,11 +38,13 @@ from store.value_kernels import (
     KIND_INTEGER,
 )
 from wukongs.binding_table import BindingTable, TermSpace
-from wukongs.decoding import texts_of
 from wukongs.expressions import evaluate
 from wukongs.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.rows import numbered, stable_order
 from wukongs.temporal import EXACT
+from wukongs.text_column import IRI, STRING, TextColumn
+from wukongs.text_numbers import doubles_of_ids
+from wukongs.text_order import ranks_of_texts
 from wukongs.value_operators import compare
 from wukongs.values import Kind, Value, to_float64, value_of
 
@@ -114,20 +116,24 @@ def _condition_ranks(condition: Condition, table: BindingTable, terms: TermSpace
 def ranks_of_ids(ids: Int64Array, terms: TermSpace) -> Int64Array:
     """Return the rank of each of some distinct ids, UNBOUND among them or not: as ranks_of gives it to their values.
 
-    Where all are inlined literals of one kind that float64 orders exactly, nothing is decoded; where all are IRIs, or
-    all are strings, their texts are compared as they are."""
+    Where all are literals of one kind that float64 orders exactly, nothing is decoded; where all are IRIs, or all are
+    strings, their bytes are compared as they are."""
     if terms.inlines and len(ids):
         kinds, values = numeric_values(ids)
         is_alike = any(np.isin(kinds, alike).all() for alike in _ORDERED_AS_FLOATS)
         if is_alike and np.abs(values).max() < _EXACT_LIMIT:
             return np.unique(values, return_inverse=True)[1]
-    texts = list(texts_of(ids, terms))
-    for first, last in ("<>", '""'):
-        if all(text is not None and text[0] == first and text[-1] == last for text in texts):
-            ranks = np.empty(len(texts), np.int64)
-            ranks[sorted_places([str(text)[1:-1] for text in texts])] = np.arange(len(texts))
-            return ranks
-    return np.array(ranks_of([None if text is None else value_of(text) for text in texts]), np.int64)
+    doubles = doubles_of_ids(ids, terms)
+    if doubles is not None:
+        return np.unique(doubles, return_inverse=True)[1]
+    column = TextColumn.of_ids(ids, terms)
+    if any((column.kinds == kind).all() for kind in (IRI, STRING)):
+        ranks = ranks_of_texts(column.lexical)
+        if ranks is None:
+            ranks = np.empty(len(ids), np.int64)
+            ranks[sorted_places(column.lexical.to_pylist())] = np.arange(len(ids))
+        return ranks
+    return np.array(ranks_of([None if text is None else value_of(text) for text in column.texts()]), np.int64)
 
 
 _ORDERED_AS_FLOATS = (

@@ -13,10 +13,11 @@ from store.dtypes import BoolArray, Int64Array
 from wukongs import text_functions as functions
 from wukongs import text_truths as truths
 from wukongs.frame import Frame
-from wukongs.number_columns import EXACT, UNDECIDED, Numbers
+from wukongs.number_columns import EXACT, UNDECIDED, Numbers, compare_columns
 from wukongs.rows import numbered
 from wukongs.scalar_evaluator import variables_of
 from wukongs.text_column import Spread, TextColumn
+from wukongs.text_numbers import numbers_of_column
 from wukongs.truth import Truth
 from wukongs.values import value_of
 
@@ -127,4 +128,10 @@ def compare(op: str, left: Expression, right: Expression, frame: Frame) -> tuple
     (first, second), places = joined
     assert places is not None, (left, right)
     truth, known = truths.compare_texts(op, first, second)
+    if not known.all():
+        numbers = numbers_of_column(first), numbers_of_column(second)
+        holds, decided = compare_columns(op, *numbers, len(known))
+        decided = decided & ~known
+        truth = Truth(truth.true | (holds & decided), truth.false | (~holds & decided))
+        known = known | decided
     return truth.take(places), known[places]

@@ -1,0 +1,204 @@
+"""Doubles and texts read, compared, ordered and added on columns, against the values that are decoded one by one."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from csparql.algebra import Aggregate, Call
+from csparql.terms import XSD, Term, Variable, literal
+from store.dtypes import UNBOUND, Int64Array
+from store.term_registry import TermRegistry
+from tests.term_spaces import ListTermSpace
+from wukongs import text_order
+from wukongs.aggregates import group
+from wukongs.binding_table import BindingTable
+from wukongs.expressions import evaluate
+from wukongs.ordering import ranks_of, ranks_of_ids
+from wukongs.query_terms import QueryTerms
+from wukongs.scalar_evaluator import value_in
+from wukongs.text_column import TextColumn
+from wukongs.text_numbers import doubles_of, doubles_of_ids
+from wukongs.text_order import ranks_of_texts
+from wukongs.values import Kind, computed, number_lexical, text_of, value_of
+
+X, KEY, RESULT = Variable("x"), Variable("key"), Variable("result")
+
+
+def double(lexical: str) -> str:
+    return literal(lexical, XSD + "double").text
+
+
+BITS = st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack("d", struct.pack("Q", bits))[0])
+FINITE = st.one_of(BITS.filter(math.isfinite), st.floats(-200, 200), st.integers(-9, 9).map(float))
+DIGITS = st.text("0123456789", min_size=1, max_size=40)
+FORMS = st.one_of(
+    st.tuples(st.sampled_from(["", "-", "+"]), DIGITS, st.sampled_from(["", ".", ".0"]), DIGITS).map("".join),
+    st.tuples(DIGITS, st.sampled_from("eE"), st.integers(-400, 400).map(str)).map("".join),
+    st.text("0123456789.-+eE", max_size=6),
+    st.sampled_from(
+        ["INF", "-INF", "+INF", "NaN", "inf", "nan", "Infinity", "1_0", " 1", "1 ", "0x1p3", "1e", ".", ".5", "5.", ""]
+    ),
+)
+DOUBLES = st.one_of(FINITE.map(repr), FINITE.map(lambda number: number_lexical(Kind.DOUBLE, number))).map(double)
+OTHERS = st.sampled_from(
+    [
+        double("x"),
+        double("NaN"),
+        double("INF"),
+        *(literal("1", XSD + name).text for name in ("integer", "float")),
+        '"1"',
+        "<a>",
+    ]
+)
+
+
+def space_of(texts: list[str | None]) -> tuple[QueryTerms, Int64Array]:
+    """Return the terms of a store, some of which it has, and their ids."""
+    registry = TermRegistry()
+    registry.keep_all([text for text in texts[::2] if text is not None])
+    terms = QueryTerms(registry, registry.snapshot_reader())
+    return terms, np.array([UNBOUND if text is None else terms.ids([text])[0] for text in texts], np.int64)
+
+
+def shown(column: Int64Array, terms: QueryTerms) -> list[str | None]:
+    return [None if term == UNBOUND else terms.texts(np.array([term]))[0] for term in column.tolist()]
+
+
+@given(st.lists(FORMS, max_size=12))
+@settings(deadline=None, max_examples=400)
+def test_forms_are_read_as_values_are(forms: list[str]) -> None:
+    values, are_doubles = doubles_of(TextColumn.of_texts([double(form) for form in forms]))
+    for form, number, is_double in zip(forms, values.tolist(), are_doubles.tolist(), strict=True):
+        value = value_of(double(form))
+        if is_double:
+            assert value.kind == Kind.DOUBLE
+            assert struct.pack("d", number) == struct.pack("d", value.data)  # type: ignore[arg-type]
+
+
+def test_usual_forms_are_read_and_odd_ones_beside_them_left() -> None:
+    forms = ["1", "-1.5", "0.1234567890123456789", "1e5", "1.5E-10", "NaN", "INF", "x"]
+    texts = [*map(double, forms), '"1"', "<a>", f'"1"^^<{XSD}float>']
+    values, are_doubles = doubles_of(TextColumn.of_texts(texts))
+    assert are_doubles.tolist() == [True] * 5 + [False] * 6
+    assert values[:5].tolist() == [1.0, -1.5, 0.12345678901234568, 1e5, 1.5e-10]
+
+
+@given(st.lists(st.one_of(DOUBLES, DOUBLES, DOUBLES, OTHERS), max_size=9, unique=True))
+@settings(deadline=None, max_examples=200)
+def test_columns_of_doubles(texts: list[str]) -> None:
+    terms, ids = space_of(list(texts))
+    found = doubles_of_ids(ids, terms)
+    values = [value_of(text) for text in texts]
+    if found is not None:
+        assert [value.kind for value in values] == [Kind.DOUBLE] * len(values)
+        assert found.tolist() == [value.data for value in values]
+    else:
+        assert not texts or any(
+            text in (double("NaN"), double("INF")) or value.kind != Kind.DOUBLE
+            for text, value in zip(texts, values, strict=True)
+        )
+
+
+def test_what_is_no_double_is_seen_behind_the_first_ones() -> None:
+    texts = [double(f"0.{number:020}") for number in range(1, 40)]
+    terms, ids = space_of([*texts, '"a text that is long enough"'])
+    assert doubles_of_ids(ids, terms) is None
+    assert doubles_of_ids(ids[:-1], terms) is not None
+    assert doubles_of_ids(ids[:0], terms) is None
+
+
+TEXTS = st.one_of(
+    st.text(st.sampled_from("ab\0é\U0001f600"), max_size=20),
+    st.tuples(st.just("the same beginning of all of them "), st.text("ab", max_size=12)).map("".join),
+)
+
+
+@given(st.lists(TEXTS, max_size=30, unique=True))
+@settings(deadline=None, max_examples=300)
+def test_texts_are_ordered_by_code_points(texts: list[str]) -> None:
+    ranks = ranks_of_texts(pa.array(texts, pa.large_string()))
+    assert ranks is not None
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    assert np.argsort(ranks).tolist() == order
+    assert sorted(ranks.tolist()) == list(range(len(texts)))
+
+
+def test_long_tables_of_texts_are_ordered_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{number * 7919 % 1009:b}" for number in range(1009)]
+    monkeypatch.setattr(text_order, "PIECE_ROWS", 10)
+    ranks = ranks_of_texts(pa.array(texts, pa.large_string()))
+    assert ranks is not None
+    assert [texts[place] for place in np.argsort(ranks)] == sorted(texts)
+
+
+KINDS = (DOUBLES, st.one_of(DOUBLES, OTHERS), TEXTS.map(lambda text: f'"{text}"'), TEXTS.map(lambda text: f"<{text}>"))
+
+
+@given(st.one_of(*(st.lists(kind, max_size=12, unique=True) for kind in KINDS)), st.booleans())
+@settings(deadline=None, max_examples=300)
+def test_ranks_of_ids_are_those_of_values(texts: list[str], with_unbound: bool) -> None:
+    held: list[str | None] = [*texts, None] if with_unbound else [*texts]
+    terms, ids = space_of(held)
+    ranks = ranks_of_ids(ids, terms)
+    expected = ranks_of([None if text is None else value_of(text) for text in held])
+    assert np.unique(ranks, return_inverse=True)[1].tolist() == np.unique(expected, return_inverse=True)[1].tolist()
+
+
+def test_texts_with_a_very_long_beginning_in_common_are_ordered_too() -> None:
+    texts: list[str | None] = [f'"{"x" * 5000}{number}"' for number in (3, 1, 2)]
+    terms, ids = space_of(texts)
+    assert ranks_of_ids(ids, terms).tolist() == [2, 0, 1]
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["<a>", "<b>"]), st.one_of(DOUBLES, DOUBLES, DOUBLES, OTHERS, st.none())), max_size=12
+)
+
+
+@pytest.mark.parametrize("name", ["SUM", "AVG", "MIN", "MAX", "SAMPLE"])
+@pytest.mark.parametrize("distinct", [False, True])
+@given(st.one_of(ROWS, st.lists(st.tuples(st.just("<a>"), DOUBLES), max_size=12)))
+@settings(deadline=None, max_examples=80)
+def test_aggregates_over_the_store_are_those_over_single_values(
+    name: str, distinct: bool, rows: list[tuple[str, str | None]]
+) -> None:
+    """The plain list of terms has no ids that carry values, so there everything is decoded one by one."""
+    aggregates = [(RESULT, Aggregate(name, X, distinct))]
+    space = ListTermSpace()
+    expected = space.rows(group(space.table("key x", rows), [KEY], aggregates, space))
+    terms, both = space_of([*(key for key, _ in rows), *(text for _, text in rows)])
+    found = group(BindingTable((KEY, X), (both[: len(rows)], both[len(rows) :]), len(rows)), [KEY], aggregates, terms)
+    columns = [shown(column, terms) for column in found.columns]
+    assert list(zip(*columns, strict=True)) == expected
+
+
+@pytest.mark.parametrize("op", ["=", "!=", "<", ">=", "+", "*", "/", "NEGATE", "ABS", f"<{XSD}integer>"])
+@given(
+    st.lists(st.one_of(DOUBLES, DOUBLES, OTHERS, st.none()), min_size=1, max_size=8),
+    st.one_of(DOUBLES, OTHERS, st.just(f'"40.0"^^<{XSD}decimal>')),
+)
+@settings(deadline=None, max_examples=60)
+def test_numbers_that_ids_do_not_carry(op: str, texts: list[str | None], constant: str) -> None:
+    terms, ids = space_of(texts)
+    arguments = (X, Term(constant)) if len(op) <= 2 else (X,)
+    found = evaluate(Call(op, arguments), BindingTable((X,), (ids,), len(texts)), terms)
+    values = [value_in(Call(op, arguments), {X: None if text is None else value_of(text)}) for text in texts]
+    assert shown(found, terms) == [None if value is None else text_of(value) for value in values]
+
+
+@given(st.one_of(BITS, FINITE))
+@settings(deadline=None, max_examples=500)
+def test_lexical_forms_of_doubles_have_the_shortest_digits(number: float) -> None:
+    lexical = text_of(computed(Kind.DOUBLE, number)).split('"')[1]
+    if not math.isfinite(number):
+        assert lexical == ("NaN" if number != number else "INF" if number > 0 else "-INF")
+        return
+    mantissa, exponent = np.format_float_scientific(np.float64(number), unique=True, trim="0").split("e")
+    assert lexical == f"{mantissa}E{int(exponent)}"
