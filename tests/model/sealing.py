@@ -1,0 +1,191 @@
+"""The model of sealing: one node takes the pieces of a stream from two source partitions and seals its stream
+batches.
+
+Each partition has rows, each row belongs to one stream batch. A piece is a range of rows of one stream batch; a
+marker (k, end) closes stream batch k, whose last row is before `end`. The node takes a piece that begins at its own
+end and a marker whose rows it has; the owner of the batch's new term compares it by bytes, and a refused term needs
+an exception in the majority log before it is encoded anew. Once all partitions have closed k and its terms are
+confirmed, k is sealed, logged, and then acknowledged; a source keeps what is not acknowledged. A restart may come at
+any time and keeps what was logged.
+
+What is abstracted, and why that is sound:
+
+* Every piece (each cut of each writer) and marker is always on its way: loss is a message not taken, repetition and
+  reordering are messages taken at any time. A writer that replaced another differs in its cuts only, as rows and
+  their batches come from the source.
+* Streams and nodes are alone: whether one seals depends on nothing of another. What others see of it is the local VTS
+  (`logged`), which progress.py goes on with.
+* One new term per stream batch, at an owner whose verdict is fixed when it is first asked. The majority log is a bit:
+  its record is there or not (minors.py has the log).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+Item = TypeVar("Item")
+
+UNASKED, CONFIRMED, REFUSED, EXCEPTED = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The protocol's rules; each mutant of the tests is one of them turned round."""
+
+    waits_for_all_partitions: bool = True
+    waits_for_rows: bool = True
+    takes_rows_once: bool = True
+    waits_for_owners: bool = True
+    logs_exceptions_first: bool = True
+    acknowledges_after_logging: bool = True
+    seals_in_order: bool = True
+
+
+class Partition(NamedTuple):
+    """`taken[n]`: how often row n was taken; `closed`: the last closed stream batch; `acknowledged`: so many rows."""
+
+    taken: tuple[int, ...]
+    closed: int
+    acknowledged: int
+
+
+class State(NamedTuple):
+    """`sealed[k - 1]` tells whether stream batch k is in memory, `logged` how many are on disk.
+
+    `terms` is how far the new term of each stream batch is, `verdicts` what its owner has said (for ever), `exceptions`
+    whether its exception is in the majority log.
+    """
+
+    partitions: tuple[Partition, ...]
+    sealed: tuple[bool, ...]
+    logged: int
+    terms: tuple[int, ...]
+    verdicts: tuple[int, ...]
+    exceptions: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """The model (search.Model). `ends[k]` is how many rows each partition has up to stream batch k."""
+
+    ends: tuple[int, ...] = (0, 2, 4)
+    partitions: int = 2
+    rules: Rules = Rules()
+
+    @property
+    def batches(self) -> int:
+        return len(self.ends) - 1
+
+    def initial(self) -> State:
+        empty = Partition((0,) * self.ends[-1], 0, 0)
+        none = (False,) * self.batches
+        return State((empty,) * self.partitions, none, 0, (UNASKED,) * self.batches, (UNASKED,) * self.batches, none)
+
+    def steps(self, state: State) -> Iterator[tuple[str, State]]:
+        for place, partition in enumerate(state.partitions):
+            for label, after in self._arrivals(partition):
+                partitions = _put(state.partitions, place, after)
+                yield f"partition {place}: {label}", state._replace(partitions=partitions)
+        for k in range(1, self.batches + 1):
+            yield from self._confirmations(state, k)
+            if not state.sealed[k - 1] and self._sealable(state, k):
+                yield f"seals stream batch {k}", state._replace(sealed=_put(state.sealed, k - 1, True))
+        following = state.logged + 1
+        if following <= self.batches and state.sealed[following - 1]:
+            yield f"logs and acknowledges stream batch {following}", self._logged(state, following)
+        yield "restarts", self._restarted(state)
+
+    def _arrivals(self, partition: Partition) -> Iterator[tuple[str, Partition]]:
+        end = _end(partition)
+        for first in range(self.ends[-1]):
+            last = next(bound for bound in self.ends if bound > first)
+            for stop in range(first + 1, last + 1):
+                if first == end or (not self.rules.takes_rows_once and first < end < stop):
+                    taken = tuple(count + (first <= row < stop) for row, count in enumerate(partition.taken))
+                    acknowledged = partition.acknowledged if self.rules.acknowledges_after_logging else max(end, stop)
+                    yield f"rows {first} to {stop}", partition._replace(taken=taken, acknowledged=acknowledged)
+        for k in range(partition.closed + 1, self.batches + 1):
+            if end >= self.ends[k] or not self.rules.waits_for_rows:
+                yield f"marker of stream batch {k}", partition._replace(closed=k)
+
+    def _confirmations(self, state: State, k: int) -> Iterator[tuple[str, State]]:
+        """The term is known once a row of the stream batch was taken."""
+        here = any(any(partition.taken[self.ends[k - 1] : self.ends[k]]) for partition in state.partitions)
+        term = state.terms[k - 1]
+        if term == UNASKED and here:
+            for verdict in [CONFIRMED, REFUSED] if state.verdicts[k - 1] == UNASKED else [state.verdicts[k - 1]]:
+                said = {CONFIRMED: "confirms", REFUSED: "refuses"}[verdict]
+                after = state._replace(
+                    terms=_put(state.terms, k - 1, verdict), verdicts=_put(state.verdicts, k - 1, verdict)
+                )
+                yield f"the owner {said} the term of stream batch {k}", after
+        if term == REFUSED:
+            if not state.exceptions[k - 1]:
+                label = f"the exception for the term of stream batch {k} is in the majority log"
+                yield label, state._replace(exceptions=_put(state.exceptions, k - 1, True))
+            if state.exceptions[k - 1] or not self.rules.logs_exceptions_first:
+                label = f"the term of stream batch {k} is encoded anew and confirmed"
+                yield label, state._replace(terms=_put(state.terms, k - 1, EXCEPTED))
+
+    def _sealable(self, state: State, k: int) -> bool:
+        closed = [partition.closed >= k for partition in state.partitions]
+        return (
+            (all(closed) if self.rules.waits_for_all_partitions else any(closed))
+            and (state.terms[k - 1] in (CONFIRMED, EXCEPTED) or not self.rules.waits_for_owners)
+            and (k == 1 or state.sealed[k - 2] or not self.rules.seals_in_order)
+        )
+
+    def _logged(self, state: State, k: int) -> State:
+        partitions = tuple(
+            partition._replace(acknowledged=max(partition.acknowledged, self.ends[k])) for partition in state.partitions
+        )
+        return state._replace(logged=k, partitions=partitions)
+
+    def _restarted(self, state: State) -> State:
+        """Keep what is on disk; the rest comes again, from the node's own end."""
+        k = state.logged
+        kept = self.ends[k]
+        partitions = tuple(
+            Partition(tuple(count if row < kept else 0 for row, count in enumerate(one.taken)), k, one.acknowledged)
+            for one in state.partitions
+        )
+        sealed = tuple(number <= k for number in range(1, self.batches + 1))
+        terms = tuple(term if number <= k else UNASKED for number, term in enumerate(state.terms, 1))
+        return state._replace(partitions=partitions, sealed=sealed, terms=terms)
+
+    def canonical(self, state: State) -> State:
+        """Partitions are interchangeable."""
+        return state._replace(partitions=tuple(sorted(state.partitions)))
+
+    def violation(self, state: State) -> str | None:
+        for k, sealed in enumerate(state.sealed, 1):
+            if not sealed:
+                continue
+            rows = [count for one in state.partitions for count in one.taken[self.ends[k - 1] : self.ends[k]]]
+            if rows != [1] * len(rows):
+                return "a sealed stream batch has each of its rows once"
+            if state.terms[k - 1] not in (CONFIRMED, EXCEPTED):
+                return "nothing is sealed before its new terms are confirmed"
+            if state.terms[k - 1] == EXCEPTED and not state.exceptions[k - 1]:
+                return "an exception is in the majority log before it is used"
+            if not all(state.sealed[: k - 1]):
+                return "stream batches are sealed in order"
+        if any(one.acknowledged > self.ends[state.logged] for one in state.partitions):
+            return "what is acknowledged is on disk"
+        return None
+
+    def step_violation(self, before: State, after: State) -> str | None:
+        return None if after.logged >= before.logged else "the local VTS never falls"
+
+    def settled(self, state: State) -> bool:
+        return state.logged == self.batches
+
+
+def _end(partition: Partition) -> int:
+    return next((row for row, count in enumerate(partition.taken) if not count), len(partition.taken))
+
+
+def _put(items: tuple[Item, ...], place: int, item: Item) -> tuple[Item, ...]:
+    return (*items[:place], item, *items[place + 1 :])
