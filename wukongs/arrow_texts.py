@@ -1,4 +1,7 @@
-"""Arrow's functions on columns of texts, applied part by part so that a query can end between parts."""
+"""Arrow's functions on columns of texts, applied part by part so that a query can end between parts.
+
+What they make is counted: a column of a long text that many rows share may be larger than any memory.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +30,57 @@ def parts_of(array: pa.LargeStringArray, bytes_max: int | None = None) -> Iterat
     if array.nbytes <= bytes_max:
         yield array
         return
-    ends = np.cumsum(pc.binary_length(array).to_numpy() + 8)
+    for start, stop in cuts(byte_lengths(array), bytes_max):
+        yield array.slice(start, stop - start)
+
+
+def cuts(sizes: npt.NDArray[np.integer[Any]], bytes_max: int | None = None) -> Iterator[tuple[int, int]]:
+    """Cut rows of so many bytes, offsets not included, into (start, stop) of parts as parts_of does."""
+    bytes_max = PART_BYTES if bytes_max is None else bytes_max
+    ends = np.cumsum(sizes.astype(np.int64) + 8)
     start = 0
-    while start < len(array):
-        limits.check()
+    while start < len(ends):
+        current().check()
         before = ends[start - 1] if start else 0
         stop = max(int(np.searchsorted(ends, before + bytes_max, side="right")), start + 1)
-        yield array.slice(start, stop - start)
+        yield start, stop
         start = stop
+
+
+def byte_lengths(array: pa.LargeStringArray) -> npt.NDArray[np.integer[Any]]:
+    """Return how many bytes each text of an array without nulls has."""
+    return to_numpy(pc.binary_length(array))
+
+
+def taken(array: pa.LargeStringArray, places: Int64Array) -> pa.LargeStringArray:
+    """Return the texts at these places. What they take is held before it is allocated. Raises BudgetExceeded."""
+    sizes = byte_lengths(array)[places]
+    size = int(sizes.sum()) + 8 * len(places)
+    current().hold(size, "a column of texts")
+    if size <= PART_BYTES:
+        return array.take(pa.array(places))
+    return _together([array.take(pa.array(places[start:stop])) for start, stop in cuts(sizes)], size)
+
+
+def _together(parts: list[pa.Array], size: int) -> pa.Array:
+    """Put arrays of so many bytes together, which are copied meanwhile."""
+    limits = current()
+    limits.hold(size, "a column of texts")
+    limits.give_back(size)
+    return pa.concat_arrays(parts)
 
 
 def in_parts(
     work: Callable[[pa.LargeStringArray], pa.Array], array: pa.LargeStringArray, bytes_max: int | None = None
 ) -> pa.Array:
-    """Apply an Arrow function to an array, part by part: see parts_of."""
-    parts = [work(part) for part in parts_of(array, bytes_max)]
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    """Apply an Arrow function to an array, part by part: see parts_of. What it makes is held."""
+    parts: list[pa.Array] = []
+    size = 0
+    for part in parts_of(array, bytes_max):
+        parts.append(work(part))
+        size += parts[-1].nbytes
+        current().hold(parts[-1].nbytes, "a column of texts")
+    return parts[0] if len(parts) == 1 else _together(parts, size)
 
 
 def to_numpy(array: pa.Array) -> npt.NDArray[Any]:

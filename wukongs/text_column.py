@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
+from wukongs.arrow_texts import taken
 from wukongs.binding_table import TermSpace
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.text_kernels import BLANK, IRI, NOTHING, STRING, TAGGED, TRIPLE, TYPED, take_apart
@@ -77,7 +78,7 @@ class TextColumn:
 
     def take(self, places: Int64Array) -> TextColumn:
         """Return the terms at these places."""
-        return TextColumn(self.kinds[places], self.lexical.take(pa.array(places)), self.tails[places], self.names)
+        return TextColumn(self.kinds[places], taken(self.lexical, places), self.tails[places], self.names)
 
     def tails_in(self, other: TextColumn) -> Int64Array:
         """Return `tails` as places in the names of another column, -1 for names that it has not."""
@@ -151,6 +152,6 @@ def are_compatible(first: TextColumn, second: TextColumn) -> BoolArray:
 def pairs(first: TextColumn, second: TextColumn) -> list[tuple[str, str]]:
     """Return the lexical forms of two columns as Python's texts."""
     length = rows_together((first, second))
-    current().hold(2 * OBJECT_BYTES * length + CHARACTER_BYTES * (first.lexical.nbytes + second.lexical.nbytes))
-    columns = (broadcast(column, length).lexical.to_pylist() for column in (first, second))
-    return list(zip(*columns, strict=True))
+    held = [broadcast(column, length).lexical for column in (first, second)]
+    current().hold(2 * OBJECT_BYTES * length + CHARACTER_BYTES * sum(array.nbytes for array in held))
+    return list(zip(*(array.to_pylist() for array in held), strict=True))

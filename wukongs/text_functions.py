@@ -9,9 +9,7 @@ Columns that stand for one constant have one row; so all functions take columns 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +17,9 @@ import pyarrow.compute as pc
 
 from csparql.terms import RDF, XSD
 from store.dtypes import BoolArray, Int64Array
-from wukongs.arrow_texts import TEXT, in_parts, to_numpy
+from wukongs.arrow_texts import TEXT, byte_lengths, cuts, in_parts, taken, to_numpy
 from wukongs.functions.patterns import replaced
+from wukongs.functions.strings import DIGESTS, digest_of, lower_case, upper_case, uri_encoded
 from wukongs.limits import current
 from wukongs.text_column import (
     IRI,
@@ -36,7 +35,6 @@ from wukongs.text_column import (
 )
 from wukongs.values import INTEGER_BOUNDS, Kind, Value, value_of
 
-ROWS_AT_ONCE = 1 << 14
 _EMPTY = pa.scalar("", TEXT)
 _NUMERIC = frozenset(f"{XSD}{name}" for name in (*INTEGER_BOUNDS, "decimal", "float", "double"))
 
@@ -84,13 +82,13 @@ def _case(by_arrow: Callable[..., pa.Array], change: Callable[[str], str]) -> Ca
 
 def _digest(algorithm: str) -> Callable[[TextColumn], TextColumn]:
     def digest(held: str) -> str:
-        return hashlib.new(algorithm, held.encode(), usedforsecurity=False).hexdigest()
+        return digest_of(held, algorithm)
 
     return lambda column: _with_kinds(STRING, column.kinds == STRING, _mapped(digest, column.lexical))
 
 
 def _encode_for_uri(column: TextColumn) -> TextColumn:
-    return _with_kinds(STRING, column.is_text, _mapped(lambda held: quote(held, safe=""), column.lexical))
+    return _with_kinds(STRING, column.is_text, _mapped(uri_encoded, column.lexical))
 
 
 def lengths(column: TextColumn) -> Int64Array:
@@ -111,10 +109,10 @@ UNARY: dict[str, Callable[[TextColumn], TextColumn]] = {
     "LANGDIR": _tag_part(2),
     "DATATYPE": _datatype,
     "STRLEN": _strlen,
-    "UCASE": _case(pc.ascii_upper, str.upper),
-    "LCASE": _case(pc.ascii_lower, str.lower),
+    "UCASE": _case(pc.ascii_upper, upper_case),
+    "LCASE": _case(pc.ascii_lower, lower_case),
     "ENCODE_FOR_URI": _encode_for_uri,
-    **{name: _digest(name.lower()) for name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")},
+    **{name: _digest(name.lower()) for name in DIGESTS},
 }
 """Functions of one column that give terms."""
 
@@ -161,9 +159,8 @@ def concat(columns: Sequence[TextColumn]) -> TextColumn:
     held = [broadcast(column, length).lexical for column in columns]
     limits.hold(sum(array.nbytes for array in held), "CONCAT")
     parts = []
-    for start in range(0, length, ROWS_AT_ONCE):
-        limits.check()
-        parts.append(pc.binary_join_element_wise(*(array.slice(start, ROWS_AT_ONCE) for array in held), _EMPTY))
+    for start, stop in cuts(np.sum([byte_lengths(array) for array in held], axis=0)):
+        parts.append(pc.binary_join_element_wise(*(array.slice(start, stop - start) for array in held), _EMPTY))
     lexical = pa.concat_arrays([pa.array([], TEXT), *parts])
     kinds = np.where(valid, np.where(are_alike, TAGGED, STRING), NOTHING).astype(np.uint8)
     return TextColumn(kinds, lexical, np.where(are_alike, first.tails, 0), first.names)
@@ -193,7 +190,7 @@ def replace(column: TextColumn, constants: Sequence[str | None]) -> TextColumn:
         return nowhere
     places = np.zeros(len(column), np.int64)
     places[held] = np.arange(len(held))
-    return column.like(changed.take(pa.array(places)))
+    return column.like(taken(changed, places))
 
 
 def constants_of(texts: Sequence[str]) -> list[str | None]:

@@ -15,6 +15,7 @@ from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.value_operators import from_truth
 from wukongs.values import Kind, Value, computed, string, tagged
 
+DIGESTS = ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")
 PIECE_CHARACTERS = 1 << 18
 """Of a long text, so much is worked on between two looks at the clock."""
 
@@ -75,17 +76,37 @@ def _changed(held: str, change: Callable[[str], str], name: str) -> str:
     return "".join(made)
 
 
-def _upper(value: Value) -> Value | None:
-    held = text(value)
-    return None if held is None else like(value, _changed(held, str.upper, "UCASE"))
+def upper_case(held: str) -> str:
+    """UCASE, of any length."""
+    return _changed(held, str.upper, "UCASE")
 
 
-def _lower(value: Value) -> Value | None:
-    """A capital sigma in lower case depends on the characters around it: a text with one is changed as a whole."""
-    held = text(value)
-    if held is None:
-        return None
-    return like(value, held.lower() if "Σ" in held else _changed(held, str.lower, "LCASE"))
+def lower_case(held: str) -> str:
+    """LCASE, of any length.
+
+    A capital sigma in lower case depends on the characters around it: a text with one is changed as a whole."""
+    return held.lower() if "Σ" in held else _changed(held, str.lower, "LCASE")
+
+
+def uri_encoded(held: str) -> str:
+    """ENCODE_FOR_URI, of any length."""
+    return _changed(held, lambda piece: quote(piece, safe=""), "ENCODE_FOR_URI")
+
+
+def digest_of(held: str, algorithm: str) -> str:
+    """One of the DIGESTS, as hashlib calls them, of a text of any length."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    for piece in _pieces(held):
+        digest.update(piece.encode())
+    return digest.hexdigest()
+
+
+def _mapped(change: Callable[[str], str]) -> Callable[[Value], Value | None]:
+    def apply(value: Value) -> Value | None:
+        held = text(value)
+        return None if held is None else like(value, change(held))
+
+    return apply
 
 
 def _test(holds: Callable[[str, str], bool]) -> Callable[[Value, Value], Value | None]:
@@ -114,7 +135,7 @@ def _strafter(value: Value, part: Value) -> Value | None:
 
 def _encode_for_uri(value: Value) -> Value | None:
     held = text(value)
-    return None if held is None else string(_changed(held, lambda piece: quote(piece, safe=""), "ENCODE_FOR_URI"))
+    return None if held is None else string(uri_encoded(held))
 
 
 def _concat(*values: Value) -> Value | None:
@@ -144,12 +165,7 @@ def language_fits(tag: str, language_range: str) -> bool:
 def _digest(algorithm: str) -> Callable[[Value], Value | None]:
     def apply(value: Value) -> Value | None:
         held = simple(value)
-        if held is None:
-            return None
-        digest = hashlib.new(algorithm, usedforsecurity=False)
-        for piece in _pieces(held):
-            digest.update(piece.encode())
-        return string(digest.hexdigest())
+        return None if held is None else string(digest_of(held, algorithm))
 
     return apply
 
@@ -157,8 +173,8 @@ def _digest(algorithm: str) -> Callable[[Value], Value | None]:
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {
     "STRLEN": _strlen,
     "SUBSTR": _substr,
-    "UCASE": _upper,
-    "LCASE": _lower,
+    "UCASE": _mapped(upper_case),
+    "LCASE": _mapped(lower_case),
     "STRSTARTS": _test(str.startswith),
     "STRENDS": _test(str.endswith),
     "CONTAINS": _test(str.__contains__),
@@ -167,5 +183,5 @@ FUNCTIONS: dict[str, Callable[..., Value | None]] = {
     "ENCODE_FOR_URI": _encode_for_uri,
     "CONCAT": _concat,
     "LANGMATCHES": _langmatches,
-    **{name: _digest(name.lower()) for name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")},
+    **{name: _digest(name.lower()) for name in DIGESTS},
 }
