@@ -275,6 +275,24 @@ def test_graphs_that_are_not_there_or_there_already(engine: wukongs.Engine, text
     assert len(quads(engine)) == 3
 
 
+def test_an_empty_graph_is_forgotten_after_its_request(engine: wukongs.Engine) -> None:
+    """Update, 3.2: a store need not record them. So CREATE of a graph that was made before, or emptied, succeeds."""
+    update(engine, "INSERT DATA { GRAPH :g { :g1 :p 1 } }")
+    for text in ("CREATE GRAPH :new", "CREATE GRAPH :new", "DROP SILENT GRAPH :new", "CLEAR GRAPH :new"):
+        update(engine, text)
+        assert engine.graph_names() == ["http://ex/g"]
+    for text in ("CREATE GRAPH :g", "DROP GRAPH :new", "ADD :new TO :g"):
+        with pytest.raises(wukongs.UpdateError, match="With SILENT that is no error"):
+            update(engine, text)
+    for text in ("CREATE SILENT GRAPH :g", "CLEAR SILENT GRAPH :new", "ADD SILENT :new TO :g"):
+        update(engine, text)
+    assert quads(engine) == ["g g1 p 1"]
+    update(engine, "DELETE WHERE { GRAPH :g { ?s ?p ?o } }")
+    update(engine, "CREATE GRAPH :g")
+    with pytest.raises(wukongs.UpdateError, match="cannot DROP graph <http://ex/g>: there is no such graph"):
+        update(engine, "DROP GRAPH :g")
+
+
 # --- much data --------------------------------------------------------------------------------------------------------
 
 
