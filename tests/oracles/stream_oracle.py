@@ -132,6 +132,14 @@ class OracleStream:
             if -(-t // self.batch_ms) * self.batch_ms <= until_ms and not self._is_timing(triple)
         }
 
+    def sealed_at(self, t: int) -> set[Triple]:
+        """The tuples that are stored, of the stream batch that ends at a time, if one does."""
+        return {
+            triple
+            for triple, time in self.tuples
+            if -(-time // self.batch_ms) * self.batch_ms == t and not self._is_timing(triple)
+        }
+
     def _is_timing(self, triple: Triple) -> bool:
         return self.timing if isinstance(self.timing, bool) else triple[1].value in self.timing
 
