@@ -341,6 +341,7 @@ class Query:
     pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: what
     CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank); described: what DESCRIBE names, as IRIs
     and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first;
+    having_aliases: of each alias of SELECT that HAVING asks for, the name, the expression as written, line and column;
     refused: what the grammar has and we cannot answer.
     """
 
@@ -352,4 +353,5 @@ class Query:
     registration: Registration | None = None
     described: tuple[TermOrVariable, ...] = ()
     graph_places: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)
+    having_aliases: tuple[tuple[str, str, int, int], ...] = field(default=(), compare=False)
     refused: UnsupportedFeatureError | None = field(default=None, compare=False)

@@ -39,7 +39,8 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
         raise parser.error("a query that is nested less deeply") from None
     parser.check_depth(query.pattern)
     places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
-    return replace(query, graph_places=tuple(places), refused=parser.refused)
+    aliases = ((alias.token.text, alias.text, *parser.place_of(token)) for alias, token in parser.having_aliases)
+    return replace(query, graph_places=tuple(places), having_aliases=tuple(aliases), refused=parser.refused)
 
 
 class _QueryParser(SubqueryParser):

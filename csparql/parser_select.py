@@ -14,12 +14,14 @@ from csparql.tokens import Token
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """`?variable`, or `(expression AS ?variable)`; mentions are the variables outside of aggregates."""
+    """`?variable`, or `(expression AS ?variable)`; mentions are the variables outside of aggregates; text: the
+    expression as it is written."""
 
     token: Token
     variable: Variable
     expression: Expression | None
     mentions: tuple[Mention, ...]
+    text: str = ""
 
 
 @dataclass(slots=True)
@@ -31,11 +33,13 @@ class SelectClause:
 
 @dataclass(slots=True)
 class Modifiers:
-    """keys: (variable, the expression that it stands for or None); group_by: whether the clause is there at all."""
+    """keys: (variable, the expression that it stands for or None); group_by: whether the clause is there at all;
+    asked: the variables that HAVING mentions outside of aggregates."""
 
     group_by: bool = False
     keys: list[tuple[Variable, Expression | None]] = field(default_factory=list)
     having: list[Expression] = field(default_factory=list)
+    asked: list[Mention] = field(default_factory=list)
     order: list[tuple[Expression, bool]] = field(default_factory=list)
     limit: int | None = None
     offset: int = 0
@@ -45,6 +49,11 @@ class SelectParser(StreamClauseParser):
     """Reads SELECT clauses and solution modifiers and puts them around a pattern."""
 
     key_count = 0
+
+    def __init__(self, text: str, base: str | None, source: str) -> None:
+        super().__init__(text, base, source)
+        self.having_aliases: list[tuple[SelectItem, Token]] = []
+        """The aliases of SELECT that HAVING mentions, where they are unbound, and where it does."""
 
     def select_clause(self) -> SelectClause:
         """Read from after SELECT to the last projected variable."""
@@ -65,11 +74,13 @@ class SelectParser(StreamClauseParser):
         if token.kind == "var":
             variable = self.named(token)
             return SelectItem(token, variable, None, (Mention(variable, token),))
-        start = len(self.mentions)
+        start, first = len(self.mentions), self.index
         self.aggregates_allowed = True
         expression, token = self.expression_as()
         self.aggregates_allowed = False
-        return SelectItem(token, self.named(token), expression, tuple(self.mentions[start:]))
+        # Behind the expression come AS, the variable and a parenthesis.
+        text = self.text[self.tokens[first].start : self.tokens[self.index - 4].end]
+        return SelectItem(token, self.named(token), expression, tuple(self.mentions[start:]), " ".join(text.split()))
 
     def modifiers(self) -> Modifiers:
         """Read GROUP BY, HAVING, ORDER BY, LIMIT and OFFSET."""
@@ -77,10 +88,12 @@ class SelectParser(StreamClauseParser):
         if self.accept("GROUP"):
             self._group_by(found)
         self.aggregates_allowed = True
+        start = len(self.mentions)
         if self.accept("HAVING"):
             found.having.append(self.constraint("HAVING"))
             while self.at_constraint():
                 found.having.append(self.constraint("HAVING"))
+        found.asked = self.mentions[start:]
         if self.accept("ORDER"):
             self._order_by(found)
         self.aggregates_allowed = False
@@ -158,6 +171,8 @@ class SelectParser(StreamClauseParser):
         for item in select.items:
             self._check_projection(item, visible)
             visible.add(item.variable)
+            if item.expression is not None:
+                self.having_aliases += [(item, token) for variable, token in found.asked if variable == item.variable]
         self._sample_ungrouped(found, visible)
         for variable, expression in found.keys:
             if expression is not None:

@@ -1,5 +1,6 @@
-"""What a continuous query may have got wrong although it can be run: windows that no pattern reads, and graphs that are
-empty because nothing declares them. Said in a sentence each, with the place and the way out; never an error.
+"""What a continuous query may have got wrong although it can be run: windows that no pattern reads, graphs that are
+empty because nothing declares them, conditions on what is not bound yet. Said in a sentence each, with the place and
+the way out; never an error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ def query_warnings(query: Query) -> tuple[str, ...]:
     if not query.dataset.windows:
         return ()
     read = set(graphs_read(query))
-    return (*_unread_windows(query, read), *_undeclared(query, read), *_empty_default(query, read))
+    return (
+        *_unread_windows(query, read),
+        *_undeclared(query, read),
+        *_empty_default(query, read),
+        *_unbound_aliases(query),
+    )
 
 
 def graphs_read(query: Query) -> Iterator[GraphRef]:
@@ -100,4 +106,12 @@ def _empty_default(query: Query, read: set[GraphRef]) -> Iterator[str]:
             f"{_place(clause.windows[0])}: the patterns outside of GRAPH match nothing, since all that the query "
             f"declares is NAMED: put them in a GRAPH block, add FROM {STORED} for stored data, or declare the window "
             "without NAMED"
+        )
+
+
+def _unbound_aliases(query: Query) -> Iterator[str]:
+    for name, expression, line, column in query.having_aliases:
+        yield (
+            f"line {line}, column {column}: {name} is unbound in HAVING, since SELECT binds it only after the groups "
+            f"are chosen, and a condition that fails drops the group: write {expression} in its place"
         )

@@ -37,6 +37,17 @@ W = "[RANGE 1s STEP 1s]"
             "NAMED: put them in a GRAPH block, add FROM <urn:x-wukongs:default> for stored data, or declare the window "
             "without NAMED",
         ),
+        (
+            f"SELECT ?s (COUNT( ?o )  AS ?n) FROM STREAM <s> {W} {{ ?s ?p ?o }}\nGROUP BY ?s HAVING (?n > 2)",
+            "line 2, column 21: ?n is unbound in HAVING, since SELECT binds it only after the groups are chosen, and a "
+            "condition that fails drops the group: write COUNT( ?o ) in its place",
+        ),
+        (
+            f"SELECT ?s FROM STREAM <s> {W} {{ ?s ?p ?o {{ SELECT ?s (MAX(?o)+1 AS ?m) {{ ?s <q> ?o }} GROUP BY ?s\n"
+            "HAVING (SUM(?o) > 1) (1 < ?m)\n} }",
+            "line 2, column 27: ?m is unbound in HAVING, since SELECT binds it only after the groups are chosen, and a "
+            "condition that fails drops the group: write MAX(?o)+1 in its place",
+        ),
     ],
 )
 def test_one_warning_with_place_and_way_out(text: str, warning: str) -> None:
@@ -54,6 +65,10 @@ def test_the_window_of_a_name_of_its_own() -> None:
     "text",
     [
         f"SELECT * FROM STREAM <s> {W} {{ ?s ?p ?o }}",
+        f"SELECT ?s (COUNT(?o) AS ?n) FROM STREAM <s> {W} {{ ?s ?p ?o }} GROUP BY ?s HAVING (COUNT(?o) > 2)"
+        " ORDER BY ?n",
+        f"SELECT ?k FROM STREAM <s> {W} {{ ?s ?p ?o }} GROUP BY (STR(?s) AS ?k) HAVING (?k != 'x')",
+        f"SELECT ?s (?s AS ?t) FROM STREAM <s> {W} {{ ?s ?p ?o }} GROUP BY ?s HAVING (?s != <x>)",
         f"SELECT * FROM STREAM <s> {W} {{ GRAPH <s> {{ ?s ?p ?o }} }}",
         f"SELECT * FROM NAMED STREAM <s> {W} {{ GRAPH <s> {{ ?s ?p ?o }} }}",
         f"SELECT * FROM NAMED STREAM <s> {W} {{ GRAPH ?g {{ ?s ?p ?o }} }}",
