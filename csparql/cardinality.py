@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from csparql.algebra import GraphRef
-from csparql.terms import Term
+from csparql.algebra import GraphRef, TriplePattern
+from csparql.terms import Term, Variable
 
 Direction = Literal["out", "in"]
 """out: from subject to object; in: from object to subject."""
@@ -23,3 +23,7 @@ class Cardinalities(Protocol):
 
     def degree(self, graph: GraphRef, predicate: Term | None, direction: Direction, vertex: Term) -> float:
         """Triples with this predicate at this very subject (out) or object (in)."""
+
+    def share(self, found: TriplePattern, variable: Variable, asked: TriplePattern) -> float | None:
+        """Of the values that a pattern gives a variable, which share matches another pattern, that has no further
+        variable; tried on some of them. None if there are too few to try."""

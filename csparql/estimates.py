@@ -12,7 +12,7 @@ from math import inf
 
 from csparql.algebra import TriplePattern
 from csparql.cardinality import Cardinalities, Direction
-from csparql.terms import Term, Variable
+from csparql.terms import RDF, Term, Variable, iri
 
 _COUNT_MIN = 1.0
 """A range that is empty now counts as one edge: a registered query's windows fill after it is planned."""
@@ -21,6 +21,7 @@ _DEGREE_MIN = 0.01
 _BOUND_LABEL_SHARE = 0.1
 """Which share of the candidates fits a predicate or graph variable that is already bound: a guess."""
 _CONSTANT = -1
+_TYPE = iri(RDF + "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Sizes:
     """A pattern's counts. Degrees are those of its constant ends, else averages over the keys.
 
     subject, object, predicate, graph: the numbers of their variables, -1 for what is constant; variables: their bits;
-    subjects, objects: at most how many distinct values a match gives each end.
+    subjects, objects: at most how many distinct values a match gives each end; of_class: it asks a variable
+    for a given rdf:type; share: which share of the values that another pattern gives the variable is known to have it.
     """
 
     edges: float
@@ -43,6 +45,8 @@ class Sizes:
     variables: int
     subjects: float
     objects: float
+    of_class: bool
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ def measure(pattern: TriplePattern, numbers: Mapping[Variable, int], cardinaliti
         variables,
         subjects,
         objects,
+        predicate == _TYPE and isinstance(pattern.object, Term) and subject >= 0 and place < 0,
     )
 
 
@@ -126,6 +131,11 @@ def rows_and_cost(state: State, sizes: Sizes) -> tuple[float, float]:
         from_object /= max(sizes.keys_in, min(distinct[object_], rows))
     if subject_known and object_known:
         candidates = min(from_subject * from_object / sizes.edges, from_subject, from_object)
+        if sizes.share is not None:
+            candidates = sizes.share
+        elif sizes.of_class:
+            # What is asked for its class is most often of it: as if the fewer values lay in the other ones.
+            candidates = sizes.degree_in / max(sizes.degree_in, min(distinct[subject], rows))
         if sizes.predicate < 0 and sizes.graph < 0:
             candidates = min(candidates, 1.0)
     elif subject_known:

@@ -7,10 +7,10 @@ earliest place where the rows that it spares the later steps are worth that, els
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from csparql.algebra import Bgp, Call, Expression
+from csparql.algebra import Bgp, Call, Expression, TermOrVariable
 from csparql.functions import PER_ROW, calls_any
 from csparql.plan import FilteredBgp, Plan, PlanStep
 from csparql.scope import expression_variables
@@ -22,6 +22,8 @@ FILTER_ROWS = 30.0
 """What it costs to ask a condition of one row, in rows."""
 _SHARES = {"=": 0.1, "SAMETERM": 0.1, "!=": 0.9, "<": 0.3, ">": 0.3, "<=": 0.3, ">=": 0.3}
 _SHARE = 0.5
+_KINDS = {"ISIRI": 0.9, "ISBLANK": 0.1, "ISLITERAL": 0.01, "ISNUMERIC": 0.01, "ISTRIPLE": 0.01}
+"""Of the subjects of triples: none is a literal."""
 
 
 def pinned(wanted: FilteredBgp, bound: frozenset[Variable]) -> tuple[FilteredBgp, dict[Variable, Term]]:
@@ -81,10 +83,11 @@ def place_filters(
         known.append(known[-1].union(step.pattern.variables()))
     rows = [max(bound_rows, 1.0), *(step.estimated_rows for step in steps)]
     placed: list[list[Expression]] = [[] for _ in rows]
+    subjects = {step.pattern.subject for step in steps if isinstance(step.pattern.subject, Variable)}
     for condition in filters:
         waits_for = expression_variables(condition) & known[-1]
         earliest = next(at for at, variables in enumerate(known) if waits_for <= variables)
-        share = _share(condition)
+        share = _share(condition, subjects)
         at = len(steps) if calls_any(condition, PER_ROW) else _place(rows, earliest, share)
         placed[at].append(condition)
         if at < len(steps):
@@ -108,21 +111,23 @@ def _place(rows: Sequence[float], earliest: int, share: float) -> int:
     return best
 
 
-def _share(condition: Expression) -> float:
-    """Guess which share of the rows a condition lets pass."""
+def _share(condition: Expression, subjects: Collection[TermOrVariable]) -> float:
+    """Guess which share of the rows a condition lets pass. subjects: the variables that are subjects of triples."""
     if not isinstance(condition, Call):
         return _SHARE
     match condition.op, condition.arguments:
         case "&&", parts:
             found = 1.0
             for part in parts:
-                found *= _share(part)
+                found *= _share(part, subjects)
             return found
         case "||", parts:
-            return min(1.0, sum(map(_share, parts)))
+            return min(1.0, sum(_share(part, subjects) for part in parts))
         case "!", (part,):
-            return 1.0 - _share(part)
+            return 1.0 - _share(part, subjects)
         case "IN", parts:
             return min(1.0, _SHARES["="] * (len(parts) - 1))
+        case op, (Variable() as part,) if part in subjects and op in _KINDS:
+            return _KINDS[op]
         case op, _:
             return _SHARES.get(op, _SHARE)

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from csparql.algebra import Bgp
+from csparql.algebra import Bgp, TermOrVariable, TriplePattern
 from csparql.cardinality import Cardinalities
 from csparql.estimates import Sizes, after, direction, measure, start_state
 from csparql.filter_placement import pinned, place_filters
 from csparql.join_order import EXACT_PATTERNS_MAX, best_order
 from csparql.plan import FilteredBgp, Plan, PlanStep
-from csparql.terms import Variable
+from csparql.terms import Term, Variable
 
 __all__ = ["EXACT_PATTERNS_MAX", "plan_bgp", "plan_filtered"]
 
@@ -49,6 +49,7 @@ def plan_bgp(
         for variable in pattern.variables():
             numbers.setdefault(variable, len(numbers))
     sizes = [measure(pattern, numbers, cardinalities) for pattern in bgp.patterns]
+    sizes = _with_shares(bgp.patterns, sizes, cardinalities)
     start = start_state(len(bound), len(numbers), bound_rows)
     ranked = []
     for component in _components(sizes, start.bound):
@@ -66,6 +67,43 @@ def plan_bgp(
             state = after(state, sizes[index])
             steps.append(PlanStep(bgp.patterns[index], chosen, state.rows))
     return tuple(steps)
+
+
+def _with_shares(
+    patterns: Sequence[TriplePattern], sizes: Sequence[Sizes], cardinalities: Cardinalities
+) -> list[Sizes]:
+    """Note, for each check of a class, which share passes of what the smallest other pattern gives the variable.
+
+    Classes are spread over the values of a predicate as no independence has it: all of them are of one, or a quarter.
+    """
+
+    def least(index: int) -> float:
+        end = min(sizes[index].edges, sizes[index].subjects, sizes[index].objects)
+        return end if any(isinstance(part, Term) for part in _ends(patterns[index])) else sizes[index].edges
+
+    found = list(sizes)
+    for index, asked in enumerate(patterns):
+        if sizes[index].of_class:
+            others = (
+                at
+                for at, other in enumerate(patterns)
+                if asked.subject in _ends(other) and not sizes[at].of_class and _is_listed(other)
+            )
+            nearest = min(others, key=least, default=None)
+            if nearest is not None:
+                assert isinstance(asked.subject, Variable)
+                found[index] = replace(sizes[index], share=cardinalities.share(patterns[nearest], asked.subject, asked))
+    return found
+
+
+def _is_listed(pattern: TriplePattern) -> bool:
+    """Whether all triples that a pattern meets match it, so that some matches are soon found."""
+    is_one_graph = not isinstance(pattern.graph, Variable)
+    return is_one_graph and isinstance(pattern.predicate, Term) and pattern.subject != pattern.object
+
+
+def _ends(pattern: TriplePattern) -> tuple[TermOrVariable, TermOrVariable]:
+    return pattern.subject, pattern.object
 
 
 def _components(sizes: Sequence[Sizes], bound: int) -> list[list[int]]:

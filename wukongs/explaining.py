@@ -5,7 +5,8 @@ from __future__ import annotations
 from csparql.algebra import Query
 from csparql.explain import Figures, explain
 from wukongs.answer import answer
-from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.cardinalities import DatasetCardinalities
+from wukongs.dataset import Dataset
 from wukongs.limits import Limits
 from wukongs.plan_memo import PlanMemo
 from wukongs.profile import Profile

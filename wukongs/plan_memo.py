@@ -16,7 +16,8 @@ from csparql.exploration_order import exploration_order, exploration_parts, grap
 from csparql.plan import FilteredBgp, Plan, PlanStep
 from csparql.planner import plan_filtered
 from csparql.terms import Term, Variable
-from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.cardinalities import DatasetCardinalities
+from wukongs.dataset import Dataset
 from wukongs.lowering import LoweredPlan, lower
 from wukongs.plan_versions import Made, Sizes, Versions
 

@@ -18,7 +18,8 @@ from csparql.rules import rewrite
 from csparql.rules.walk import map_children
 from csparql.terms import Variable
 from csparql.tokens import tokenize
-from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.cardinalities import DatasetCardinalities
+from wukongs.dataset import Dataset
 from wukongs.plan_memo import PlanMemo
 from wukongs.query_terms import ConstantIds
 

@@ -28,7 +28,8 @@ from store.merge import merge_batches
 from wukongs import plan_layout as layout
 from wukongs import span_kernels
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.cardinalities import DatasetCardinalities
+from wukongs.dataset import Dataset
 from wukongs.limits import Limits
 from wukongs.lowering import lower, with_parts
 from wukongs.plan_runner import run

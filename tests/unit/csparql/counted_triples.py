@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from csparql.algebra import DEFAULT, GraphRef
+from csparql.algebra import DEFAULT, GraphRef, TriplePattern
 from csparql.cardinality import Direction
 from csparql.terms import Term, Variable
 
@@ -43,3 +43,17 @@ class CountedTriples:
     def degree(self, graph: GraphRef, predicate: Term | None, direction: Direction, vertex: Term) -> float:
         end = 0 if direction == "out" else 2
         return float(sum(1 for triple in self.triples(graph, predicate) if triple[end] == vertex.text))
+
+    def share(self, found: TriplePattern, variable: Variable, asked: TriplePattern) -> float | None:
+        ends = [found.subject, found.object]
+        predicate = found.predicate if isinstance(found.predicate, Term) else None
+        values = {
+            pair[ends.index(variable)]
+            for subject, _, object_ in self.triples(found.graph, predicate)
+            for pair in [(subject, object_)]
+            if all(isinstance(end, Variable) or end.text == part for end, part in zip(ends, pair, strict=True))
+        }
+        assert isinstance(asked.predicate, Term)
+        assert isinstance(asked.object, Term)
+        kept = {s for s, _, o in self.triples(asked.graph, asked.predicate) if o == asked.object.text}
+        return max(len(values & kept), 0.5) / len(values) if values else None

@@ -40,6 +40,15 @@ def test_a_filter_that_spares_rows_comes_early() -> None:
     assert placed(f"{CHAIN} FILTER(?b > 1) FILTER(?d > 1)", 1000, 10_000, 100_000) == [0, 1, 0, 1]
 
 
+def test_what_kind_a_subject_is_of_spares_rows_or_not() -> None:
+    """A subject is an IRI as a rule, and never a literal."""
+    rows = 100, 100, 100
+    assert placed(f"{CHAIN} FILTER(isIRI(?b))", *rows) == [0, 0, 0, 1]
+    for rare in ("isLITERAL(?b)", "!isIRI(?b)", "isBLANK(?b) || isNUMERIC(?b)", "isIRI(?a) && isBLANK(?b)"):
+        assert placed(f"{CHAIN} FILTER({rare})", *rows)[1] == 1, rare
+    assert placed(f"{CHAIN} FILTER(isIRI(?d))", *rows) == [0, 0, 0, 1]
+
+
 def test_a_filter_that_spares_nothing_comes_last() -> None:
     assert placed(f"{CHAIN} FILTER(?b > 1)", 3, 5, 9) == [0, 0, 0, 1], "fewer rows than what a stop costs"
     assert placed(f"{CHAIN} FILTER(?b > 1)", 100_000, 100, 1) == [0, 0, 0, 1], "the patterns leave few rows to ask"

@@ -11,11 +11,12 @@ from csparql.algebra import DEFAULT, Bgp, GraphRef, TriplePattern
 from csparql.parser import parse_query
 from csparql.plan import PlanStep
 from csparql.planner import EXACT_PATTERNS_MAX, plan_bgp
-from csparql.terms import Term, Variable, iri
+from csparql.terms import RDF, Term, Variable, iri
 from tests.unit.csparql.counted_triples import CountedTriples, Triple
 
 NOTHING: frozenset[Variable] = frozenset()
 WINDOW = iri("w")
+TYPE = f"<{RDF}type>"
 
 
 def social_triples() -> list[Triple]:
@@ -210,3 +211,26 @@ def test_any_order_gives_the_same_rows_and_the_planned_one_is_among_the_cheap(se
     assert sorted(step.pattern.predicate.text for step in steps if isinstance(step.pattern.predicate, Term)) == sorted(
         pattern.predicate.text for pattern in patterns if isinstance(pattern.predicate, Term)
     )
+
+
+def test_a_class_is_checked_first_only_where_it_spares_rows() -> None:
+    """Every reading is of a place, and every fourth place a garage: classes do not depend on chance."""
+    readings = [(f"<r{i}>", "<of>", f"<x{i % 8}>") for i in range(40)]
+    readings += [(f"<r{i}>", "<value>", f'"{i}"') for i in range(40)]
+    kinds = [(f"<x{i}>", TYPE, "<Place>") for i in range(8)] + [(f"<x{i}>", TYPE, "<Garage>") for i in range(0, 8, 4)]
+    kinds += [(f"<other{i}>", TYPE, "<Thing>") for i in range(5000)]
+    counts = CountedTriples({DEFAULT: readings + kinds})
+    for kind, expected_rows, place in (("Place", 40, None), ("Garage", 10, 1), ("Thing", 0.5 / 8 * 40, 1)):
+        bgp = bgp_of(f"?r <of> ?x ; <value> ?v . ?x a <{kind}>")
+        steps = plan_bgp(bgp, NOTHING, counts)
+        assert steps[-1].estimated_rows == pytest.approx(expected_rows)
+        at = next(at for at, step in enumerate(steps) if step.pattern.object == iri(kind))
+        assert place is None or at <= place, kind
+
+
+def test_a_class_of_what_rows_bind_is_taken_to_be_theirs() -> None:
+    counts = CountedTriples({DEFAULT: [(f"<x{i}>", TYPE, f"<C{i % 2}>") for i in range(1000)]})
+    x = Variable("x")
+    for rows, expected in ((10.0, 10.0), (5000.0, 500.0)):
+        (step,) = plan_bgp(bgp_of("?x a <C1>"), frozenset((x,)), counts, rows)
+        assert step.estimated_rows == pytest.approx(expected)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from csparql.algebra import DEFAULT, DatasetClause, StreamWindow
+from csparql.algebra import DEFAULT, DatasetClause, StreamWindow, TriplePattern
 from csparql.terms import Term, Variable
 from store.batch_set import BatchSet
 from store.slice_ring import SliceRing
 from tests.property.test_plan import DEFAULT_ID, GRAPHS, NAMES, PREDICATES, VERTICES, resolve, term
 from tests.property.test_slice_ring import add
 from tests.quads import Quad, batch_of, spread
-from wukongs.dataset import Dataset, DatasetCardinalities
+from wukongs.cardinalities import DatasetCardinalities
+from wukongs.dataset import Dataset
 from wukongs.plan_layout import ALL_NAMED, FROM_DIRECTORY
 
 A, B, C = VERTICES[:3]
@@ -97,6 +100,39 @@ def test_the_planner_is_told_exact_counts_of_disjoint_batches() -> None:
     assert sizes.edges(Variable("g"), None) == 1
     assert sizes.degree(Variable("g"), None, "out", term(B)) == 1
     assert sizes.degree(Variable("g"), None, "out", term(A)) == 0
+
+
+def classes(count: int) -> list[Quad]:
+    """So many subjects with a P and a kind, which is B for every third; the P of even ones leads to A."""
+    rng = random.Random(3)
+    subjects = [rng.randrange(1 << 62) << 1 for _ in range(count)]  # ids are hashes
+    kinds = [(DEFAULT_ID, s, PREDICATES[1], B if i % 3 == 0 else C) for i, s in enumerate(subjects)]
+    links = [(DEFAULT_ID, s, P, A if i % 2 == 0 else spread(9000 + i)) for i, s in enumerate(subjects)]
+    return rng.sample(kinds + links, 2 * count)
+
+
+@pytest.mark.parametrize(("count", "tolerance"), [(12, 0.0), (6000, 0.2)])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_the_planner_is_told_which_share_passes_a_check(count: int, tolerance: float, batches: int) -> None:
+    """Exactly of few values, of many from a few of them: they are tried."""
+    quads, x, y = classes(count), Variable("x"), Variable("y")
+    cut = [batch_of(quads[at::batches]) for at in range(batches)]
+    sizes = DatasetCardinalities(Dataset(DatasetClause(), BatchSet.of(tuple(cut), True), {}, resolve))
+    found = TriplePattern(x, term(P), y)
+
+    def share(found: TriplePattern, kind: int) -> float | None:
+        return sizes.share(found, x, TriplePattern(x, term(PREDICATES[1]), term(kind)))
+
+    assert share(found, B) == pytest.approx(1 / 3, abs=tolerance)
+    assert share(found, C) == pytest.approx(2 / 3, abs=tolerance)
+    assert share(TriplePattern(x, term(P), term(A)), B) == pytest.approx(1 / 3, abs=tolerance), (
+        "of those that lead to A"
+    )
+    assert share(found, A) == 0.5 / min(count, 64), "none of those that were tried"
+    assert share(TriplePattern(x, term(A), y), B) is None, "there is nothing to try"
+    backwards = TriplePattern(y, term(PREDICATES[1]), x)
+    to_a = TriplePattern(x, term(P), term(A))
+    assert sizes.share(backwards, x, to_a) == (0.5 / 2 if count == 12 else None), "two kinds, seen again and again"
 
 
 def test_counts_over_a_window_are_upper_bounds() -> None:
