@@ -142,10 +142,10 @@ class DictionaryView:
 
     def text_equals(self, term: int, text: str) -> bool | None:
         """Tell whether an id has this text; None if the id is unknown."""
-        status = int(self.compare(TermTable.of(np.array([term], np.int64), [text.encode()]))[0])
-        if status == ADDED:
+        alone = np.array([term], np.int64)
+        if self.find(alone)[0] < 0:
             return None if self.older is None else self.older.text_equals(term, text)
-        return status == EQUAL
+        return bool(self.compare(TermTable.of(alone, [text.encode()]))[0] == EQUAL)
 
 
 EMPTY_VIEW = DictionaryView(np.zeros((1, kernels.CHUNK_WIDTH), np.int64), np.zeros(1, np.uint32), 1, 0)

@@ -274,8 +274,13 @@ class TermRegistry:
         exception = self.exceptions.get(canonical)
         if exception is not None:
             term = exception
-        elif not (term & INLINE_MARK or self.persistent.text_equals(term, canonical)):
-            return self._known_id(term, canonical)
+        elif term & INLINE_MARK == 0:
+            same = self.persistent.text_equals(term, canonical)
+            if same is None:
+                same = self.transient.text_equals(term, canonical)
+                return NO_MATCH if same is False else term
+            if not same:
+                return NO_MATCH
         if len(canonical) <= SETTLED_CHARACTERS_MAX:
             if len(self._settled) >= SETTLED_MAX:
                 self._settled.clear()

@@ -141,7 +141,9 @@ class TransientDictionary:
 
     def text_equals(self, term: int, text: str) -> bool | None:
         """Tell whether an id has this text; None if no text with this id is referred to."""
-        return self.view().text_equals(term, text) if self.contains(np.array([term], np.int64))[0] else None
+        if len(self) == 0 or not self.contains(np.array([term], np.int64))[0]:
+            return None
+        return self.view().text_equals(term, text)
 
     @property
     def size_bytes(self) -> int:

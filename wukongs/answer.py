@@ -84,6 +84,8 @@ def _answer(
         return _construct(query.template, table, terms, scope, by_solution)
     if query.form == "describe":
         return _described(query, table, dataset, executor, terms)
+    if query.variables == tuple(variable.name for variable in table.variables):
+        return Answer(table.columns, table.length)
     columns = tuple(table.column(Variable(name)) for name in query.variables)
     return Answer(columns, table.length)
 

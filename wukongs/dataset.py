@@ -24,8 +24,7 @@ Resolve = Callable[[Term], int]
 _DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One place where a pattern is matched: a graph of some batches, and the name that GRAPH ?g reports for it."""
 
     batches: BatchSet
@@ -33,12 +32,13 @@ class Part:
     name: int
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where one graph reference is matched; united: a triple may stand in several parts, and counts once."""
+class Source(NamedTuple):
+    """Where one graph reference is matched; united: a triple may stand in several parts, and counts once; size: the
+    triples of all parts' batches, whatever their graph."""
 
     parts: tuple[Part, ...]
     united: bool
+    size: int
 
     @property
     def hiding(self) -> bool:
@@ -55,8 +55,8 @@ class Shape(NamedTuple):
 
 
 def _source(parts: list[Part]) -> Source:
-    united = any(not part.batches.disjoint for part in parts) or len(parts) > 1
-    return Source(tuple(parts), united)
+    united = len(parts) > 1 or not all(part.batches.disjoint for part in parts)
+    return Source(tuple(parts), united, sum([part.batches.count for part in parts]))
 
 
 @dataclass(slots=True)

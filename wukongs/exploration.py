@@ -146,6 +146,8 @@ class Exploration:
         self, node: Node, table: BindingTable, explore: Callable[[BindingTable], BindingTable]
     ) -> BindingTable:
         """Explore from the rows of each class apart: those that leave the same of the node's variables unbound."""
+        if not table.variables:
+            return explore(table)
         gathered: BindingTable | None = None
         variables = possible_variables(node)
         # What a row leaves unbound the pattern is to bind.

@@ -193,5 +193,4 @@ def _constants(steps: Iterable[PlanStep]) -> Iterable[Term]:
 
 def _sizes(graphs: Iterable[GraphRef], rows: int, dataset: Dataset) -> Sizes:
     """Return the rows to start from, and the triples of each graph; at least 1 each."""
-    counts = (sum(len(part.batches) for part in dataset.source(graph).parts) for graph in graphs)
-    return max(1, rows), *(max(1, count) for count in counts)
+    return max(1, rows), *[max(1, dataset.source(graph).size) for graph in graphs]

@@ -9,9 +9,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from os import PathLike
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypeVar, cast, overload
 
@@ -93,11 +93,13 @@ class Result:
         return bool(self.boolean) if self.kind == "ask" else len(self) > 0
 
     def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]:
-        return self._rows_of(partial(terms_of_ids, terms=self.reader))
+        chunks = self._rows_of(partial(terms_of_ids, terms=self.reader))
+        return chain.from_iterable(chunks)
 
     def texts(self) -> list[tuple[str | None, ...]]:
         """Return the rows (or triples) as canonical texts, None where unbound."""
-        return [*self._rows_of(self.reader.texts)]
+        chunks = self._rows_of(self.reader.texts)
+        return list(chain.from_iterable(chunks))
 
     def triples(self) -> list[Triple]:
         """Return the triples of a construct or describe as canonical texts; none for the other kinds."""
@@ -120,9 +122,10 @@ class Result:
         (made,) = _decoded([column], lambda ids: list(map(cell, self.reader.texts(ids))))
         return made
 
-    def _rows_of(self, decode: Callable[[Int64Array], list[_Cell]]) -> Iterator[tuple[_Cell | None, ...]]:
+    def _rows_of(self, decode: Callable[[Int64Array], list[_Cell]]) -> Iterator[Iterable[tuple[_Cell | None, ...]]]:
+        """Iterate over chunks of rows. decode: distinct ids -> what stands for them."""
         for columns, count in self.id_chunks():
-            yield from zip(*_decoded(columns, decode), strict=True) if columns else repeat((), count)
+            yield zip(*_decoded(columns, decode), strict=True) if columns else repeat((), count)
 
     # --- other shapes -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from rdflib import BNode, Literal, URIRef
 from csparql.terms import XSD
 from store.dtypes import UNBOUND
 from tests.unit.wukongs.rows import ListReader, ask, columns_of, construct, select
-from wukongs.rdf_terms import from_ntriples
+from wukongs.decoding import terms_of_ids
+from wukongs.rdf_terms import canonical_of, from_ntriples, terms_of
 from wukongs.results import Result, WindowResult
 
 ROWS: list[tuple[str | None, str | None]] = [
@@ -62,6 +63,22 @@ def test_the_first_rows_of_a_long_result_do_not_decode_the_rest() -> None:
     reader.asked.clear()
     assert result.texts() == [(text,) for text in reader.terms]
     assert len(reader.asked) == 100_000
+
+
+@pytest.mark.parametrize("odd", ["http://ex/plain", "a><b", ">", "<", "", "é\U0001f600"])
+@pytest.mark.parametrize("place", [0, 39, 79])
+def test_terms_are_the_same_in_runs_of_iris_as_one_by_one(odd: str, place: int) -> None:
+    iris = [f"<http://ex/{number}>" for number in range(80)]
+    iris[place] = f"<{odd}>"
+    literals = [f'"{number}><"' for number in range(20)]
+    for texts in (iris, literals, [*iris, *literals], [*literals, *iris, *literals, "_:b"], [*iris, '"é"', *iris[:5]]):
+        made = terms_of_ids(np.arange(len(texts)), ListReader(texts))
+        assert list(map(canonical_of, made)) == texts
+        assert list(map(type, made)) == list(map(type, terms_of(texts)))
+        rows = list(select("x", [(text,) for text in texts]))
+        assert rows == [(term,) for term in made]
+    mixed = [term for pair in zip(iris, literals * 4, strict=True) for term in pair]
+    assert list(map(canonical_of, terms_of_ids(np.arange(len(mixed)), ListReader(mixed)))) == mixed
 
 
 def test_truth_is_the_boolean_of_an_ask_and_whether_others_have_a_row() -> None:
