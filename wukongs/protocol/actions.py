@@ -1,0 +1,131 @@
+"""What a step asks of its host: sockets, disk, store. All in order: what is saved is safe on disk before what follows
+it happens, so nobody hears of a vote or an entry that a crash can take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wukongs.protocol.messages import Body, State
+from wukongs.protocol.records import Change, Entry, Position, Voter
+from wukongs.protocol.snapshots import Sn, Vts
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    node: int
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class SaveVote:
+    term: int
+    vote: Voter | None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveEntries:
+    """Put entries behind index `after` of the log on disk, in place of what is there; high: to be kept beside them."""
+
+    after: int
+    entries: tuple[Entry, ...]
+    high: Position
+
+
+@dataclass(frozen=True, slots=True)
+class TakePiece:
+    """Keep the rows of an arrived piece for its stream batch."""
+
+    stream: str
+    partition: str
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealBatch:
+    """A stream batch is whole, its terms confirmed: insert it (and log it, where data is durable), then answer
+    Inserted.
+
+    offsets: per partition, the row behind the stream batch's last."""
+
+    stream: str
+    batch: int
+    offsets: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareTerms:
+    """Compare texts with what is held under their hashes, keep new ones on disk, and answer with TermsCompared."""
+
+    asker: int
+    view: int
+    texts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """All replicas hold these texts under their hashes: they may be used."""
+
+    texts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectState:
+    """Gather this node's terms and data of another one's shards, all that state.vts covers at least, put it into the
+    state as payload, and answer with StateCollected."""
+
+    asker: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class InstallState:
+    """Take over what other nodes have: of each shard of this node that one of them is an in-sync replica of, their
+    terms in place of its own; of the others, all terms that anybody has, beside its own. If vts is not empty: their
+    data, up to it. All safe on disk, then StateInstalled."""
+
+    since: int
+    states: Mapping[int, State]
+    vts: Vts
+    offsets: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An entry is committed and valid. sn: of a ticked record."""
+
+    index: int
+    entry: Entry
+    sn: Sn | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A change that was handed in can never become valid: its snapshot or its view is outdated. Evaluate it again."""
+
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Expose:
+    """Reads at up to this SN may begin; vts: what it stands for."""
+
+    sn: Sn
+    vts: Vts
+
+
+Action = (
+    Send
+    | SaveVote
+    | SaveEntries
+    | TakePiece
+    | SealBatch
+    | CompareTerms
+    | Confirm
+    | CollectState
+    | InstallState
+    | Apply
+    | Drop
+    | Expose
+)

@@ -1,0 +1,252 @@
+"""The control state: what the committed records of the majority log add up to. The same on every node at one index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from wukongs.protocol.records import (
+    BEGINNING,
+    LIVE,
+    TICKED,
+    AdvanceGroup,
+    BeginStream,
+    Change,
+    DeclareStream,
+    DropQuery,
+    EndStream,
+    Entry,
+    Membership,
+    Position,
+    Record,
+    ReEncode,
+    RegisterQuery,
+    Role,
+    Voter,
+)
+from wukongs.protocol.snapshots import Sn
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """began: the tick of its group at which it began: it counts from the next one on; None: not yet.
+    last_batch: None while it is open."""
+
+    name: str
+    partitions: tuple[str, ...]
+    batch_ticks: int
+    group: str
+    began: int | None = None
+    last_batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """since: the index of the record that made it JOINING; held: the position of the one that made it HOLDING."""
+
+    disk: int
+    role: Role
+    since: int = 0
+    held: Position = BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A registered query: its slices are complete from the first stream batch after `since` on."""
+
+    streams: tuple[str, ...]
+    nodes: tuple[int, ...]
+    since: Sn
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a ticked record lies."""
+
+    sn: Sn
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    sn: Sn
+    group: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i.
+
+    exceptions: per text the number of its re-encoding; requests: per client the number of its last change; view: the
+    index of the last membership record; marks, updates and advances are in order."""
+
+    shards: tuple[tuple[int, ...], ...]
+    members: Mapping[int, Member]
+    index: int = 0
+    term: int = 0
+    view: int = 0
+    streams: Mapping[str, Stream] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    queries: Mapping[str, Query] = field(default_factory=dict)
+    exceptions: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    updates: tuple[Mark, ...] = ()
+    advances: tuple[Advance, ...] = ()
+
+    @property
+    def position(self) -> Position:
+        """How far the log is committed."""
+        return Position(self.term, self.index)
+
+    @property
+    def last_sn(self) -> Sn:
+        """Where the last ticked record lies."""
+        return self.marks[-1].sn if self.marks else Sn(0, 0)
+
+    def role_of(self, voter: Voter) -> Role:
+        """Return a node's role, OUT if it has another disk than the one that has the role."""
+        member = self.members[voter.node]
+        return member.role if member.disk == voter.disk else Role.OUT
+
+    def with_role(self, *roles: Role) -> set[int]:
+        return {node for node, member in self.members.items() if member.role in roles}
+
+    def claimers(self, shard: int) -> frozenset[int]:
+        """Return the replicas that must agree to a term of a shard."""
+        return frozenset(self.shards[shard]) - self.with_role(Role.OUT)
+
+    def is_covered_without(self, node: int | None = None) -> bool:
+        """Whether every shard (if a node is given: of it) has an in-sync replica besides it."""
+        synced = self.with_role(Role.IN) - {node}
+        return all(synced.intersection(shard) for shard in self.shards if node is None or node in shard)
+
+    def last_update(self, sn: Sn | None = None) -> int:
+        """Return the index of the last update (up to an SN), 0 if there is none."""
+        return next((mark.index for mark in reversed(self.updates) if sn is None or mark.sn <= sn), 0)
+
+    def slice_holders(self, stream: str) -> dict[int, int]:
+        """Return the nodes that keep all slices of a stream for registered queries, and from which batch on."""
+        batch_ticks = self.streams[stream].batch_ticks if stream in self.streams else 1
+        wanted = sorted(
+            (node, query.since.tick // batch_ticks + 1)
+            for query in self.queries.values()
+            if stream in query.streams
+            for node in query.nodes
+        )
+        return {node: next(batches)[1] for node, batches in groupby(wanted, key=lambda pair: pair[0])}
+
+
+def genesis(node_count: int, replica_count: int, shard_count: int) -> Control:
+    """Return the state before the first record: all nodes IN, shard s on nodes s, s + 1, ... (modulo node_count)."""
+    replica_count = min(replica_count, node_count)
+    shards = tuple(tuple((shard + i) % node_count for i in range(replica_count)) for shard in range(shard_count))
+    return Control(shards, {node: Member(0, Role.IN) for node in range(node_count)})
+
+
+def is_valid(control: Control, entry: Entry) -> bool:
+    """Whether an entry at the next index changes anything. Leaders append no other, and nobody applies one: it depends
+    on the log before it alone, so all say the same."""
+    return (not isinstance(entry.record, TICKED) or _has_place(control, entry)) and is_news(control, entry.record)
+
+
+def is_news(control: Control, record: Record) -> bool:
+    """Whether a record says something that may be said now and is not so already."""
+    match record:
+        case Membership():
+            return _may_become(control, record)
+        case DeclareStream(stream=name):
+            return name not in control.streams and record.batch_ticks > 0 and len(record.partitions) > 0
+        case BeginStream(stream=name):
+            return name in control.streams and control.streams[name].began is None
+        case EndStream(stream=name):
+            stream = control.streams.get(name)
+            return stream is not None and stream.began is not None and stream.last_batch is None
+        case AdvanceGroup(group=group, tick=tick):
+            return group != LIVE and tick > control.groups.get(group, 0)
+        case RegisterQuery(query=name):
+            return name not in control.queries and set(record.streams) <= control.streams.keys()
+        case DropQuery(query=name):
+            return name in control.queries
+        case Change():
+            return record.view == control.view and is_current(control, record)
+        case ReEncode(text=text, view=view):
+            return text not in control.exceptions and view == control.view
+    return True
+
+
+def is_current(control: Control, change: Change) -> bool:
+    """Whether a change is new and, if it is an update, has seen the last one."""
+    return change.number > control.requests.get(change.client, 0) and change.after in (None, control.last_update())
+
+
+def apply(control: Control, entry: Entry) -> Control:
+    """Return the state with one more entry."""
+    index = control.index + 1
+    is_void = not is_valid(control, entry)
+    control = replace(control, index=index, term=entry.term)
+    if is_void:
+        return control
+    if entry.tick is not None:
+        last = control.last_sn
+        mark = Mark(Sn(entry.tick, last.minor + 1 if entry.tick == last.tick else 1), index)
+        control = replace(control, marks=(*control.marks, mark))
+    return _with(control, entry.record)
+
+
+def _has_place(control: Control, entry: Entry) -> bool:
+    """Whether a ticked record has a tick, no earlier than the last one, from a leader that was IN (snapshots.py)."""
+    if entry.tick is None or entry.leader is None or entry.tick < control.last_sn.tick:
+        return False
+    return control.role_of(entry.leader) is Role.IN
+
+
+def _may_become(control: Control, record: Membership) -> bool:
+    """Whether a node's next role follows on the one it has, in the same stay and with the same disk."""
+    member = control.members.get(record.node)
+    if member is None:
+        return False
+    if record.role is Role.JOINING:
+        return record.disk > member.disk or (record.disk == member.disk and member.role is Role.OUT)
+    if (record.disk, record.since) != (member.disk, member.since):
+        return False
+    if record.role is Role.OUT:
+        return member.role is not Role.OUT and control.is_covered_without(record.node)
+    return (member.role, record.role) in ((Role.JOINING, Role.HOLDING), (Role.HOLDING, Role.IN))
+
+
+def _with(control: Control, record: Record) -> Control:
+    index, sn = control.index, control.last_sn
+    match record:
+        case Membership(node=node, disk=disk, role=role):
+            old = control.members[node]
+            since = index if role is Role.JOINING else old.since
+            member = Member(disk, role, since, control.position if role is Role.HOLDING else old.held)
+            return replace(control, members={**control.members, node: member}, view=index)
+        case DeclareStream(stream=name, partitions=partitions, batch_ticks=batch_ticks, group=group):
+            return replace(control, streams={**control.streams, name: Stream(name, partitions, batch_ticks, group)})
+        case BeginStream(stream=name):
+            group = control.streams[name].group
+            began = sn.tick if group == LIVE else control.groups.get(group, 0)
+            return _with_stream(control, replace(control.streams[name], began=began))
+        case EndStream(stream=name, last_batch=last_batch):
+            return _with_stream(control, replace(control.streams[name], last_batch=last_batch))
+        case AdvanceGroup(group=group, tick=tick):
+            advances = (*control.advances, Advance(sn, group, tick))
+            return replace(control, groups={**control.groups, group: tick}, advances=advances)
+        case RegisterQuery(query=name, streams=streams, nodes=nodes):
+            return replace(control, queries={**control.queries, name: Query(streams, nodes, sn)})
+        case DropQuery(query=name):
+            return replace(control, queries={key: query for key, query in control.queries.items() if key != name})
+        case Change(client=client, number=number, after=after):
+            updates = control.updates if after is None else (*control.updates, Mark(sn, index))
+            return replace(control, requests={**control.requests, client: number}, updates=updates)
+        case ReEncode(text=text):
+            return replace(control, exceptions={**control.exceptions, text: len(control.exceptions) + 1})
+    return control
+
+
+def _with_stream(control: Control, stream: Stream) -> Control:
+    return replace(control, streams={**control.streams, stream.name: stream})

@@ -1,0 +1,104 @@
+"""What happens to a node, as its host tells it: time, messages, rows, and the ends of what it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wukongs.protocol.messages import Message, State, Term
+from wukongs.protocol.records import Record
+from wukongs.protocol.snapshots import Sn, Vts
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A moment has passed, of a length that the host keeps about equal. draw: a random integer >= 0."""
+
+    draw: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows [first_offset, end_offset) of a source partition, all of one stream batch, from the writer with this
+    fencing epoch. unknown: their terms that the host does not know as confirmed."""
+
+    stream: str
+    partition: str
+    epoch: int
+    batch: int
+    first_offset: int
+    end_offset: int
+    unknown: frozenset[Term] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A partition's rows of a stream batch are complete, up to end_offset; is_last: none will follow it."""
+
+    stream: str
+    partition: str
+    epoch: int
+    batch: int
+    end_offset: int
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """Answers SealBatch: the stream batch is in the store (and, where data is durable, on disk with its terms)."""
+
+    stream: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TermsCompared:
+    """Answers CompareTerms; equal: on disk now."""
+
+    asker: int
+    view: int
+    equal: frozenset[str]
+    clashing: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StateCollected:
+    """Answers CollectState; state: with its payload."""
+
+    asker: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class StateInstalled:
+    """Answers InstallState."""
+
+    since: int
+    vts: Vts
+    offsets: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A client of this node asks for a control record. unknown: of a Change, its terms that are not confirmed here."""
+
+    record: Record
+    unknown: frozenset[Term] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held."""
+
+    oldest_sn: Sn | None
+    oldest_firing: int | None
+
+
+Event = (
+    Pulse | Received | Piece | Marker | Inserted | TermsCompared | StateCollected | StateInstalled | Submitted | Reading
+)

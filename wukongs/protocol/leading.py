@@ -1,0 +1,77 @@
+"""What a leader does for the cluster besides keeping the log: it appends what others ask for, if it is valid there,
+and proposes what nobody else can: who is out, who votes, how far other clock groups are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+from wukongs.protocol import log as raft
+from wukongs.protocol.actions import Action
+from wukongs.protocol.control import Control, apply, is_valid
+from wukongs.protocol.log import Log, Standing
+from wukongs.protocol.membership import Watch, silent
+from wukongs.protocol.progress import Progress
+from wukongs.protocol.records import (
+    LIVE,
+    TICKED,
+    AdvanceGroup,
+    Entry,
+    Record,
+    Role,
+    Voter,
+    Voters,
+)
+from wukongs.protocol.snapshots import Vts, tick_for, tick_in
+
+Outcome = tuple[Log, list[Action]]
+
+
+def admit(log: Log, control: Control, vts: Vts, records: Iterable[Record]) -> Outcome:
+    """Append the records that are valid behind all that this leader's log holds. vts: its local one.
+
+    A leader that is not IN appends no ticked records: nobody waits for its reports (snapshots.py)."""
+    actions: list[Action] = []
+    if not log.may_propose:
+        return log, actions
+    held = held_control(log, control)
+    for record in records:
+        tick = tick_for(held, vts) if isinstance(record, TICKED) else None
+        entry = Entry(log.term, record, tick, None if tick is None else log.me)
+        if is_valid(held, entry):
+            held = apply(held, entry)
+            log, more = raft.propose(log, record, tick)
+            actions += more
+    return log, actions
+
+
+def held_control(log: Log, control: Control) -> Control:
+    """Return the control state with the entries that are not committed yet."""
+    return reduce(apply, log.entries[control.index :], control)
+
+
+def lead(log: Log, control: Control, progress: Progress, watch: Watch, vts: Vts) -> Outcome:
+    """Propose, once a pulse, what this leader sees."""
+    if log.standing is not Standing.LEADER:
+        return log, []
+    groups = sorted({stream.group for stream in control.streams.values() if stream.group != LIVE})
+    records: list[Record] = [AdvanceGroup(group, tick_in(control, group, progress.stable)) for group in groups]
+    log, actions = admit(log, control, vts, [*silent(watch, control), *records])
+    log, more = _change_voters(log, control)
+    return log, actions + more
+
+
+def _change_voters(log: Log, control: Control) -> Outcome:
+    """Take out a voter whose disk is gone; let its node vote again when it is IN and has the log."""
+    if not raft.may_change_voters(log):
+        return log, []
+    for voter in sorted(log.voters):
+        if control.members[voter.node].disk != voter.disk and voter != log.me:
+            return raft.propose(log, Voters(log.voters - {voter}))
+    nodes = {voter.node for voter in log.voters}
+    for voter in sorted(log.first_voters):
+        member = control.members[voter.node]
+        new = Voter(voter.node, member.disk)
+        if voter.node not in nodes and member.role is Role.IN and log.match.get(new, 0) >= log.commit:
+            return raft.propose(log, Voters(log.voters | {new}))
+    return log, []

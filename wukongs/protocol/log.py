@@ -1,0 +1,267 @@
+"""The majority log: Raft's algorithm (Ongaro and Ousterhout, 2014) as a step function.
+
+What it keeps true, and by what:
+
+* *One leader a term.* A voter gives one vote a term, and has it on disk before anybody hears of it.
+* *Logs that agree on an entry's (index, term) agree on all before it.* A follower takes entries only behind one that
+  it shares with the leader.
+* *What is committed stays.* A leader counts a majority for entries of its own term only, and commits what lies before
+  with them: an old entry on a majority can still lose against a log that ends in a later term. A vote goes only to a
+  log that ends no earlier than the voter's, so each later leader has what is committed.
+* *Voters change one at a time*: two sets that differ in one voter have no two majorities apart. The next change waits
+  until the last one is committed, and until an entry of the leader's own term is.
+* *A lost disk is another voter* (records.Voter): whoever forgot its votes cannot vote again in the same term.
+
+`high` is the highest position that this node has ever held. It is on disk, and does not fall when a new leader cuts
+entries off: an entry that was cut off here may live on elsewhere and be committed after all. Reports carry it
+(progress.py).
+
+Nodes that do not vote follow the log as well. Time is the host's: a Pulse event every so often, with a random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from wukongs.protocol.actions import Action, SaveEntries, SaveVote, Send
+from wukongs.protocol.messages import Append, Appended, RequestVote, Vote
+from wukongs.protocol.records import BEGINNING, Entry, Nothing, Position, Record, Voter, Voters
+
+ELECTION_PULSES = 5
+"""A follower stands for election after 5 to 9 pulses without a leader."""
+ENTRIES_MAX = 64
+"""Entries per message."""
+
+
+class Standing(Enum):
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One node's part of the log. entries[i] has index i + 1; commit: the highest index that is known to be committed.
+
+    term, vote, entries, high are on disk. node_count: nodes 0 to node_count - 1 follow the log."""
+
+    me: Voter
+    node_count: int
+    first_voters: frozenset[Voter]
+    term: int = 0
+    vote: Voter | None = None
+    entries: tuple[Entry, ...] = ()
+    high: Position = BEGINNING
+    voters: frozenset[Voter] = frozenset()
+    commit: int = 0
+    standing: Standing = Standing.FOLLOWER
+    leader: int | None = None
+    votes: frozenset[Voter] = frozenset()
+    next_index: Mapping[int, int] = field(default_factory=dict)
+    match: Mapping[Voter, int] = field(default_factory=dict)
+    entries_max: int = ENTRIES_MAX
+    silence: int = 0
+    patience: int = ELECTION_PULSES
+
+    @property
+    def last(self) -> int:
+        """The index of the last entry that is held."""
+        return len(self.entries)
+
+    @property
+    def last_term(self) -> int:
+        return self.entries[-1].term if self.entries else 0
+
+    @property
+    def may_propose(self) -> bool:
+        """Whether this is a leader that has committed an entry of its own term, and so has applied all before it."""
+        return self.standing is Standing.LEADER and self.commit > 0 and self.entries[self.commit - 1].term == self.term
+
+    def term_at(self, index: int) -> int:
+        return self.entries[index - 1].term if index else 0
+
+
+Outcome = tuple[Log, list[Action]]
+
+
+def open_log(
+    me: Voter,
+    node_count: int,
+    first_voters: frozenset[Voter],
+    *,
+    term: int = 0,
+    vote: Voter | None = None,
+    entries: tuple[Entry, ...] = (),
+    high: Position = BEGINNING,
+    entries_max: int = ENTRIES_MAX,
+) -> Log:
+    """Return the log of a node that has just started, with what its disk has kept."""
+    log = Log(me, node_count, first_voters, term, vote, entries, high, entries_max=entries_max)
+    return replace(log, voters=_voters_of(log))
+
+
+def pulse(log: Log, draw: int) -> Outcome:
+    """Let a moment pass. draw: any random integer >= 0, which sets how patient this node is next."""
+    log = replace(log, silence=log.silence + 1)
+    if log.standing is Standing.LEADER:
+        return replace(log, silence=0), _appends(log, _others(log))
+    if log.silence < log.patience or log.me not in log.voters:
+        return log, []
+    log = replace(
+        log,
+        term=log.term + 1,
+        vote=log.me,
+        standing=Standing.CANDIDATE,
+        leader=None,
+        votes=frozenset({log.me}),
+        silence=0,
+        patience=ELECTION_PULSES + draw % ELECTION_PULSES,
+    )
+    ask = RequestVote(log.term, log.last, log.last_term)
+    actions: list[Action] = [SaveVote(log.term, log.vote)]
+    actions += [Send(voter.node, ask) for voter in sorted(log.voters) if voter != log.me]
+    return _count_votes(log, actions)
+
+
+def receive(log: Log, sender: Voter, message: RequestVote | Vote | Append | Appended) -> Outcome:
+    """Take in a message of the log."""
+    if isinstance(message, RequestVote) and log.leader is not None and log.silence < ELECTION_PULSES:
+        return log, []  # A leader is alive: whoever does not hear it must not force an election upon the others.
+    actions: list[Action] = []
+    if message.term > log.term:
+        log = replace(_followed(log, None), term=message.term, vote=None)
+        actions.append(SaveVote(log.term, None))
+    if isinstance(message, RequestVote):
+        log, more = _answer_candidate(log, sender, message)
+    elif isinstance(message, Append):
+        log, more = _answer_leader(log, sender, message)
+    elif message.term < log.term:
+        return log, actions
+    elif isinstance(message, Vote):
+        log = replace(log, votes=log.votes | {sender}) if message.is_granted else log
+        log, more = _count_votes(log, [])
+    else:
+        log, more = _take_answer(log, sender, message)
+    return log, actions + more
+
+
+def propose(log: Log, record: Record, tick: int | None = None) -> Outcome:
+    """Append a record, as the leader, and send it to all."""
+    assert log.standing is Standing.LEADER, log.standing
+    entry = Entry(log.term, record, tick, None if tick is None else log.me)
+    log, actions = _append(log, log.last, (entry,))
+    return _commit(log, actions + _appends(log, _others(log)))
+
+
+def may_change_voters(log: Log) -> bool:
+    """Whether the last change of the voters is committed, so that the next one may be proposed."""
+    return log.may_propose and not any(isinstance(entry.record, Voters) for entry in log.entries[log.commit :])
+
+
+def _others(log: Log) -> Iterable[int]:
+    return (node for node in range(log.node_count) if node != log.me.node)
+
+
+def _voters_of(log: Log) -> frozenset[Voter]:
+    """Return the voters by the last record about them that is held, committed or not."""
+    changes = (entry.record.voters for entry in reversed(log.entries) if isinstance(entry.record, Voters))
+    return next(changes, log.first_voters)
+
+
+def _is_majority(log: Log, those: frozenset[Voter]) -> bool:
+    return 2 * len(those & log.voters) > len(log.voters)
+
+
+def _followed(log: Log, leader: int | None) -> Log:
+    return replace(log, standing=Standing.FOLLOWER, leader=leader, votes=frozenset(), next_index={}, match={})
+
+
+def _append(log: Log, after: int, entries: tuple[Entry, ...]) -> Outcome:
+    """Put entries behind index `after`, in place of what is there."""
+    assert after >= log.commit, f"{log.me} would cut off {log.commit - after} committed entries"
+    changes_voters = any(isinstance(entry.record, Voters) for entry in log.entries[after:] + entries)
+    high = max(log.high, Position(entries[-1].term, after + len(entries)))
+    log = replace(log, entries=log.entries[:after] + entries, high=high)
+    if changes_voters:
+        log = replace(log, voters=_voters_of(log))
+    return log, [SaveEntries(after, entries, high)]
+
+
+def _answer_candidate(log: Log, sender: Voter, message: RequestVote) -> Outcome:
+    is_as_new = (message.last_term, message.last_index) >= (log.last_term, log.last)
+    grants = message.term == log.term and log.vote in (None, sender) and is_as_new
+    if not grants:
+        return log, [Send(sender.node, Vote(log.term, False))]
+    log = replace(log, vote=sender, silence=0)
+    return log, [SaveVote(log.term, sender), Send(sender.node, Vote(log.term, True))]
+
+
+def _count_votes(log: Log, actions: list[Action]) -> Outcome:
+    if log.standing is not Standing.CANDIDATE or not _is_majority(log, log.votes):
+        return log, actions
+    log = replace(
+        log,
+        standing=Standing.LEADER,
+        leader=log.me.node,
+        silence=0,
+        next_index=dict.fromkeys(_others(log), log.last + 1),
+        match={},
+    )
+    log, more = propose(log, Nothing())
+    return log, actions + more
+
+
+def _answer_leader(log: Log, sender: Voter, message: Append) -> Outcome:
+    if message.term < log.term:
+        return log, [Send(sender.node, Appended(log.term, False, 0))]
+    log = replace(_followed(log, sender.node), silence=0)
+    before = message.before
+    if before > log.last or log.term_at(before) != message.before_term:
+        return log, [Send(sender.node, Appended(log.term, False, min(before - 1, log.last)))]
+    actions: list[Action] = []
+    for place, entry in enumerate(message.entries):
+        index = before + place + 1
+        if index > log.last or log.term_at(index) != entry.term:
+            log, actions = _append(log, index - 1, message.entries[place:])
+            break
+    shared = before + len(message.entries)
+    log = replace(log, commit=max(log.commit, min(message.commit, shared)))
+    return log, [*actions, Send(sender.node, Appended(log.term, True, shared))]
+
+
+def _take_answer(log: Log, sender: Voter, message: Appended) -> Outcome:
+    if log.standing is not Standing.LEADER:
+        return log, []
+    if not message.is_taken:
+        follows = min(log.next_index[sender.node], message.index + 1)
+        log = replace(log, next_index={**log.next_index, sender.node: max(1, follows)})
+        return log, _appends(log, [sender.node])
+    matched = max(message.index, log.match.get(sender, 0))
+    log = replace(log, next_index={**log.next_index, sender.node: matched + 1}, match={**log.match, sender: matched})
+    log, actions = _commit(log, [])
+    if matched < log.last and message.index == matched:
+        actions = [*actions, *_appends(log, [sender.node])]
+    return log, actions
+
+
+def _commit(log: Log, actions: list[Action]) -> Outcome:
+    """Commit, as the leader, what a majority holds, if it ends in an entry of this term."""
+    for index in range(log.last, log.commit, -1):
+        holders = frozenset(voter for voter, matched in log.match.items() if matched >= index) | {log.me}
+        if log.term_at(index) == log.term and _is_majority(log, holders):
+            log = replace(log, commit=index)
+            break
+    if log.me not in log.voters and _voters_of(replace(log, entries=log.entries[: log.commit])) == log.voters:
+        log = _followed(log, None)  # What takes this leader out of the voters is committed.
+    return log, actions
+
+
+def _appends(log: Log, nodes: Iterable[int]) -> list[Action]:
+    found: list[Action] = []
+    for node in nodes:
+        before = min(log.next_index[node] - 1, log.last)
+        entries = log.entries[before : before + log.entries_max]
+        found.append(Send(node, Append(log.term, before, log.term_at(before), entries, log.commit)))
+    return found

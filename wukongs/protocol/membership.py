@@ -1,0 +1,115 @@
+"""Membership: how a node leaves and comes back, without anybody missing what it has, or reading what it has not.
+
+    OUT --(the node asks)--> JOINING --(it has terms and data)--> HOLDING --(it has all that is exposed)--> IN
+
+Each arrow is a record of the log; the leader takes a silent node OUT if every shard of it has another in-sync replica,
+else it is waited for. A node that lost its disk starts at JOINING with a new disk generation, whatever its role was.
+
+* JOINING. From this record on, askers need its agreement to new terms. It asks all nodes that take part for what they
+  have of its shards; they answer when they know the record themselves. With another in-sync replica for each of its
+  shards it takes over their data; else (one replica, disk lost) sources send theirs again, from the beginning.
+* HOLDING. The stable VTS waits for it. It is asked for late, so that the wait is short.
+* IN. It has everything that was exposed without waiting for it (progress.py says why): it may be read, and the other
+  replicas may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from wukongs.protocol.actions import InstallState
+from wukongs.protocol.control import Control
+from wukongs.protocol.messages import Incarnation, Report, State
+from wukongs.protocol.progress import Progress, has_caught_up, stable_vts
+from wukongs.protocol.records import Membership, Role
+from wukongs.protocol.snapshots import Vts
+
+SUSPECT_PULSES = 12
+"""A leader that hears nothing new of a node for so many pulses proposes to take it out."""
+LAG_BATCHES_MAX = 2
+"""A joining node that is no further behind than this asks to be waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """What a joining node has been sent. since: the index of the record that made it JOINING."""
+
+    since: int = 0
+    states: Mapping[int, State] = field(default_factory=dict)
+    is_installing: bool = False
+    is_installed: bool = False
+
+
+def to_fetch_from(stay: Stay, control: Control, me: Incarnation) -> set[int]:
+    """Return the nodes whose state a joining node still needs."""
+    return control.with_role(Role.JOINING, Role.HOLDING, Role.IN) - {me.node} - stay.states.keys()
+
+
+def installable(stay: Stay, control: Control, me: Incarnation) -> InstallState | None:
+    """Return what to install, when all that take part have answered."""
+    if stay.is_installing or stay.is_installed or to_fetch_from(stay, control, me):
+        return None
+    mine = [set(shard) for shard in control.shards if me.node in shard]
+    synced = control.with_role(Role.IN) & {node for node, state in stay.states.items() if state.is_in}
+    donors = sorted(node for node in synced if any(node in shard for shard in mine))
+    vts: dict[str, int] = {}
+    offsets: dict[str, Mapping[str, int]] = {}
+    if mine and all(shard.intersection(donors) for shard in mine):
+        for stream in control.streams:
+            batch, least = min((stay.states[node].vts.get(stream, 0), node) for node in donors)
+            if batch:
+                vts[stream] = batch
+                offsets[stream] = stay.states[least].offsets[stream]
+    return InstallState(stay.since, stay.states, vts, offsets)
+
+
+def may_agree(control: Control, stay: Stay, me: Incarnation) -> bool:
+    """Whether this node may answer for terms: it has what the replicas before it had agreed to."""
+    role = control.role_of(me.voter)
+    return role in (Role.HOLDING, Role.IN) or (role is Role.JOINING and stay.is_installed)
+
+
+def next_role(control: Control, progress: Progress, stay: Stay, me: Incarnation, vts: Vts) -> Membership | None:
+    """Return the record that this node asks for, if it is ready for its next role."""
+    member = control.members[me.node]
+    match control.role_of(me.voter):
+        case Role.OUT:
+            return Membership(me.node, me.disk, Role.JOINING)
+        case Role.JOINING if stay.is_installed and _is_near(progress, control, vts):
+            return Membership(me.node, me.disk, Role.HOLDING, member.since)
+        case Role.HOLDING if has_caught_up(progress, control, me.node, vts):
+            return Membership(me.node, me.disk, Role.IN, member.since)
+    return None
+
+
+def _is_near(progress: Progress, control: Control, vts: Vts) -> bool:
+    stable = stable_vts(progress, control) or progress.stable
+    return all(vts.get(stream, 0) + LAG_BATCHES_MAX >= batch for stream, batch in stable.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A leader's eye on the nodes: the last report of each, and the pulses since it came."""
+
+    seen: Mapping[int, tuple[Incarnation, int, int]] = field(default_factory=dict)
+
+
+def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarnation) -> Watch:
+    """Let a pulse pass."""
+    seen = {}
+    for node in control.members.keys() - {me.node}:
+        report = latest.get(node)
+        newest = (report.incarnation, report.counter) if report else (Incarnation(node, 0, 0), 0)
+        incarnation, counter, pulses = eye.seen.get(node, (*newest, 0))
+        seen[node] = (*newest, pulses + 1 if (incarnation, counter) == newest else 0)
+    return replace(eye, seen=seen)
+
+
+def silent(eye: Watch, control: Control) -> list[Membership]:
+    """Return the records that take out who has been silent for too long."""
+    return [
+        Membership(node, control.members[node].disk, Role.OUT, control.members[node].since)
+        for node, (_, _, pulses) in sorted(eye.seen.items())
+        if pulses >= SUSPECT_PULSES
+    ]

@@ -1,0 +1,143 @@
+"""What nodes say to each other, as values; a wire format is somebody else's matter.
+
+Every message may be lost, repeated, late, or out of order. Each names its sender's incarnation, so that what an
+earlier life of a node said is known as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wukongs.protocol.records import Entry, Position, Record, Voter
+from wukongs.protocol.snapshots import Sn, Vts
+
+
+class Incarnation(NamedTuple):
+    """One life of a node. disk: generation of its disk, higher for a newer one; boot: starts with this disk."""
+
+    node: int
+    disk: int
+    boot: int
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.node, self.disk)
+
+
+class Term(NamedTuple):
+    """A term's canonical text and the shard of its hash; what it clashes with lives in the same shard."""
+
+    text: str
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestVote:
+    term: int
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    term: int
+    is_granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Entries that follow index `before`, whose term is before_term; commit: the leader's commit index."""
+
+    term: int
+    before: int
+    before_term: int
+    entries: tuple[Entry, ...]
+    commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Taken: this node shares the leader's log up to index. Not taken: it may, up to index."""
+
+    term: int
+    is_taken: bool
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Records that a node asks the leader to append."""
+
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One node's progress. counter: rises with each report of an incarnation.
+
+    vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. required: the
+    highest log position that this node has ever held: who uses this report has to have committed as much. oldest_sn,
+    oldest_firing: what readers on this node still hold, None: nothing."""
+
+    incarnation: Incarnation
+    counter: int
+    vts: Vts
+    required: Position
+    oldest_sn: Sn | None = None
+    oldest_firing: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gossip:
+    """The newest report of each node that the sender has heard of."""
+
+    reports: tuple[Report, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTerms:
+    """Asks a replica to compare texts with what it has under their hashes, and to keep those that are new.
+
+    view: the asker's membership index; a replica with another view does not answer."""
+
+    view: int
+    texts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TermsClaimed:
+    """equal: the replica holds these texts under their hashes, on disk. clashing: it holds others there."""
+
+    view: int
+    equal: frozenset[str]
+    clashing: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchState:
+    """A joining node asks for terms and data. since: the index of the record that made it join."""
+
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a node has of another one's shards. vts and offsets: as in Kept (node.py); is_in: whether the sender is an
+    in-sync replica; payload: the host's terms and data."""
+
+    since: int
+    vts: Vts
+    offsets: Mapping[str, Mapping[str, int]]
+    is_in: bool
+    payload: Hashable
+
+
+Body = RequestVote | Vote | Append | Appended | Propose | Gossip | ClaimTerms | TermsClaimed | FetchState | State
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    sender: Incarnation
+    body: Body

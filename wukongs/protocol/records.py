@@ -1,0 +1,167 @@
+"""Control records: everything that is not stream progress, as values of the majority log.
+
+An entry's place in the log is the order in which all nodes apply it. Records that make a snapshot number (`TICKED`)
+also carry the tick that they lie behind, see wukongs/protocol/snapshots.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+LIVE = "live"
+"""The clock group whose event time is the tick of the SN; others move by Advance records."""
+
+
+class Voter(NamedTuple):
+    """A node and the generation of its disk: who loses the disk is another voter, since it has forgotten its votes."""
+
+    node: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in some node's log, in Raft's order of logs: terms first. Terms never fall along a log; so whose
+    committed log ends at or above the position of a committed entry has this entry."""
+
+    term: int
+    index: int
+
+
+BEGINNING = Position(0, 0)
+
+
+class Role(Enum):
+    """What a node is to its shards. OUT: nobody waits for it. JOINING: it claims terms and fetches what it lacks.
+    HOLDING: the stable VTS waits for it, too. IN: an in-sync replica, which readers may ask."""
+
+    OUT = "out"
+    JOINING = "joining"
+    HOLDING = "holding"
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """What a new leader appends, since it may count only entries of its own term."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voters:
+    """Who votes from here on: one voter more or one less than before. Counts as soon as it is held."""
+
+    voters: frozenset[Voter]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A node's next role. since: the index of the record that made it JOINING (0: from the beginning), so that a
+    record about an earlier stay says nothing about this one; ignored when role is JOINING."""
+
+    node: int
+    disk: int
+    role: Role
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareStream:
+    """Stream batch k of the stream ends at tick k * batch_ticks of its clock group; it closes by the markers of all
+    partitions."""
+
+    stream: str
+    partitions: tuple[str, ...]
+    batch_ticks: int = 1
+    group: str = LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class BeginStream:
+    """The stream has its first tuple or advance: it holds ticks back from here on."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndStream:
+    """The stream's last stream batch; it holds nothing back once that is stable."""
+
+    stream: str
+    last_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceGroup:
+    """From this SN on, reads see the streams of a clock group other than LIVE up to a tick of that group."""
+
+    group: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterQuery:
+    """A continuous query, and the nodes that keep slices for it."""
+
+    query: str
+    streams: tuple[str, ...]
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropQuery:
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A load or an update. (client, number): repeats are applied once. after: of an update, the index of the last
+    change that its snapshot had; another change in between makes it void, and it is evaluated again. None: a load,
+    which read nothing. view: see ReEncode; the terms of payload were confirmed under it."""
+
+    client: str
+    number: int
+    payload: Hashable
+    after: int | None
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReEncode:
+    """The text's hash stands for another text: it gets an id of its own, for ever.
+
+    view: the index of the last membership record when a replica refused the text. Another one since makes this void:
+    other replicas may by now agree to the hash."""
+
+    text: str
+    view: int
+
+
+Record = (
+    Nothing
+    | Voters
+    | Membership
+    | DeclareStream
+    | BeginStream
+    | EndStream
+    | AdvanceGroup
+    | RegisterQuery
+    | DropQuery
+    | Change
+    | ReEncode
+)
+TICKED = (DeclareStream, BeginStream, EndStream, AdvanceGroup, RegisterQuery, DropQuery, Change)
+"""Records that have an SN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One place of the majority log. term: the leader's that appended it; tick, leader: of a ticked record, the tick
+    that it lies behind, and the leader whose local VTS was no further (snapshots.py); None, None otherwise."""
+
+    term: int
+    record: Record
+    tick: int | None = None
+    leader: Voter | None = None

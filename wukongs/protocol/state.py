@@ -1,0 +1,94 @@
+"""What one node's protocol knows, as a value, and how it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wukongs.protocol import log as raft
+from wukongs.protocol import sealing
+from wukongs.protocol.control import Control, genesis
+from wukongs.protocol.events import Reading
+from wukongs.protocol.membership import Stay, Watch
+from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.progress import Progress
+from wukongs.protocol.records import BEGINNING, Entry, Position, Record, Role, Voter
+from wukongs.protocol.sealing import Intake
+from wukongs.protocol.snapshots import Sn, Vts
+from wukongs.protocol.terms import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What all nodes are told at their first start. voters: how many of the nodes vote in the majority log."""
+
+    node_count: int
+    replica_count: int = 1
+    shard_count: int = 1024
+    voter_count: int = 5
+
+    @property
+    def first_voters(self) -> frozenset[Voter]:
+        return frozenset(Voter(node, 0) for node in range(min(self.voter_count, self.node_count)))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is on a node's disk. vts, offsets: per stream the last inserted stream batch, and per partition the row
+    behind it; term, vote, entries, high: of the log, as SaveVote and SaveEntries left them."""
+
+    term: int = 0
+    vote: Voter | None = None
+    entries: tuple[Entry, ...] = ()
+    high: Position = BEGINNING
+    vts: Vts = field(default_factory=dict)
+    offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """pending: records that clients here wait for, with the texts that wait for confirmation. counter: of reports.
+
+    heard: the newest incarnation of each node; refused: counts of what was refused, by reason."""
+
+    cluster: Cluster
+    me: Incarnation
+    log: raft.Log
+    control: Control
+    progress: Progress = field(default_factory=Progress)
+    intakes: Mapping[str, Intake] = field(default_factory=dict)
+    terms: Terms = field(default_factory=Terms)
+    stay: Stay = field(default_factory=Stay)
+    watch: Watch = field(default_factory=Watch)
+    pending: Mapping[Record, frozenset[str]] = field(default_factory=dict)
+    counter: int = 0
+    reading: Reading = field(default_factory=lambda: Reading(None, None))
+    exposed: Sn | None = None
+    heard: Mapping[int, Incarnation] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def role(self) -> Role:
+        """This node's role, as far as it knows the log."""
+        return self.control.role_of(self.me.voter)
+
+    @property
+    def vts(self) -> Vts:
+        """The local VTS."""
+        return sealing.local_vts(self.intakes)
+
+
+def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
+    """Return a node that starts with what its disk has kept (nothing at first, and after the disk is lost)."""
+    log = raft.open_log(
+        me.voter,
+        cluster.node_count,
+        cluster.first_voters,
+        term=kept.term,
+        vote=kept.vote,
+        entries=kept.entries,
+        high=kept.high,
+    )
+    intakes = {stream: sealing.opened_at(batch, kept.offsets[stream]) for stream, batch in kept.vts.items()}
+    control = genesis(cluster.node_count, cluster.replica_count, cluster.shard_count)
+    return Node(cluster, me, log, control, intakes=intakes)
