@@ -1,0 +1,216 @@
+"""What must hold, seen from outside of the nodes: from what they did, said and answered, and from what was sent to
+them.
+
+Nothing here asks the protocol's own functions. The model keeps the accepted data in plain sets, in SN order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.sim.data import Edge, StreamData, hash16
+from tests.sim.host import Host
+from wukongs.protocol.records import (
+    AdvanceGroup,
+    BeginStream,
+    Change,
+    DeclareStream,
+    EndStream,
+    Membership,
+    ReEncode,
+    Role,
+)
+
+
+class Violation(Exception):
+    """Something that must hold does not. nodes: whose story tells why."""
+
+    def __init__(self, reason: str, nodes: Iterable[int]) -> None:
+        super().__init__(reason)
+        self.nodes = set(nodes)
+
+
+class Checkers:
+    """Fed by the simulator with everything that nodes do (`tell`) and clients see."""
+
+    def __init__(self, streams: list[StreamData], hosts: list[Host]) -> None:
+        self.streams = {stream.name: stream for stream in streams}
+        self.hosts = hosts
+        self.entries: dict[int, tuple[Any, Any]] = {}
+        self.roles: dict[int, tuple[Role, int]] = {}
+        self.meaning: dict[Any, dict[str, int]] = {}
+        self.stable: dict[int, dict[str, int]] = {}
+        self.exposed: dict[int, Any] = {}
+        self.highest: dict[str, int] = {}
+        self.reads: list[Any] = []
+        self.acknowledged: list[Any] = []
+        self.shards: tuple[tuple[int, ...], ...] = ()
+        self.exceptions: set[str] = set()
+
+    def start(self) -> None:
+        self.roles = {host.number: (Role.IN, 0) for host in self.hosts}
+        self.shards = self.hosts[0].control.shards
+
+    def tell(self, node: int, kind: str, details: dict[str, Any]) -> None:
+        if check := getattr(self, f"on_{kind}", None):
+            check(node, **details)
+
+    def on_boot(self, node: int, **_: Any) -> None:
+        self.stable.pop(node, None)
+        self.exposed.pop(node, None)
+
+    def on_apply(self, node: int, index: int, entry: Any, sn: Any) -> None:
+        known = self.entries.setdefault(index, (entry, sn))
+        if known != (entry, sn):
+            raise Violation(f"node {node} has committed {entry} at {index}, another one {known[0]}", [node])
+        record = entry.record
+        if isinstance(record, ReEncode):
+            self.exceptions.add(record.text)
+        if isinstance(record, Membership) and index == max(self.entries):
+            self._on_membership(record)
+
+    def _on_membership(self, record: Membership) -> None:
+        if self.roles[record.node] == (record.role, record.disk):
+            return
+        self.roles[record.node] = record.role, record.disk
+        if record.role is Role.IN:
+            self._check_replica(record.node, self.highest, "becomes IN, but stable is")
+        for shard in self.shards if record.role is Role.OUT else ():
+            if record.node in shard and not any(self.roles[node][0] is Role.IN for node in shard):
+                raise Violation(f"node {record.node} goes, and no in-sync replica of {shard} stays", shard)
+
+    def on_stable(self, node: int, vts: dict[str, int]) -> None:
+        before = self.stable.get(node, {})
+        for stream, batch in vts.items():
+            if batch < before.get(stream, 0):
+                raise Violation(f"node {node}: stable VTS of {stream} falls from {before[stream]} to {batch}", [node])
+            self.highest[stream] = max(self.highest.get(stream, 0), batch)
+            if batch > before.get(stream, 0):
+                self._check_kept(node, stream, batch)
+        self.stable[node] = dict(vts)
+        for host in self.hosts:
+            self._check_replica(host.number, vts, f"is an in-sync replica, but stable on node {node} is", node)
+
+    def _check_kept(self, node: int, stream: str, batch: int) -> None:
+        """Check that each shard's part is on some disk: sources may forget what is stable. A disk that was lost counts
+        while nobody can know of it yet."""
+        for shard in self.shards:
+            replicas = [(self.hosts[replica].disk, self.roles[replica][1]) for replica in shard]
+            if not any(disk.generation != known or disk.vts.get(stream, 0) >= batch for disk, known in replicas):
+                raise Violation(f"stable on node {node} is {stream} {batch}, no disk of {shard} has it", [node, *shard])
+
+    def _check_replica(self, node: int, vts: dict[str, int], what: str, other: int | None = None) -> None:
+        """Check that an in-sync replica that has its disk has all of a stable VTS."""
+        role, disk = self.roles[node]
+        host = self.hosts[node]
+        if role is not Role.IN or host.disk.generation != disk:
+            return
+        for stream, batch in vts.items():
+            if host.disk.vts.get(stream, 0) < batch:
+                has = host.disk.vts.get(stream, 0)
+                raise Violation(
+                    f"node {node} {what} {stream} {batch}: it has {has}", {node, node if other is None else other}
+                )
+
+    def on_expose(self, node: int, sn: Any, vts: dict[str, int]) -> None:
+        if node in self.exposed and sn <= self.exposed[node]:
+            raise Violation(f"node {node} exposes {sn} after {self.exposed[node]}", [node])
+        self.exposed[node] = sn
+        self._check_meaning(node, sn, vts)
+        stable = self.stable.get(node, {})
+        if any(batch > self.hosts[node].node.progress.stable.get(stream, 0) for stream, batch in vts.items()):
+            raise Violation(f"node {node} exposes {sn} = {vts} beyond its stable VTS {stable}", [node])
+
+    def _check_meaning(self, node: int, sn: Any, vts: dict[str, int]) -> None:
+        known = self.meaning.setdefault(sn, dict(vts))
+        if known != vts:
+            raise Violation(f"{sn} means {vts} on node {node}, {known} on another one", [node])
+
+    def on_seal(self, node: int, stream: str, batch: int, edges: set[Edge]) -> None:
+        host = self.hosts[node]
+        mine = {e for e in self.streams[stream].edges(batch) if host.mine(hash16(e[0])) or host.mine(hash16(e[2]))}
+        if edges != mine:
+            raise Violation(f"node {node} seals {stream} {batch} with {sorted(edges)}, not {sorted(mine)}", [node])
+        for text in {text for edge in edges for text in edge} - self.exceptions:
+            self._check_confirmed(node, text, f"seals {stream} {batch}")
+
+    def _check_confirmed(self, node: int, text: str, what: str) -> None:
+        """Check that every in-sync replica of a text's shard that has its disk holds this text under its hash."""
+        for replica in self.hosts[node].control.shards[self.hosts[node].shard(hash16(text))]:
+            host, (role, disk) = self.hosts[replica], self.roles[replica]
+            if role is Role.IN and host.disk.generation == disk and host.disk.claims.get(hash16(text)) != text:
+                held = host.disk.claims.get(hash16(text))
+                raise Violation(f"node {node} {what} with {text}, but replica {replica} has {held}", [node, replica])
+
+    def at_end(self, terms: list[str]) -> None:
+        """Check what the whole run must add up to."""
+        model = Model(self.entries, self.streams)
+        for node, client, sn, vts, (outs, ins) in self.reads:
+            self._check_meaning(node, sn, vts)
+            wanted = model.at(sn, vts)
+            for side, found in (("out", outs), ("in", ins)):
+                if found != wanted:
+                    raise Violation(
+                        f"{client} reads at {sn} on node {node}: {side}-edges lack {sorted(wanted - found)}, "
+                        f"have {sorted(found - wanted)} too much",
+                        [node],
+                    )
+        for client, number, sn in self.acknowledged:
+            if model.changes.get((client, number)) != sn:
+                raise Violation(f"change {number} of {client} was acknowledged at {sn}, and is not there", [])
+        if model.lost_update:
+            raise Violation(f"an update has not seen the one before it: {model.lost_update}", [])
+
+
+class Model:
+    """All that was accepted, in one place: records in order, stream batches from the sources themselves."""
+
+    def __init__(self, entries: dict[int, Any], streams: dict[str, StreamData]) -> None:
+        self.streams = streams
+        self.changes: dict[Any, Any] = {}
+        self.lost_update = ""
+        self.began: dict[str, int] = {}
+        self.advances: list[tuple[Any, str, int]] = []
+        self.timeline: list[Any] = []
+        self.groups: dict[str, int] = {}
+        declared: dict[str, str] = {}
+        value = 0
+        for index in sorted(entries):
+            entry, sn = entries[index]
+            match entry.record:
+                case DeclareStream(stream=name, group=group):
+                    declared[name] = group
+                case BeginStream(stream=name):
+                    self.began[name] = sn.tick if declared[name] == "live" else self.groups.get(declared[name], 0)
+                case AdvanceGroup(group=group, tick=tick):
+                    self.groups[group] = tick
+                    self.advances.append((sn, group, tick))
+                case EndStream(stream=name, last_batch=batch):
+                    assert batch == streams[name].last, (name, batch)
+                case Change(client=client, number=number, payload=(gone, come), after=after):
+                    if (client, number) in self.changes:
+                        self.lost_update = f"{client} {number} twice"
+                    self.changes[client, number] = sn
+                    self.timeline.append((sn, set(gone), set(come)))
+                    if after is not None:
+                        value += 1
+                        if [edge for edge in come if edge[0] == "counter"] != [("counter", "p0", f"n{value}")]:
+                            self.lost_update = f"{client} {number}: {come}, expected n{value}"
+
+    def _visible(self, stream: StreamData, batch: int) -> Any:
+        tick = max(batch * stream.batch_ticks, self.began[stream.name] + 1)
+        if stream.group == "live":
+            return tick, 0
+        return next(tuple(sn) for sn, group, to in self.advances if group == stream.group and to >= tick)
+
+    def at(self, sn: Any, vts: dict[str, int]) -> set[Edge]:
+        """Return the edges at an SN: by SN order, a stream batch before the records behind its tick."""
+        timeline = [entry for entry in self.timeline if entry[0] <= sn]
+        for name, stream in self.streams.items():
+            batches = range(1, vts.get(name, 0) + 1)
+            timeline += [(self._visible(stream, batch), set(), stream.edges(batch)) for batch in batches]
+        found: set[Edge] = set()
+        for _, gone, come in sorted(timeline, key=lambda entry: tuple(entry[0])):
+            found = (found - gone) | come
+        return found

@@ -1,0 +1,302 @@
+"""One simulated node: a disk, a store of edges, and the protocol between them. Stands for wukongs/node.py's sockets,
+threads, log and arrangements, as plainly as possible.
+
+A crash may come between any two actions of a step; what was saved before it stays, all else is gone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.agenda import Agenda, Network
+from tests.sim.data import Edge, Id, IdEdge, hash16
+from wukongs.protocol import actions as act
+from wukongs.protocol import events as ev
+from wukongs.protocol.control import Control
+from wukongs.protocol.messages import Incarnation, Message, State, Term
+from wukongs.protocol.node import step
+from wukongs.protocol.records import BEGINNING, Change, Role
+from wukongs.protocol.sealing import position
+from wukongs.protocol.snapshots import Sn, Vts, visible_at
+from wukongs.protocol.state import Cluster, Kept, Node, boot
+
+PULSE = 10.0
+
+
+class Crash(Exception):
+    """The process is gone in the middle of a step."""
+
+
+@dataclass
+class Disk:
+    generation: int
+    boots: int = 0
+    term: int = 0
+    vote: Any = None
+    entries: tuple[Any, ...] = ()
+    high: Any = BEGINNING
+    vts: dict[str, int] = field(default_factory=dict)
+    offsets: dict[str, Any] = field(default_factory=dict)
+    batches: dict[tuple[str, int], tuple[frozenset[IdEdge], frozenset[IdEdge]]] = field(default_factory=dict)
+    claims: dict[int, str] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+
+    def kept(self) -> Kept:
+        return Kept(self.term, self.vote, self.entries, self.high, dict(self.vts), dict(self.offsets))
+
+
+class Host:
+    """number: the node's; tell: takes (node, kind, details) for the checkers and the story."""
+
+    def __init__(
+        self,
+        number: int,
+        cluster: Cluster,
+        agenda: Agenda,
+        network: Network,
+        rng: random.Random,
+        tell: Callable[..., None],
+    ) -> None:
+        self.number, self.cluster = number, cluster
+        self.agenda, self.network, self.rng, self.tell = agenda, network, rng, tell
+        self.peers: list[Host] = []
+        self.disk = Disk(0)
+        self.drift = rng.uniform(0.75, 1.3)
+        self.crash_share = 0.0
+        self.is_alive = False
+        self.start()
+
+    def start(self) -> None:
+        self.disk.boots += 1
+        self.is_alive = True
+        self.me = Incarnation(self.number, self.disk.generation, self.disk.boots)
+        self.node: Node = boot(self.cluster, self.me, self.disk.kept())
+        self.known = set(self.disk.known)
+        self.staged: dict[tuple[str, int], set[Edge]] = {}
+        self.changes: list[tuple[Sn, frozenset[IdEdge], frozenset[IdEdge]]] = []
+        self.sn_of: dict[tuple[str, int], Sn] = {}
+        self.dropped: set[tuple[str, int]] = set()
+        self.acks = 0
+        self.free_at = 0.0
+        self.tell(self.number, "boot", disk=self.me.disk, boot=self.me.boot)
+        self.agenda.after(self.rng.uniform(0, PULSE), self._alive(self._pulse))
+
+    def crash(self, loses_disk: bool = False) -> None:
+        self.is_alive = False
+        if loses_disk:
+            self.disk = Disk(self.disk.generation + 1)
+        self.tell(self.number, "crash", loses_disk=loses_disk)
+
+    @property
+    def control(self) -> Control:
+        return self.node.control
+
+    def handle(self, event: ev.Event, edges: set[Edge] | None = None) -> None:
+        """Let the protocol take in an event. edges: of a piece."""
+        if not self.is_alive:
+            return
+        before = self.node
+        self.node, actions = step(self.node, event)
+        cut = self.rng.randint(0, len(actions)) if self.rng.random() < self.crash_share else None
+        for place, action in enumerate(actions):
+            if place == cut:
+                self.crash()
+                return
+            self._do(action, event, edges)
+        if self.node.progress.stable != before.progress.stable:
+            self.tell(self.number, "stable", vts=self.node.progress.stable)
+
+    def receive(self, message: Message) -> None:
+        self.handle(ev.Received(message))
+
+    def encode(self, text: str) -> Id:
+        return hash16(text), self.control.exceptions.get(text, 0)
+
+    def shard(self, hashed: int) -> int:
+        return hashed * self.cluster.shard_count >> 16
+
+    def mine(self, hashed: int, node: int | None = None) -> bool:
+        return (self.number if node is None else node) in self.control.shards[self.shard(hashed)]
+
+    def unknown(self, texts: set[str]) -> frozenset[Term]:
+        new = {text for text in texts if text not in self.known and text not in self.control.exceptions}
+        return frozenset(Term(text, self.shard(hash16(text))) for text in new)
+
+    def offer(self, event: ev.Piece | ev.Marker, edges: set[Edge]) -> tuple[Incarnation, int, tuple[int, int, bool]]:
+        """Take in what a source sends; return the acknowledgement, which has a number of its own."""
+        mine = {edge for edge in edges if self.mine(hash16(edge[0])) or self.mine(hash16(edge[2]))}
+        if isinstance(event, ev.Piece):
+            texts = {text for edge in mine for text in edge}
+            event = ev.Piece(
+                **{name: getattr(event, name) for name in event.__slots__} | {"unknown": self.unknown(texts)}
+            )
+        self.handle(event, mine)
+        self.acks += 1
+        return self.me, self.acks, position(self.node.intakes.get(event.stream), event.partition)
+
+    def read(self, sn: Sn, vts: Vts, index: int, shards: list[int]) -> Any:
+        """Return the edges of some shards at an SN and the texts of their hashes; None while this node lacks part."""
+        if self.control.index < index or any(self.node.vts.get(stream, 0) < batch for stream, batch in vts.items()):
+            return None
+        timeline = [entry for entry in self.changes if entry[0] <= sn]
+        outs = self._fold(timeline, vts, 0, shards)
+        ins = self._fold(timeline, vts, 1, shards)
+        texts = {hashed: text for hashed, text in self.disk.claims.items() if self.shard(hashed) in shards}
+        return outs, ins, texts
+
+    def _fold(self, changes: list[Any], vts: Vts, side: int, shards: list[int]) -> set[IdEdge]:
+        timeline: list[Any] = list(changes)
+        for (stream, batch), sides in self.disk.batches.items():
+            if batch <= vts.get(stream, 0):
+                timeline.append(
+                    (visible_at(self.control, self.control.streams[stream], batch), frozenset(), sides[side])
+                )
+        found: set[IdEdge] = set()
+        for _, gone, come in sorted(timeline, key=lambda entry: entry[0]):
+            found = (found - gone) | come
+        end = 0 if side == 0 else 2
+        return {edge for edge in found if self.shard(edge[end][0]) in shards}
+
+    def _alive(self, happens: Callable[[], None]) -> Callable[[], None]:
+        """Return what happens only if this life of the node has not ended by then."""
+        me = self.me
+        return lambda: happens() if self.is_alive and self.me == me else None
+
+    def _pulse(self) -> None:
+        self.handle(ev.Pulse(self.rng.getrandbits(40)))
+        self.agenda.after(PULSE * self.drift * self.rng.uniform(0.9, 1.1), self._alive(self._pulse))
+
+    def _later(self, happens: Callable[[], None]) -> None:
+        """Let the disk do something, in the order in which it is asked."""
+        self.free_at = max(self.free_at, self.agenda.now) + self.rng.uniform(0.1, 3)
+        self.agenda.after(self.free_at - self.agenda.now, self._alive(happens))
+
+    def _do(self, action: act.Action, event: ev.Event, edges: set[Edge] | None) -> None:
+        match action:
+            case act.Send(node=target, body=body):
+                peer, message = self.peers[target], Message(self.me, body)
+                self.network.send(self.number, target, lambda: peer.receive(message))
+            case act.SaveVote(term=term, vote=vote):
+                self.disk.term, self.disk.vote = term, vote
+            case act.SaveEntries(after=after, entries=entries, high=high):
+                self.disk.entries = self.disk.entries[:after] + entries
+                self.disk.high = high
+            case act.TakePiece(stream=stream):
+                assert isinstance(event, ev.Piece)
+                self.staged.setdefault((stream, event.batch), set()).update(edges or ())
+            case act.SealBatch():
+                self._seal(action)
+            case act.CompareTerms():
+                self._later(lambda: self._compare(action))
+            case act.Confirm(texts=texts):
+                self.known |= texts
+            case act.CollectState():
+                self._later(lambda: self._collect(action))
+            case act.InstallState():
+                self._later(lambda: self._install(action))
+            case act.Apply():
+                self._apply(action)
+            case act.Drop(change=change):
+                self.dropped.add((change.client, change.number))
+            case act.Expose(sn=sn, vts=vts):
+                self.tell(self.number, "expose", sn=sn, vts=vts)
+
+    def _seal(self, action: act.SealBatch) -> None:
+        edges = self.staged.pop((action.stream, action.batch), set())
+        self.tell(self.number, "seal", stream=action.stream, batch=action.batch, edges=edges)
+        ids = {edge: tuple(self.encode(text) for text in edge) for edge in edges}
+        outs = frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[0])))
+        ins = frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[2])))
+        self._later(lambda: self._insert(action, outs, ins, {text for edge in edges for text in edge}))  # type: ignore
+
+    def _insert(self, action: act.SealBatch, outs: frozenset[IdEdge], ins: frozenset[IdEdge], texts: set[str]) -> None:
+        if action.batch != self.disk.vts.get(action.stream, 0) + 1:
+            return
+        self.disk.batches[action.stream, action.batch] = outs, ins
+        self.disk.vts[action.stream] = action.batch
+        self.disk.offsets[action.stream] = action.offsets
+        self.disk.known |= {text for text in texts if text not in self.control.exceptions}
+        self.tell(self.number, "insert", stream=action.stream, batch=action.batch)
+        self.handle(ev.Inserted(action.stream, action.batch))
+
+    def _compare(self, action: act.CompareTerms) -> None:
+        equal = frozenset(text for text in action.texts if self.disk.claims.setdefault(hash16(text), text) == text)
+        self.handle(ev.TermsCompared(action.asker, action.view, equal, action.texts - equal))
+
+    def _collect(self, action: act.CollectState) -> None:
+        def theirs(hashed: int) -> bool:
+            return self.mine(hashed, action.asker)
+
+        batches = {
+            key: (
+                frozenset(edge for edge in outs if theirs(edge[0][0])),
+                frozenset(edge for edge in ins if theirs(edge[2][0])),
+            )
+            for key, (outs, ins) in self.disk.batches.items()
+        }
+        claims = {hashed: text for hashed, text in self.disk.claims.items() if theirs(hashed)}
+        known = {text for text in self.known if theirs(hash16(text))}
+        state = action.state
+        payload = (claims, known, batches)
+        full = State(state.since, state.vts, state.offsets, state.is_in, payload)  # type: ignore[arg-type]
+        self.handle(ev.StateCollected(action.asker, full))
+
+    def _install(self, action: act.InstallState) -> None:
+        synced = [state for node, state in sorted(action.states.items()) if state.is_in]
+        donors = {
+            shard: [
+                state
+                for node, state in sorted(action.states.items())
+                if state.is_in and node in self.control.with_role(Role.IN) and node in nodes
+            ]
+            for shard, nodes in enumerate(self.control.shards)
+            if self.number in nodes
+        }
+        claims = {hashed: text for hashed, text in self.disk.claims.items() if not donors[self.shard(hashed)]}
+        for states in donors.values():
+            for state in states:
+                for hashed, text in state.payload[0].items():  # type: ignore[index]
+                    if donors[self.shard(hashed)] is states:
+                        claims.setdefault(hashed, text)
+        for state in action.states.values():
+            for text in state.payload[1]:  # type: ignore[index]
+                if text not in self.control.exceptions:
+                    claims.setdefault(hash16(text), text)
+        self.disk.claims = claims
+        for stream, batch in action.vts.items():
+            if batch <= self.disk.vts.get(stream, 0):
+                continue
+            for number in range(self.disk.vts.get(stream, 0) + 1, batch + 1):
+                sides = [state.payload[2].get((stream, number), (frozenset(), frozenset())) for state in synced]  # type: ignore[index]
+                self.disk.batches[stream, number] = (
+                    frozenset[IdEdge]().union(*(outs for outs, _ in sides)),
+                    frozenset[IdEdge]().union(*(ins for _, ins in sides)),
+                )
+            self.disk.vts[stream] = batch
+            self.disk.offsets[stream] = action.offsets[stream]
+            self.staged = {key: edges for key, edges in self.staged.items() if key[0] != stream}
+        self.tell(self.number, "install", vts=action.vts, claims=len(claims))
+        self.handle(ev.StateInstalled(action.since, action.vts, action.offsets))
+
+    def _apply(self, action: act.Apply) -> None:
+        record = action.entry.record
+        self.tell(self.number, "apply", index=action.index, entry=action.entry, sn=action.sn)
+        if not isinstance(record, Change):
+            return
+        assert action.sn is not None
+        gone, come = record.payload  # type: ignore[misc]
+        encoded = [
+            frozenset(tuple(self.encode(text) for text in edge) for edge in edges)
+            for edges in (gone, come)  # type: ignore[has-type]
+        ]
+        self.changes.append((action.sn, *encoded))  # type: ignore[arg-type]
+        self.sn_of[record.client, record.number] = action.sn
+        for edge in (*gone, *come):  # type: ignore[has-type]
+            for text in edge:
+                if text not in self.control.exceptions:
+                    self.known.add(text)
+                    if self.mine(hash16(text)):
+                        self.disk.claims.setdefault(hash16(text), text)

@@ -1,0 +1,220 @@
+"""One seeded run: nodes, sources, clients, a network, what goes wrong; then everything heals, and all must agree."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from tests.sim.agenda import Agenda, Network
+from tests.sim.checkers import Checkers, Violation
+from tests.sim.clients import Client, Operator
+from tests.sim.data import StreamData, random_streams, random_terms
+from tests.sim.host import Host
+from tests.sim.sources import Source
+from wukongs.protocol.records import DeclareStream, DropQuery, Record, RegisterQuery, Role
+from wukongs.protocol.state import Cluster
+
+DURATION = 260.0
+"""How long things may go wrong."""
+HEALING = 4000.0
+"""How long a healed cluster has to agree, at most."""
+STORY_EVENTS = 60
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What goes wrong in a run. crash_share: of the steps that end in a crash; restart_share: of the dead nodes that
+    start again, each 50 units of time; the others: how many of each."""
+
+    is_lossy: bool = True
+    crash_share: float = 0.0
+    restart_share: float = 0.4
+    crashes: int = 0
+    cuts: int = 0
+    disks: int = 0
+
+
+WEATHERS = (
+    Weather(is_lossy=False),
+    Weather(),
+    Weather(crash_share=0.004, crashes=2),
+    Weather(crashes=4, cuts=1, restart_share=0.1),
+    Weather(cuts=4),
+    Weather(disks=2, restart_share=0.6),
+    Weather(disks=3, crashes=1, cuts=1),
+    Weather(is_lossy=False, disks=3, crash_share=0.002),
+)
+
+
+@dataclass
+class Report:
+    """seed, and what went wrong, if anything; story: the last events of the nodes concerned."""
+
+    seed: int
+    failure: str | None
+    story: str
+    ended: float
+    messages: int
+
+
+class World:
+    def __init__(self, seed: int, node_count: int | None = None) -> None:
+        self.seed = seed
+        rng = self.rng = random.Random(seed)
+        count = node_count or rng.choice((1, 2, 3, 3, 3, 4, 4, 5, 5))
+        self.cluster = Cluster(count, rng.choice((1, 2, 2, 3)), rng.choice((count, 8)), rng.choice((3, 5)))
+        self.agenda = Agenda()
+        self.network = Network(self.agenda, rng)
+        self.events: deque[tuple[float, int, str, dict[str, Any]]] = deque(maxlen=5000)
+        self.hosts: list[Host] = []
+        self.terms = random_terms(rng)
+        self.streams = random_streams(rng, self.terms, DURATION)
+        self.checkers = Checkers(self.streams, self.hosts)
+        self.hosts += [Host(n, self.cluster, self.agenda, self.network, rng, self.tell) for n in range(count)]
+        self.checkers.start()
+        for host in self.hosts:
+            host.peers = self.hosts
+        self.sources = [
+            Source(stream, name, self.hosts, self.agenda, self.network, rng)
+            for stream in self.streams
+            for name in stream.partitions
+        ]
+        self.clients = [
+            Client(f"client {n}", rng.randint(2, 6), self, self.agenda, self.network, rng)
+            for n in range(rng.randint(1, 3))
+        ]
+        self.operator = Operator(self._records(), self.hosts, self.agenda, rng)
+        self._plan_faults()
+
+    def _records(self) -> list[tuple[float, Record]]:
+        rng = self.rng
+        records: list[tuple[float, Record]] = [
+            (max(0.0, stream.starts - rng.uniform(-20, 40)), _declaration(stream)) for stream in self.streams
+        ]
+        nodes = tuple(sorted(rng.sample(range(len(self.hosts)), min(2, len(self.hosts)))))
+        records.append((rng.uniform(60, DURATION), RegisterQuery("q", (self.streams[0].name,), nodes)))
+        return [*records, (DURATION + 50, DropQuery("q"))] if rng.random() < 0.5 else records
+
+    def tell(self, node: int, kind: str, **details: Any) -> None:
+        self.events.append((self.agenda.now, node, kind, details))
+        self.checkers.tell(node, kind, details)
+
+    def has_read(self, node: int, client: str, sn: Any, vts: Any, answer: Any) -> None:
+        self.events.append((self.agenda.now, node, "answer", {"client": client, "sn": sn}))
+        self.checkers.reads.append((node, client, sn, vts, answer))
+
+    def acknowledged(self, client: str, number: int, sn: Any) -> None:
+        self.checkers.acknowledged.append((client, number, sn))
+
+    def run(self) -> Report:
+        failure, nodes = None, set(range(len(self.hosts)))
+        try:
+            self.agenda.run(DURATION)
+            self._heal()
+            self.agenda.run(DURATION + HEALING, self._is_over)
+            if not self._is_over():
+                raise Violation(f"no agreement after healing: {self._state()}", nodes)
+            self.checkers.at_end(self.terms)
+        except Violation as violation:
+            failure, nodes = str(violation), violation.nodes or nodes
+        except Exception:
+            failure = traceback.format_exc()
+        story = "" if failure is None else self._story(nodes)
+        return Report(self.seed, failure, story, self.agenda.now, self.network.sent)
+
+    def _is_over(self) -> bool:
+        if self.operator.left or not all(done.is_done for done in (*self.clients, *self.sources)):
+            return False
+        last = {stream.name: stream.last for stream in self.streams}
+        sns = {host.node.exposed for host in self.hosts}
+        return len(sns) == 1 and all(
+            host.node.role is Role.IN
+            and host.node.progress.stable == last
+            and self.checkers.meaning[host.node.exposed] == last
+            for host in self.hosts
+        )
+
+    def _state(self) -> str:
+        lines = [
+            f"node {h.number} {h.node.role.value} {'up' if h.is_alive else 'down'} {h.node.log.standing.value} "
+            f"term {h.node.log.term} commit {h.node.log.commit}/{h.node.log.last} exposed {h.node.exposed} "
+            f"vts {dict(h.node.vts)} stable {dict(h.node.progress.stable)} waits {sorted(h.node.terms.shards)} "
+            f"pending {list(h.node.pending)}"
+            for h in self.hosts
+        ]
+        lines += [f"{c.name}: {c.left} left, {c.kind}, {c.number}" for c in self.clients if not c.is_done]
+        lines += [f"source {s.data.name} {s.partition} {s.positions}" for s in self.sources if not s.is_done]
+        return f"operator {self.operator.left}\n  " + "\n  ".join(lines)
+
+    def _story(self, nodes: set[int]) -> str:
+        told = [event for event in self.events if event[1] in nodes][-STORY_EVENTS:]
+        return "\n".join(
+            f"{now:7.1f}  node {node}  {kind:8} " + " ".join(f"{name}={value}" for name, value in details.items())
+            for now, node, kind, details in told
+        )
+
+    def _plan_faults(self) -> None:
+        rng, network = self.rng, self.network
+        weather = self.weather = rng.choice(WEATHERS)
+        if weather.is_lossy and rng.random() < 0.7:
+            network.loss, network.repeats, network.slow = (
+                rng.choice((0, 0.05, 0.2)),
+                rng.choice((0, 0.1)),
+                rng.choice((0, 0.1)),
+            )
+        for host in self.hosts:
+            host.crash_share = rng.choice((0.0, weather.crash_share))
+        faults = [self._crash] * weather.crashes + [self._cut] * weather.cuts + [self._lose_disk] * weather.disks
+        for fault in faults:
+            self.agenda.after(rng.uniform(20, DURATION), fault)
+        self.agenda.after(50, self._restart_dead)
+
+    def _restart_dead(self) -> None:
+        """Restart what has crashed, some time later."""
+        for host in self.hosts:
+            if not host.is_alive and self.rng.random() < self.weather.restart_share:
+                host.start()
+        if self.agenda.now < DURATION:
+            self.agenda.after(50, self._restart_dead)
+
+    def _crash(self) -> None:
+        host = self.rng.choice(self.hosts)
+        if host.is_alive:
+            host.crash()
+
+    def _lose_disk(self) -> None:
+        """Let a node lose its disk; not while another one is on its way back from that, nor a majority's."""
+        host = self.rng.choice(self.hosts)
+        voters = self.cluster.first_voters
+        lost = [h for h in self.hosts if self.checkers.roles[h.number][1] != h.disk.generation]
+        others_in = all(self.checkers.roles[h.number][0] is Role.IN for h in self.hosts if h is not host)
+        if lost or not others_in or (len(voters) < 3 and host.number < len(voters)) or len(self.hosts) == 1:
+            return
+        if any(len(h.node.log.voters) < len(voters) for h in self.hosts):
+            return  # An earlier one does not vote again yet.
+        host.crash(loses_disk=True)
+
+    def _cut(self) -> None:
+        """Cut some nodes off, in one direction or both."""
+        rng = self.rng
+        numbers = [host.number for host in self.hosts]
+        some = set(rng.sample(numbers, rng.randint(1, max(1, len(numbers) // 2))))
+        pairs = {(a, b) for a in some for b in numbers if b not in some}
+        if rng.random() < 0.6:
+            pairs |= {(b, a) for a, b in pairs}
+        self.network.blocked |= pairs
+        self.agenda.after(rng.uniform(30, 180), lambda: self.network.blocked.difference_update(pairs))
+
+    def _heal(self) -> None:
+        self.network.heal()
+        for host in self.hosts:
+            host.crash_share = 0.0
+            if not host.is_alive:
+                host.start()
+
+
+def _declaration(stream: StreamData) -> DeclareStream:
+    return DeclareStream(stream.name, stream.partitions, stream.batch_ticks, stream.group)
