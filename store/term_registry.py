@@ -47,6 +47,11 @@ class TermReader:
         """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
         return self.persistent.gather(ids, self.transient)
 
+    def contains(self, ids: Int64Array) -> BoolArray:
+        """Tell of each id whether it has a text here; an inlined literal always has."""
+        found: BoolArray = self.persistent.contains(ids) | self.transient.contains(ids)
+        return found
+
 
 def _one_term(term: int, text: str) -> TermTable:
     return TermTable.of(np.array([term], np.int64), [text.encode()])

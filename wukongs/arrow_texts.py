@@ -89,6 +89,11 @@ def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
     return found
 
 
+def text_array(data: UInt8Array, offsets: Int64Array) -> pa.LargeStringArray:
+    """Make an array of texts in UTF-8 that shares these: data[offsets[i]:offsets[i + 1]]."""
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+
+
 def bytes_of(array: pa.LargeStringArray) -> tuple[UInt8Array, Int64Array]:
     """Return the UTF-8 of the texts: text i is data[offsets[i]:offsets[i + 1]] (uint8[n_bytes], int64[n + 1])."""
     _, offsets, data = array.buffers()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from csparql.terms import Term
 from store.dictionary import join_texts
 from store.dtypes import INLINE_MARK, NO_MATCH, Int64Array, UInt8Array
 from store.term_registry import TermReader, TermRegistry
+from wukongs.arrow_texts import bytes_of, taken, text_array
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.moment import Moment
 
@@ -57,12 +59,20 @@ class QueryTerms:
 
     def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
         """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
-        try:
-            return self._reader.gather(ids)  # computed terms are mostly constants that the data have as well
-        except KeyError:
-            if not self._computed:
-                raise
-        return join_texts(self.texts(ids))
+        if not self._computed:
+            return self._reader.gather(ids)
+        # Computed terms are mostly constants that the data have as well.
+        in_data = self._reader.contains(ids)
+        if in_data.all():
+            return self._reader.gather(ids)
+        text, offsets = join_texts([self._computed[term] for term in ids[~in_data].tolist()])
+        if not in_data.any():
+            return text, offsets
+        order = np.empty(len(ids), np.int64)
+        order[np.concatenate((np.flatnonzero(in_data), np.flatnonzero(~in_data)))] = np.arange(len(ids))
+        parts = [text_array(*self._reader.gather(ids[in_data])), text_array(text, offsets)]
+        text, offsets = bytes_of(taken(pa.concat_arrays(parts), order))
+        return text.copy(), offsets  # kernels are compiled for arrays that can be written
 
     def first_bytes(self, ids: Int64Array) -> UInt8Array:
         """Return the first byte of each canonical form, uint8[n]: `<` of an IRI, `_` of a blank node, a quote of a

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.arrow_texts import taken
+from wukongs.arrow_texts import taken, text_array
 from wukongs.binding_table import TermSpace
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.text_kernels import BLANK, IRI, NOTHING, STRING, TAGGED, TRIPLE, TYPED, take_apart
@@ -56,7 +56,7 @@ class TextColumn:
             sizes.append(own_sizes)
         whole = texts[0] if len(texts) == 1 else np.concatenate([np.empty(0, np.uint8), *texts])
         kinds, *spans = take_apart(whole, np.cumsum(np.concatenate(sizes)))
-        return TextColumn(kinds, _array(*spans[:2]), *_numbered(_array(*spans[2:]), kinds))
+        return TextColumn(kinds, text_array(*spans[:2]), *_numbered(text_array(*spans[2:]), kinds))
 
     @staticmethod
     def of_texts(texts: Sequence[str]) -> TextColumn:
@@ -64,7 +64,7 @@ class TextColumn:
         parts = [text.encode() for text in texts]
         offsets = np.cumsum([0, *map(len, parts)])
         kinds, *spans = take_apart(np.frombuffer(bytearray(b"".join(parts)), np.uint8), offsets)
-        return TextColumn(kinds, _array(*spans[:2]), *_numbered(_array(*spans[2:]), kinds))
+        return TextColumn(kinds, text_array(*spans[:2]), *_numbered(text_array(*spans[2:]), kinds))
 
     @property
     def is_text(self) -> BoolArray:
@@ -102,11 +102,6 @@ class TextColumn:
 def _shapes(name: str) -> tuple[tuple[str, str] | None, ...]:
     """Return what stands before and after the lexical form of each kind of term with this language or datatype."""
     return None, ('"', '"'), ('"', f'"@{name}'), ('"', f'"^^<{name}>'), ("<", ">"), ("", ""), ("", "")
-
-
-def _array(text: UInt8Array, offsets: Int64Array) -> pa.LargeStringArray:
-    """Make an Arrow array that shares these arrays."""
-    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
 def _numbered(tails: pa.LargeStringArray, kinds: UInt8Array) -> tuple[Int64Array, tuple[str, ...]]:

@@ -33,10 +33,9 @@ from wukongs.text_column import (
     pairs,
     rows_together,
 )
-from wukongs.values import INTEGER_BOUNDS, Kind, Value, value_of
+from wukongs.values import Kind, Value, value_of
 
 _EMPTY = pa.scalar("", TEXT)
-_NUMERIC = frozenset(f"{XSD}{name}" for name in (*INTEGER_BOUNDS, "decimal", "float", "double"))
 
 
 def _with_kinds(kind: int, valid: BoolArray, lexical: pa.LargeStringArray) -> TextColumn:

@@ -35,17 +35,32 @@ from wukongs.text_column import (
 from wukongs.truth import Truth
 from wukongs.values import INTEGER_BOUNDS
 
+SHORT_PART = 64
+"""Characters; what is longer makes a large pattern."""
 _NUMERIC = frozenset(f"{XSD}{name}" for name in (*INTEGER_BOUNDS, "decimal", "float", "double"))
 
 
+def _by_arrow(test: Callable[..., pa.Array]) -> Callable[[pa.LargeStringArray, str], BoolArray]:
+    def apply(texts: pa.LargeStringArray, part: str) -> BoolArray:
+        found: BoolArray = to_numpy(in_parts(lambda some: test(some, pattern=part), texts))
+        return found
+
+    return apply
+
+
+def _contains(texts: pa.LargeStringArray, part: str) -> BoolArray:
+    """RE2 looks for a short literal several bytes at a time, Arrow's own search for one."""
+    found = found_in(texts, part, "q") if len(part) <= SHORT_PART else None
+    return _by_arrow(pc.match_substring)(texts, part) if found is None else found
+
+
 def _part_test(
-    by_arrow: Callable[..., pa.Array], holds: Callable[[str, str], bool]
+    constant_test: Callable[[pa.LargeStringArray, str], BoolArray], holds: Callable[[str, str], bool]
 ) -> Callable[[TextColumn, TextColumn], Truth]:
     def apply(first: TextColumn, second: TextColumn) -> Truth:
         valid = are_compatible(first, second)
         if len(second) == 1:
-            part = second.lexical[0].as_py()
-            return Truth.of(to_numpy(in_parts(lambda some: by_arrow(some, pattern=part), first.lexical)), valid)
+            return Truth.of(constant_test(first.lexical, second.lexical[0].as_py()), valid)
         found = [holds(*pair) for pair in current().polled(pairs(first, second))]
         return Truth.of(np.array(found, np.bool_), valid)
 
@@ -62,9 +77,9 @@ def _lang_matches(first: TextColumn, second: TextColumn) -> Truth:
 
 
 TESTS: dict[str, Callable[[TextColumn, TextColumn], Truth]] = {
-    "CONTAINS": _part_test(pc.match_substring, str.__contains__),
-    "STRSTARTS": _part_test(pc.starts_with, str.startswith),
-    "STRENDS": _part_test(pc.ends_with, str.endswith),
+    "CONTAINS": _part_test(_contains, str.__contains__),
+    "STRSTARTS": _part_test(_by_arrow(pc.starts_with), str.startswith),
+    "STRENDS": _part_test(_by_arrow(pc.ends_with), str.endswith),
     "LANGMATCHES": _lang_matches,
 }
 """Functions of two columns that give a truth."""

@@ -209,3 +209,18 @@ def test_terms_come_apart_and_together(texts: list[str]) -> None:
     ]
     order = np.arange(len(texts))[::-1]
     assert column.take(order).texts() == texts[::-1]
+
+
+@given(st.lists(st.one_of(TERMS, STRINGS), max_size=12, unique=True), st.integers(1, 3))
+@settings(deadline=None, max_examples=100)
+def test_computed_terms_are_gathered_among_those_of_the_data(texts: list[str], every: int) -> None:
+    registry = TermRegistry()
+    registry.keep_all(texts[::every])
+    terms = QueryTerms(registry, registry.snapshot_reader())
+    ids = terms.ids(texts)
+    expected = ListTermSpace()
+    for some in (ids, ids[::-1].copy(), ids[::every], ids[1::2].copy()):
+        data, offsets = terms.gather(some)
+        found, bounds = expected.gather(expected.ids(terms.texts(some)))
+        assert (data.tobytes(), offsets.tolist()) == (found.tobytes(), bounds.tolist())
+        assert data.flags.writeable
