@@ -156,7 +156,14 @@ def _replaced(texts: pa.LargeStringArray, translation: Translation, parts: Seque
 def _in_process(
     engine: pattern_process.Engine, pattern: str, texts: pa.LargeStringArray, parts: Sequence[str | int]
 ) -> pa.LargeStringArray:
-    return pa.array([pattern_process.replace(engine, pattern, held, parts) for held in texts.to_pylist()], TEXT)
+    limits = current()
+    before = limits.held
+    made: list[str] = []
+    for held in texts.to_pylist():
+        made.append(pattern_process.replace(engine, pattern, held, parts))
+        limits.hold(len(made[-1]), "REPLACE")
+    limits.give_back(limits.held - before)  # for an array, which the caller holds
+    return pa.array(made, TEXT)
 
 
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {"REGEX": _regex, "REPLACE": _replace}

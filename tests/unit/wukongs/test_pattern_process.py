@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import wukongs
 from tests.expression_text import result
+from wukongs.arrow_texts import TEXT
 from wukongs.functions import pattern_process, patterns
 from wukongs.functions.pattern_parser import translate
 from wukongs.limits import Limits
@@ -112,6 +114,16 @@ def test_short_texts_with_long_replacements_are_refused_too() -> None:
     text, by = "a" * 70_000, "b" * 100_000
     with Limits(bytes_max=1 << 30), pytest.raises(wukongs.BudgetExceeded, match="REPLACE would take 28000"):
         patterns._replaced(text, translate("a", ""), [by])
+
+
+def test_results_for_many_texts_are_counted_together() -> None:
+    """Each would fit into what is left, all of them do not."""
+    with Limits(bytes_max=100_000), pytest.raises(wukongs.BudgetExceeded, match="REPLACE would take"):
+        patterns.replaced(pa.array(["aa"] * 100, TEXT), "(a)\\1", "x" * 2000)
+    with Limits(bytes_max=1_000_000) as limits:
+        made = patterns.replaced(pa.array(["aa"] * 100, TEXT), "(a)\\1", "x" * 2000)
+        assert made is not None
+        assert limits.held < 1.1 * made.nbytes
 
 
 def test_a_process_that_dies_is_a_named_error() -> None:
