@@ -65,11 +65,13 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The protocol's rules; each mutant of the tests is one of them turned round."""
+    """The protocol's rules; each mutant of the tests is one of them turned round, except where said."""
 
     obeys_required: bool = True
     requires_uncommitted: bool = True
     requires_overwritten: bool = True
+    requires_all: bool = False
+    """A cruder rule that does as well: reports require the highest entry of all, whatever its tick."""
     proposes_on_time: bool = True
     own_tick_counts_as_reported: bool = True
     remembers_reported: bool = True
@@ -139,7 +141,8 @@ class Minors:
             for stream, batch in enumerate(node.reported):
                 if batch < self.size.batches:
                     vts = (*node.reported[:stream], batch + 1, *node.reported[stream + 1 :])
-                    promise = min(vts) if place or self.rules.own_tick_counts_as_reported else node.promise
+                    counts = place or self.rules.own_tick_counts_as_reported
+                    promise = max(node.promise, min(vts)) if counts else node.promise
                     after = Node(vts, self._required(state, node, min(vts)), promise, *node[3:])
                     yield f"node {place} reports VTS {vts}, required {after.required}", _with_node(state, place, after)
             required = self._required(state, node, min(node.reported))
@@ -150,6 +153,8 @@ class Minors:
     def _required(self, state: State, node: Node, tick: int) -> Mark:
         required = node.mark if self.rules.requires_overwritten else NO_MARK
         log = node.log if self.rules.requires_uncommitted else node.log[: len(state.done)]
+        if self.rules.requires_all:
+            return max(required, last_mark(log))
         for length, entry in enumerate(log, 1):
             if NO_OP < entry[1] < tick:
                 required = max(required, (entry[0], length))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.model import membership, minors, progress, sealing
 from tests.model.membership import Membership
 from tests.model.minors import Minors, Size
 from tests.model.progress import Progress
-from tests.model.run import SMALL, Instance, going_on, main, problem, without_node_0
+from tests.model.run import SMALL, Instance, going_on, healed, main, problem, without_node_0
 from tests.model.sealing import Sealing
 from tests.model.search import TooManyStatesError, explore, story_of, stuck, walk
 
@@ -127,6 +128,26 @@ def test_symmetry_leaves_no_state_out(model: Any) -> None:
     assert {model.canonical(state) for state in explore(every).numbers} == set(explore(model).numbers)
 
 
+class WithLostReports(Minors):
+    """What the model leaves out: reports that the observer never takes, also after it has exposed a tick."""
+
+    def steps(self, state: minors.State) -> Iterator[tuple[str, minors.State]]:
+        yield from super().steps(state)
+        for place, node in enumerate(state.nodes):
+            if node.promise < self.size.batches:
+                nodes = list(state.nodes)
+                nodes[place] = node._replace(promise=node.promise + 1)
+                yield f"node {place} reports tick {node.promise + 1} to others", state._replace(nodes=tuple(nodes))
+
+
+def test_reports_that_the_observer_never_takes_break_nothing_and_hide_nothing() -> None:
+    assert explore(WithLostReports(Size(1, 1))).story is None
+    ignoring = minors.Rules(obeys_required=False)
+    story = explore(WithLostReports(Size(1, 1), ignoring)).story
+    assert story is not None
+    assert (story.violation, len(story.steps)) == (EXPOSED, 7)
+
+
 def test_a_counterexample_reads_as_a_story_in_one_naming() -> None:
     story = explore(Minors(Size(1, 1), minors.Rules(obeys_required=False))).story
     assert str(story).splitlines() == [
@@ -139,6 +160,13 @@ def test_a_counterexample_reads_as_a_story_in_one_naming() -> None:
         "  6. node 0 exposes tick 1 with 0 entries of the log",
         "  7. node 1 takes the log of term 1 up to 1 from node 2",
     ]
+
+
+def test_reports_may_require_all_that_their_node_holds() -> None:
+    model = Minors(Size(1, 1), minors.Rules(requires_all=True))
+    found = explore(model)
+    assert found.story is None
+    assert stuck(model, found, model.settled, healed) == []
 
 
 def test_refusing_late_entries_is_safe_but_leaves_the_log_stuck() -> None:
