@@ -14,6 +14,7 @@ import numpy.typing as npt
 from store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
 from store.hash_kernels import hash_id as _hash_id
 from store.hash_kernels import xxh64 as _xxh64
+from store.term_id_kernels import canonical_id as _canonical_id
 from store.term_id_kernels import canonical_ids as _canonical_ids
 from store.unpack_kernels import unpack as _unpack
 from store.value_kernels import decimal_parts as _decimal_parts
@@ -93,7 +94,10 @@ def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
     """Return the id of a term in canonical form: inlined if it can be, its hash otherwise.
 
     The store may know a term under another id, if two terms have the same hash: TermRegistry.resolve tells."""
-    return int(term_ids((canonical,), hash_bits)[0])
+    data = readonly_bytes(canonical.encode())
+    with np.errstate(over="ignore"):
+        found = _canonical_id(data, 0, len(data), DATATYPE_NAMES, DATATYPES, np.uint64(HASH_SEED), hash_mask(hash_bits))
+    return int(found)
 
 
 def term_ids(canonical: Sequence[str], hash_bits: int = HASH_BITS) -> Int64Array:
