@@ -83,4 +83,15 @@ GROUPS = [
     Case("offset-then-limit", _NAMES, "SELECT ?x { ?x :n ?v } ORDER BY ?x OFFSET 1 LIMIT 1", "(:b)"),
     Case("limit-huge", _NAMES, "SELECT ?x { ?x :n ?v } ORDER BY ?x LIMIT 99999999999 OFFSET 1", "(:b) (:c)"),
     Case("projected-name-never-bound", ":a :p 1 .", "SELECT ?x ?nothing { ?x :p ?v }", "(:a u:)"),
+    # --- EXISTS and functions around groups ---------------------------------------------------------------------------
+    Case("group-by-exists", ":a :p 1 ; :q 1 . :b :p 1 . :c :p 1 .", "SELECT ?e (COUNT(*) AS ?n) { ?x :p ?v } GROUP BY (EXISTS { ?x :q ?y } AS ?e)", "(true 1) (false 2)"),
+    Case("having-exists", ":a :p 1 ; :q 1 . :b :p 1 .", "SELECT ?x { ?x :p ?v } GROUP BY ?x HAVING EXISTS { ?x :q ?y }", "(:a)"),
+    Case("order-by-exists", ":a :p 1 ; :q 1 . :b :p 1 .", "SELECT ?x { ?x :p ?v } ORDER BY (EXISTS { ?x :q ?y })", "(:b) (:a)"),
+    Case("select-exists", ":a :p 1 ; :q 1 . :b :p 1 .", "SELECT ?x (EXISTS { ?x :q ?y } AS ?e) { ?x :p ?v }", "(:a true) (:b false)"),
+    Case("order-by-an-error", "", "SELECT ?x { VALUES ?x { 3 1 2 } } ORDER BY (1 / (?x - 1))", "(1) (3) (2)"),
+    Case("a-selected-name-of-a-subquery-is-joined", ":a :p 1 ; :q 2 . :b :p 2 ; :q 3 .", "SELECT ?x ?v { ?x :p ?v { SELECT ?x (COUNT(*) AS ?v) { ?x ?p ?o } GROUP BY ?x } }", "(:b 2)"),
+    Case("group-concat-skips-nothing", "", "SELECT (GROUP_CONCAT(DISTINCT ?v ; SEPARATOR = '') AS ?g) { VALUES ?v { '' 'a' 'a' } }", "('a')"),
+    Case("sample-of-unbound", "", "SELECT (SAMPLE(?v) AS ?s) { VALUES ?v { UNDEF } }", "(u:)"),
+    Case("count-of-unbound", "", "SELECT (COUNT(?v) AS ?n) (COUNT(*) AS ?m) { VALUES ?v { UNDEF UNDEF 1 } }", "(1 3)"),
+    Case("sum-promotes", "", "SELECT (DATATYPE(SUM(?v)) AS ?t) { VALUES ?v { 1 '2'^^xsd:float 1.5 } }", "(xsd:float)"),
 ]  # fmt: skip
