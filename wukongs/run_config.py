@@ -14,6 +14,7 @@ from typing import Any, Literal, cast, get_args
 from csparql.algebra import Output
 from csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
+from wukongs.names import graph_term
 from wukongs.settings import Settings
 from wukongs.text_file import decode_text
 from wukongs.toml_reader import TableReader, read_toml
@@ -152,17 +153,36 @@ def _settings(top: TableReader) -> Settings:
 
 def _stored(reader: TableReader) -> StoredConfig:
     return StoredConfig(
-        file=reader.path("file"), graph=reader.optional_text("graph"), format=reader.optional_text("format")
+        file=reader.path("file"), graph=_optional_iri(reader, "graph"), format=reader.optional_text("format")
     )
+
+
+def _iri(reader: TableReader, key: str) -> str:
+    iri = _optional_iri(reader, key)
+    if iri is None:
+        raise reader.error(key, "an IRI", "nothing")
+    return iri
+
+
+def _optional_iri(reader: TableReader, key: str) -> str | None:
+    """Return an IRI; it may be relative, as in queries without BASE."""
+    text = reader.optional_text(key)
+    if text is not None:
+        try:
+            graph_term(text)
+        except DataError:
+            expected = "an IRI, without spaces, quotes or any of < > { } | \\ ^ `"
+            raise reader.error(key, expected, repr(text)) from None
+    return text
 
 
 def _stream(reader: TableReader) -> StreamConfig:
     return StreamConfig(
-        iri=reader.text("iri"),
+        iri=_iri(reader, "iri"),
         source=_source(reader.table("source")),
         batch_ms=reader.integer("batch_ms", None, low=1),
         timing=reader.timing("timing"),
-        into=reader.optional_text("into"),
+        into=_optional_iri(reader, "into"),
         history_ms=reader.integer("history_ms", None),
         slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),
         index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
@@ -178,7 +198,7 @@ def _source(reader: TableReader) -> SourceConfig:
     elif kind == "lsbench":
         source = LsbenchSource(path=reader.path("path"), times=reader.path("times"))
     else:
-        source = CsvSource(path=reader.path("path"), mapping=reader.path("mapping"), sensor=reader.text("sensor"))
+        source = CsvSource(path=reader.path("path"), mapping=reader.path("mapping"), sensor=_iri(reader, "sensor"))
     reader.done()
     return source
 
