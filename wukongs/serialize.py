@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from csparql.terms import RDF
 from wukongs.errors import SettingsError, StorageError
+from wukongs.formats import ROW_FORMATS, check_format
 from wukongs.rdf_terms import to_ntriples
 from wukongs.row_formats import ask_text, row_format
 from wukongs.row_text import Cell
@@ -21,10 +22,6 @@ from wukongs.text_table import TableLayout
 
 if TYPE_CHECKING:
     from wukongs.results import Result
-
-ROW_FORMATS = ("json", "xml", "csv", "tsv")
-GRAPH_FORMATS = ("ttl", "nt")
-FORMATS = ("table", *ROW_FORMATS, *GRAPH_FORMATS, "arrow")
 
 _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 
@@ -60,19 +57,6 @@ def write(
         raise StorageError(f"{name}: cannot be written: {error.strerror}; give another path") from error
     with file:
         return _write_chunks(chunks, file, name)
-
-
-def check_format(format: str, kind: str) -> None:
-    """Raise SettingsError unless results of this kind can be written in this format."""
-    if format not in FORMATS:
-        raise SettingsError(f"format = {format!r}: expected one of {', '.join(FORMATS)}")
-    is_graph = kind in ("construct", "describe")
-    if (format in ROW_FORMATS and is_graph) or (format in GRAPH_FORMATS and not is_graph):
-        fitting = GRAPH_FORMATS if is_graph else ROW_FORMATS
-        raise SettingsError(
-            f"format = {format!r}: expected one of table, {', '.join(fitting)}, arrow for the result of "
-            f"{'an ' if kind == 'ask' else 'a '}{kind} query"
-        )
 
 
 def text_chunks(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from csparql.parser import parse_query
 from wukongs.cli import DONE, say
 from wukongs.errors import DataError, SettingsError, StreamError
-from wukongs.serialize import FORMATS, check_format, write
+from wukongs.formats import FORMATS, check_format
 from wukongs.settings import Settings
 from wukongs.text_file import decode_text
 
@@ -226,5 +226,7 @@ def _print(result: Result, format: str, text: str) -> None:
     """Write the answer to standard output as it is made."""
     if format == "arrow" and sys.stdout.isatty():
         raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
+    from wukongs.serialize import write
+
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     write(result, format, sys.stdout.buffer, dict(_PREFIX.findall(text)), width)
