@@ -29,7 +29,6 @@ MEBIBYTE = 1 << 20
 TIME = "Time after the deadline"
 MEMORY = "Resident memory that an execution adds"
 DEADLINE, BUDGET, ANSWER = "deadline", "budget", "answer"
-_NAMES = {query.name for query in QUERIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,7 @@ QUICK = Size(100, 6, (0.03,), 1, 16 * MEBIBYTE, 0.5)
 def main(report: Path | None = None, quick: bool = False) -> int:
     """Run the benchmark. quick: few queries and nodes, short deadlines.
 
-    Returns the exit status: 1 if a query came to an answer or data could not be loaded, after one line on standard
-    error."""
+    Returns the exit status: 1 if data are not there or memory cannot be read, after one line on standard error."""
     size = QUICK if quick else FULL
     results = Report("overshoot", {"source": f"{size.nodes} nodes in a ring and a hub"})
     lines = make_data(size.nodes)
@@ -67,9 +65,6 @@ def main(report: Path | None = None, quick: bool = False) -> int:
                     results.add(TIME, _overshoot(engine, query, deadline_s, size.repeats))
             with _engine(lines, Settings(query_bytes_max=size.budget_bytes, rows_max=1 << 40)) as engine:
                 results.add(MEMORY, _growth(engine, query, size))
-        if not quick:
-            answered = [row["query"] for row in results.tables[TIME] if ANSWER in row["ended by"]]
-            results.check("queries that came to an answer", [], [name for name in answered if name in _NAMES])
         _summarize(results)
     except (WrongAnswer, OSError) as error:
         print(f"wukongs: bench overshoot: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,26 @@ def test_a_quick_run_reports_time_and_memory(tmp_path: Path, capsys: pytest.Capt
     assert memory[0]["MiB"] > 1
 
 
-def test_an_answer_instead_of_an_error_ends_the_full_run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_memory_that_cannot_be_read_ends_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overshoot, "FULL", overshoot.QUICK)
-    monkeypatch.setattr(overshoot, "_end", lambda *_: overshoot.ANSWER)
-    assert overshoot.main() == 1
-    assert "queries that came to an answer: expected [], found ['product'" in capsys.readouterr().err
+    def fail() -> int:
+        raise OSError("no clear_refs")
+
+    monkeypatch.setattr(overshoot, "QUICK", replace(overshoot.QUICK, every=100))
+    monkeypatch.setattr(overshoot, "_reset_peak", fail)
+    assert overshoot.main(tmp_path, quick=True) == 1
+    assert capsys.readouterr().err.endswith("wukongs: bench overshoot: no clear_refs\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_ends_by_itself_has_no_overshoot(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter([overshoot.ANSWER, overshoot.DEADLINE, overshoot.BUDGET])
+    monkeypatch.setattr(overshoot, "_end", lambda *_: next(ends))
+    with wukongs.Engine() as engine:
+        row = overshoot._overshoot(engine, QUERIES[0], -0.5, 3)
+    assert row["ended by"] == "answer, budget, deadline"
+    assert 500 <= row["median ms"] == row["worst ms"] < 60_000
 
 
 def test_memory_that_is_taken_and_given_back_is_seen() -> None:
