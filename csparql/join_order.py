@@ -4,21 +4,26 @@
   order that joins just these is kept. A greedy order comes first: what already costs as much as that one is left out.
   At most n * 2^(n - 1) steps are estimated (5,120 for ten patterns). (The rows of a subset are estimated along its
   order, so that the cheapest way to a subset is nearly always, but not always, the beginning of the cheapest order.)
-* More: greedily, from several first patterns; beyond SEVERAL_STARTS_PATTERNS_MAX from one, and looking at CHOICES_MAX
-  patterns for each step, so that a text of thousands of patterns is planned in a moment.
+* More: greedily, from several first patterns; then each WINDOW_PATTERNS neighbours of that order are put in the best
+  order among themselves, window after window. Beyond SEVERAL_STARTS_PATTERNS_MAX greedily from one first pattern, and
+  looking at CHOICES_MAX patterns for each step, so that a text of thousands of patterns is planned in a moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
 from math import inf
+from operator import and_
 
 from csparql.estimates import Sizes, State, after, joined, rows_and_cost
 
 EXACT_PATTERNS_MAX = 10
 GREEDY_STARTS_MAX = 8
+WINDOW_PATTERNS = 7
+_WINDOW_STEP = 3
 SEVERAL_STARTS_PATTERNS_MAX = 40
 CHOICES_MAX = 40
 _BOUNDED_PATTERNS_MIN = 5
@@ -64,6 +69,8 @@ def best_order(sizes: Sequence[Sizes], start: State) -> Order:
     is_many = EXACT_PATTERNS_MAX < len(sizes) <= SEVERAL_STARTS_PATTERNS_MAX
     starts = firsts[: GREEDY_STARTS_MAX if is_many else 1]
     greedy = min((_greedy_order(sizes, start, first) for first in starts), key=lambda found: found.cost)
+    if is_many:
+        return min(greedy, _improved(sizes, start, greedy), key=lambda found: found.cost)
     if len(sizes) > EXACT_PATTERNS_MAX:
         return greedy
     return _exact_order(sizes, start, greedy.cost) or greedy
@@ -113,6 +120,28 @@ def _greedy_order(sizes: Sequence[Sizes], start: State, first: int) -> Order:
         order.append(index)
         left.remove(index)
     return Order(tuple(order), state.rows, state.cost)
+
+
+def _improved(sizes: Sequence[Sizes], start: State, found: Order) -> Order:
+    """Put neighbours into the best order among themselves, window after window."""
+    order = list(found.order)
+    for first in range(0, len(order) - WINDOW_PATTERNS + _WINDOW_STEP, _WINDOW_STEP):
+        window = order[first : first + WINDOW_PATTERNS]
+        if reduce(and_, (sizes[index].variables for index in window)):
+            continue  # around one variable, the greedy order is the best
+        before = _state_after(sizes, start, order[:first])
+        cost_bound = _state_after(sizes, before, window).cost
+        best = _exact_order([sizes[index] for index in window], before, cost_bound)
+        if best is not None:
+            order[first : first + WINDOW_PATTERNS] = [window[at] for at in best.order]
+    state = _state_after(sizes, start, order)
+    return Order(tuple(order), state.rows, state.cost)
+
+
+def _state_after(sizes: Sequence[Sizes], state: State, order: Sequence[int]) -> State:
+    for index in order:
+        state = after(state, sizes[index])
+    return state
 
 
 def _choices(sizes: Sequence[Sizes], left: Sequence[int], bound: int, count_max: int | None = None) -> list[int]:

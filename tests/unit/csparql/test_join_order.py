@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from csparql import join_order
 from csparql.algebra import DEFAULT, TriplePattern
 from csparql.cardinality import Direction
 from csparql.estimates import Sizes, after, measure, start_state
@@ -39,12 +40,24 @@ class MadeUp:
         return float(self._rng.randint(0, 20))
 
 
+def ends_of(shape: str, at: int, count: int, rng: random.Random) -> tuple[int, int]:
+    """From which variable to which a pattern leads."""
+    ends = {
+        "chain": (at, at + 1),
+        "star": (0, at + 1),
+        "tree": (rng.randint(0, at), at + 1),
+        "cycle": (at, (at + 1) % count),
+        "snowflake": (max(0, at + 1 - max(2, count // 3)), at + 1),
+    }
+    return ends[shape]
+
+
 def sizes_of(shape: str, count: int, rng: random.Random) -> list[Sizes]:
-    """Patterns in a chain, a star or a tree, each with a predicate of its own; one in four has a constant."""
+    """Patterns in a shape, each with a predicate of its own; in a star one in four has a constant."""
     patterns = []
     for at in range(count):
-        from_ = {"chain": at, "star": 0, "tree": rng.randint(0, at)}[shape]
-        end: Term | Variable = iri(f"c{at}") if rng.random() < 0.25 and shape == "star" else Variable(f"v{at + 1}")
+        from_, to = ends_of(shape, at, count, rng)
+        end: Term | Variable = iri(f"c{at}") if rng.random() < 0.25 and shape == "star" else Variable(f"v{to}")
         flip = isinstance(end, Variable) and rng.random() < 0.5
         subject, object_ = (end, Variable(f"v{from_}")) if flip else (Variable(f"v{from_}"), end)
         patterns.append(TriplePattern(subject, iri(f"p{at}"), object_, DEFAULT))
@@ -85,3 +98,20 @@ def test_many_patterns_are_each_joined_once_and_without_a_product(count: int) ->
     found = best_order(sizes, start_state(0, 16, 1.0))
     assert sorted(found.order) == list(range(count))
     assert cost_of(found.order, sizes) == pytest.approx(found.cost)
+
+
+@pytest.mark.parametrize("shape", ["chain", "star", "cycle", "snowflake", "tree"])
+def test_what_is_ordered_greedily_is_not_far_from_the_best(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten patterns, as if they were too many to be searched: the way of eleven to forty."""
+    excess = []
+    for seed in range(12):
+        sizes = sizes_of(shape, 10, random.Random(f"{shape}{seed}"))
+        exact = best_order(sizes, start_state(0, 16, 1.0))
+        with monkeypatch.context() as patch:
+            patch.setattr(join_order, "EXACT_PATTERNS_MAX", 9)
+            found = best_order(sizes, start_state(0, 16, 1.0))
+        assert sorted(found.order) == list(range(10))
+        assert cost_of(found.order, sizes) == pytest.approx(found.cost)
+        excess.append(found.cost / exact.cost)
+    assert max(excess) < 2
+    assert sum(ratio > 1.01 for ratio in excess) <= len(excess) // 3
