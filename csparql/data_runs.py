@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from typing import NamedTuple
 
 from csparql.tokens import SHAPES, SKIPPED, Token, read_tokens
@@ -29,15 +30,20 @@ _WORD = r"(?:a|(?i:true|false))(?![A-Za-z0-9_])"
 _TERM = rf"(?>{_NAME}|{_LITERAL}|{_NUMBER}|{SHAPES['blank']}|{_WORD})"
 _DOT = r"\.(?![0-9])"
 _END = rf"{_DOT}|,|;(?:{SKIPPED};)*+|(?=\}})"
-_PIECE = re.compile(
+_PIECE = (
     rf"{SKIPPED}(?:({_TERM})(?:{SKIPPED}({_TERM})(?:{SKIPPED}({_TERM}))?+)?+{SKIPPED}({_END})"
-    rf"|(?i:GRAPH)(?=[\s#<]){SKIPPED}((?>{_NAME})){SKIPPED}\{{|(\}})(?:{SKIPPED}{_DOT})?+|{_DOT})",
-    re.DOTALL,
+    rf"|(?i:GRAPH)(?=[\s#<]){SKIPPED}((?>{_NAME})){SKIPPED}\{{|(\}})(?:{SKIPPED}{_DOT})?+|{_DOT})"
 )
 _STATEMENT, _PROPERTY, _OBJECT = 3, 2, 1  # what has to come next, by the number of its terms
 _ENDS = {".": _STATEMENT, "": _STATEMENT, ",": _OBJECT}
 _TO_DATA = frozenset(("end", "DATA"))
 _TO_STATEMENT = frozenset(("end", ".", "{", "}"))
+
+
+@cache
+def _piece() -> re.Pattern[str]:
+    """Compile the pattern when it is first needed: that takes longer than most queries."""
+    return re.compile(_PIECE, re.DOTALL)
 
 
 class Run(NamedTuple):
@@ -80,7 +86,7 @@ def scan(text: str, start: int, in_graph: bool, rows_max: int = sys.maxsize) -> 
     opened = -1  # the number of rows before the GRAPH block that we are in
     expected = _STATEMENT
     stop, rows = start, 0
-    for match in iter(_PIECE.scanner(text, start).match, None):  # type: ignore[attr-defined]
+    for match in iter(_piece().scanner(text, start).match, None):  # type: ignore[attr-defined]
         first, second, third, end, name, closing = match.groups()
         if end is not None:
             if third is not None:

@@ -35,8 +35,6 @@ from wukongs.text_column import (
 )
 from wukongs.values import Kind, Value, value_of
 
-_EMPTY = pa.scalar("", TEXT)
-
 
 def _with_kinds(kind: int, valid: BoolArray, lexical: pa.LargeStringArray) -> TextColumn:
     """Return terms of one kind that has no tail; errors where not valid."""
@@ -158,8 +156,9 @@ def concat(columns: Sequence[TextColumn]) -> TextColumn:
     held = [broadcast(column, length).lexical for column in columns]
     limits.hold(sum(array.nbytes for array in held), "CONCAT")
     parts = []
+    empty = pa.scalar("", TEXT)  # not when this module is loaded: pyarrow's first value loads pandas
     for start, stop in cuts(np.sum([byte_lengths(array) for array in held], axis=0)):
-        parts.append(pc.binary_join_element_wise(*(array.slice(start, stop - start) for array in held), _EMPTY))
+        parts.append(pc.binary_join_element_wise(*(array.slice(start, stop - start) for array in held), empty))
     lexical = pa.concat_arrays([pa.array([], TEXT), *parts])
     kinds = np.where(valid, np.where(are_alike, TAGGED, STRING), NOTHING).astype(np.uint8)
     return TextColumn(kinds, lexical, np.where(are_alike, first.tails, 0), first.names)

@@ -36,7 +36,7 @@ def bench_parse(report: Report, engine: wukongs.Engine, repeats: int) -> None:
     query = rewrite(parse_query(text))
 
     def dataset() -> Dataset:
-        return Dataset(query.dataset, stored, {}, ConstantIds(core.registry))
+        return Dataset(query.dataset, stored, {}, ConstantIds(core.registry, core.reserved))
 
     (wanted,) = _filtered(query.pattern)
     steps = plan_filtered(wanted, NOTHING, DatasetCardinalities(dataset())).steps

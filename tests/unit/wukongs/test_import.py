@@ -46,6 +46,11 @@ def test_nothing_heavy_is_loaded(program: str) -> None:
     assert not modules & HEAVY
 
 
+def test_an_engine_loads_no_library_that_a_plain_query_does_not_need() -> None:
+    program = "import wukongs; wukongs.Engine().query('SELECT * { ?s ?p ?o }').serialize('json')"
+    assert not loaded_by(program) & {"pandas", "pyoxigraph", "pyspark", "py4j", "zmq", "rich"}
+
+
 def test_help_is_there_at_once() -> None:
     command = [sys.executable, "-m", "wukongs", "--help"]
     subprocess.run(command, capture_output=True, check=True)
