@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
-import numpy.typing as npt
 
 from csparql.algebra import Aggregate
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.decoding import CELL_BYTES, texts_of
+from wukongs.exact_numbers import ExactNumbers
 from wukongs.expressions import evaluate
 from wukongs.frame import decoded
 from wukongs.limits import CHARACTER_BYTES, current
@@ -68,11 +68,11 @@ def _aggregate(
         return _extremes(aggregate.name, ids, groups, group_count, terms)
     offsets, members = group_members(groups, group_count)
     places, firsts = numbered([ids], len(ids))
-    if aggregate.name in ("SUM", "AVG") and (offsets[1:] > offsets[:-1]).all():
-        doubles = doubles_of_ids(ids[firsts], terms)
-        if doubles is not None:
-            totals = _totals(doubles[places[members]], offsets)
-            return _double_ids(totals / np.diff(offsets) if aggregate.name == "AVG" else totals, terms)
+    if aggregate.name in ("SUM", "AVG") and terms.inlines and (offsets[1:] > offsets[:-1]).all():
+        totals = _totals(ids[firsts], places[members], offsets, terms)
+        if totals is not None:
+            counts = np.diff(offsets).tolist()
+            return _value_ids(totals if aggregate.name == "SUM" else list(map(_mean, totals, counts)), terms)
     distinct = _Distinct(decoded(ids[firsts], terms), places)
     function = _FUNCTIONS[aggregate.name]
     results: list[Value | None] = []
@@ -127,17 +127,25 @@ def _integer_ids(numbers: Int64Array, terms: TermSpace) -> Int64Array:
     return _value_ids([computed(Kind.INTEGER, number) for number in distinct.tolist()], terms)[places]
 
 
-def _totals(doubles: npt.NDArray[np.float64], offsets: Int64Array) -> npt.NDArray[np.float64]:
-    """Return the sum of each group: doubles[offsets[i]:offsets[i + 1]]."""
+def _totals(
+    distinct: Int64Array, places: Int64Array, offsets: Int64Array, terms: TermSpace
+) -> list[Value | None] | None:
+    """Return the sums of the numbers with these ids at places[offsets[i]:offsets[i + 1]], where all are integers and
+    decimals, or all are doubles; None for other ids."""
+    if (exact := ExactNumbers.of_ids(distinct, len(places))) is not None:
+        return [*exact.sums(places, offsets)]
+    doubles = doubles_of_ids(distinct, terms)
+    if doubles is None:
+        return None
     limits = current()
-    limits.hold(CELL_BYTES * len(doubles))
-    bounds = offsets.tolist()
+    limits.hold(CELL_BYTES * len(places))
+    rows, bounds = doubles[places], offsets.tolist()
     groups = limits.polled(range(len(bounds) - 1))
-    return np.array([_sum_of_floats(doubles[bounds[at] : bounds[at + 1]].tolist()) for at in groups], np.float64)
+    return [computed(Kind.DOUBLE, _sum_of_floats(rows[bounds[at] : bounds[at + 1]].tolist())) for at in groups]
 
 
-def _double_ids(numbers: npt.NDArray[np.float64], terms: TermSpace) -> Int64Array:
-    return _value_ids([computed(Kind.DOUBLE, number) for number in numbers.tolist()], terms)
+def _mean(total: Value | None, count: int) -> Value | None:
+    return None if total is None else arithmetic("/", total, computed(Kind.INTEGER, count))
 
 
 def _value_ids(values: Sequence[Value | None], terms: TermSpace) -> Int64Array:
@@ -190,8 +198,7 @@ def _sum(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
 def _avg(aggregate: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
     if not len(places):
         return _ZERO
-    total = _sum(aggregate, distinct, places)
-    return None if total is None else arithmetic("/", total, computed(Kind.INTEGER, len(places)))
+    return _mean(_sum(aggregate, distinct, places), len(places))
 
 
 def sum_of(values: Sequence[Value]) -> Value | None:

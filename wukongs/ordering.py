@@ -38,6 +38,7 @@ from store.value_kernels import (
     KIND_INTEGER,
 )
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.exact_numbers import exact_ranks
 from wukongs.expressions import evaluate
 from wukongs.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.rows import numbered, stable_order
@@ -123,6 +124,8 @@ def ranks_of_ids(ids: Int64Array, terms: TermSpace) -> Int64Array:
         is_alike = any(np.isin(kinds, alike).all() for alike in _ORDERED_AS_FLOATS)
         if is_alike and np.abs(values).max() < _EXACT_LIMIT:
             return np.unique(values, return_inverse=True)[1]
+        if (exact := exact_ranks(ids)) is not None:
+            return exact
     doubles = doubles_of_ids(ids, terms)
     if doubles is not None:
         return np.unique(doubles, return_inverse=True)[1]

@@ -19,6 +19,7 @@ from tests.term_spaces import ListTermSpace
 from wukongs import text_order
 from wukongs.aggregates import group
 from wukongs.binding_table import BindingTable
+from wukongs.exact_numbers import ExactNumbers, exact_ranks
 from wukongs.expressions import evaluate
 from wukongs.ordering import ranks_of, ranks_of_ids
 from wukongs.query_terms import QueryTerms
@@ -138,7 +139,28 @@ def test_long_tables_of_texts_are_ordered_in_pieces(monkeypatch: pytest.MonkeyPa
     assert [texts[place] for place in np.argsort(ranks)] == sorted(texts)
 
 
-KINDS = (DOUBLES, st.one_of(DOUBLES, OTHERS), TEXTS.map(lambda text: f'"{text}"'), TEXTS.map(lambda text: f"<{text}>"))
+EXACT = st.one_of(
+    st.integers(-(2**62), 2**62).map(lambda number: literal(str(number), XSD + "integer").text),
+    st.integers(-9, 9).map(lambda number: literal(str(number), XSD + "int").text),
+    st.decimals(-9, 9, places=2).map(lambda number: literal(str(number), XSD + "decimal").text),
+    st.decimals(-9, 9, places=15).map(lambda number: literal(f"{number:f}", XSD + "decimal").text),
+    st.sampled_from(["1", "1.0", "1.00", "-0.0", "0", "0.00"]).map(lambda form: literal(form, XSD + "decimal").text),
+    st.sampled_from(["0.1000000000000001", "0.1000000000000002", "9007199254740991", "9007199254740990.9"]).map(
+        lambda form: literal(form, XSD + "decimal").text
+    ),
+)
+SMALL = st.one_of(
+    st.integers(-99, 99).map(lambda number: literal(str(number), XSD + "integer").text),
+    st.decimals(-9, 9, places=2).map(lambda number: literal(str(number), XSD + "decimal").text),
+)
+KINDS = (
+    DOUBLES,
+    EXACT,
+    SMALL,
+    st.one_of(DOUBLES, OTHERS),
+    TEXTS.map(lambda text: f'"{text}"'),
+    TEXTS.map(lambda text: f"<{text}>"),
+)
 
 
 @given(st.one_of(*(st.lists(kind, max_size=12, unique=True) for kind in KINDS)), st.booleans())
@@ -157,15 +179,14 @@ def test_texts_with_a_very_long_beginning_in_common_are_ordered_too() -> None:
     assert ranks_of_ids(ids, terms).tolist() == [2, 0, 1]
 
 
-ROWS = st.lists(
-    st.tuples(st.sampled_from(["<a>", "<b>"]), st.one_of(DOUBLES, DOUBLES, DOUBLES, OTHERS, st.none())), max_size=12
-)
+KEYS = st.sampled_from(["<a>", "<b>"])
+ROWS = st.lists(st.tuples(KEYS, st.one_of(DOUBLES, DOUBLES, DOUBLES, OTHERS, st.none())), max_size=12)
 
 
 @pytest.mark.parametrize("name", ["SUM", "AVG", "MIN", "MAX", "SAMPLE"])
 @pytest.mark.parametrize("distinct", [False, True])
-@given(st.one_of(ROWS, st.lists(st.tuples(st.just("<a>"), DOUBLES), max_size=12)))
-@settings(deadline=None, max_examples=80)
+@given(st.one_of(ROWS, *(st.lists(st.tuples(KEYS, kind), max_size=12) for kind in (DOUBLES, EXACT, SMALL))))
+@settings(deadline=None, max_examples=100)
 def test_aggregates_over_the_store_are_those_over_single_values(
     name: str, distinct: bool, rows: list[tuple[str, str | None]]
 ) -> None:
@@ -202,3 +223,28 @@ def test_lexical_forms_of_doubles_have_the_shortest_digits(number: float) -> Non
         return
     mantissa, exponent = np.format_float_scientific(np.float64(number), unique=True, trim="0").split("e")
     assert lexical == f"{mantissa}E{int(exponent)}"
+
+
+def test_integers_and_decimals_are_ordered_and_added_without_being_decoded() -> None:
+    decimals = [literal(form, XSD + "decimal").text for form in ("1.0", "2.50", "-0.125", "0.0")]
+    _, ids = space_of([*decimals, f'"1"^^<{XSD}integer>', f'"7"^^<{XSD}int>'])
+    ranks = exact_ranks(ids)
+    assert ranks is not None
+    assert ranks.tolist() == [2, 3, 0, 1, 2, 4]
+    numbers = ExactNumbers.of_ids(ids, len(ids))
+    assert numbers is not None
+    sums = numbers.sums(np.arange(6), np.array([0, 4, 6]))
+    assert [text_of(value) for value in sums] == [f'"3.375"^^<{XSD}decimal>', f'"8"^^<{XSD}integer>']
+
+
+@pytest.mark.parametrize("texts", [['"a"'], [f'"1.5"^^<{XSD}double>'], ["<a>", f'"1"^^<{XSD}integer>'], []])
+def test_other_terms_have_no_exact_numbers(texts: list[str | None]) -> None:
+    _, ids = space_of(texts)
+    assert exact_ranks(ids) is None
+    assert ExactNumbers.of_ids(ids, len(ids)) is None
+
+
+def test_sums_that_an_int64_could_not_hold_are_left_to_others() -> None:
+    _, ids = space_of([f'"{2**58}"^^<{XSD}integer>'])
+    assert ExactNumbers.of_ids(ids, 8) is not None
+    assert ExactNumbers.of_ids(ids, 1000) is None
