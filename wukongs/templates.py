@@ -201,11 +201,9 @@ def data_quads(data: InsertData | DeleteData, registry: TermRegistry, default_gr
 
 def _resolved(columns: DataColumns, label: bytes, resolve: Resolve, default_graph: int) -> Quads:
     texts = [term if isinstance(term, str) else blank_node(label, term.name[1:]) for term in columns.terms]
-    ids = np.append(resolve(texts), default_graph)  # which is at the place -1
-    is_literal = np.array([text.startswith('"') for text in (*texts, "")], np.bool_)
+    ids = np.append(_in_parts(texts, resolve), default_graph)  # which is at the place -1
     places = [
         np.array(column, np.int64) for column in (columns.graphs, columns.subjects, columns.predicates, columns.objects)
     ]
     filled = ids[places[0]], ids[places[1]], ids[places[2]], ids[places[3]]
-    is_known = np.logical_and.reduce([column != NO_MATCH for column in filled])
-    return taken(filled, is_known & ~is_literal[places[1]])
+    return taken(filled, np.logical_and.reduce([column != NO_MATCH for column in filled]))

@@ -44,7 +44,7 @@ def statements(draw: st.DrawFn) -> list[str]:
     """One statement, as pieces of text."""
     may_be_odd = draw(st.integers(0, 7)) == 0
     term = objects | odd if may_be_odd else objects
-    parts = [draw(subjects | odd if may_be_odd else subjects)]
+    parts = [draw(subjects | odd | literals if may_be_odd else subjects)]
     for number in range(draw(st.integers(1, 3))):
         if number:
             parts.append(draw(st.sampled_from([";", "; ;"])))
@@ -125,6 +125,7 @@ def quads_of(operation: InsertData | DeleteData) -> list[object]:
 @example(HEAD + "DELETE DATA { ex:a ex:b ex:c . ex:a ex:b _:b . ex:a ex:b _:c . ?x ex:b 1 }", None)
 @example(HEAD + 'DELETE DATA { ex:a ex:b _:c . ex:a ex:b "\\x" }', None)
 @example(HEAD + "INSERT DATA { ex:a ex:b _:b } ; INSERT DATA { GRAPH ex:g { ex:a ex:b 1 . ex:a ex:b _:b . } }", None)
+@example(HEAD + "INSERT DATA { ex:a ex:b 1 . 'lit' ex:b 1 . un:a ex:b 1 }", None)
 @example(HEAD + "INSERT DATA { GRAPH un:g { } ex:a ex:b 1 . }", None)
 @example(HEAD + "INSERT DATA { GRAPH un:g { ex:a ex:b 1 } . ex:a ex:b 1 . }", None)
 @example(HEAD + "INSERT DATA { ex:a ex:b 1 ; . GRAPH ex:g { ex:a ex:b 1 ; } . ex:a ex:b 1 ; ; }", None)
