@@ -139,7 +139,7 @@ class Host:
 
     def read(self, sn: Sn, vts: Vts, index: int, shards: list[int]) -> Any:
         """Return the edges of some shards at an SN and the texts of their hashes; None while this node lacks part."""
-        if self.control.index < index or any(self.node.vts.get(stream, 0) < batch for stream, batch in vts.items()):
+        if not self.node.can_serve(vts, index):
             return None
         timeline = [entry for entry in self.changes if entry[0] <= sn]
         outs = self._fold(timeline, vts, 0, shards)
@@ -223,7 +223,8 @@ class Host:
         self.handle(ev.Inserted(action.stream, action.batch))
 
     def _compare(self, action: act.CompareTerms) -> None:
-        equal = frozenset(text for text in action.texts if self.disk.claims.setdefault(hash16(text), text) == text)
+        texts = sorted(action.texts)
+        equal = frozenset(text for text in texts if self.disk.claims.setdefault(hash16(text), text) == text)
         self.handle(ev.TermsCompared(action.asker, action.view, equal, action.texts - equal))
 
     def _collect(self, action: act.CollectState) -> None:
@@ -262,7 +263,7 @@ class Host:
                     if donors[self.shard(hashed)] is states:
                         claims.setdefault(hashed, text)
         for state in action.states.values():
-            for text in state.payload[1]:  # type: ignore[index]
+            for text in sorted(state.payload[1]):  # type: ignore[index]
                 if text not in self.control.exceptions:
                     claims.setdefault(hash16(text), text)
         self.disk.claims = claims

@@ -77,6 +77,13 @@ class Node:
         """The local VTS."""
         return sealing.local_vts(self.intakes)
 
+    def can_serve(self, vts: Vts, index: int) -> bool:
+        """Whether this node may answer for its shards at an SN that stands for this VTS and the log up to an index.
+
+        Who asks may not know yet that this node has lost its disk; the VTS does not tell that its terms are gone."""
+        has_all = all(self.vts.get(stream, 0) >= batch for stream, batch in vts.items())
+        return self.role is Role.IN and self.control.index >= index and has_all
+
 
 def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
     """Return a node that starts with what its disk has kept (nothing at first, and after the disk is lost)."""

@@ -1,0 +1,136 @@
+"""What the records of the log add up to, and which of them are void."""
+
+from __future__ import annotations
+
+import pytest
+
+from wukongs.protocol.control import Control, apply, genesis, is_valid
+from wukongs.protocol.messages import Incarnation, Report
+from wukongs.protocol.progress import Progress, hear, oldest_held
+from wukongs.protocol.records import (
+    BEGINNING,
+    AdvanceGroup,
+    BeginStream,
+    Change,
+    DeclareStream,
+    DropQuery,
+    EndStream,
+    Entry,
+    Membership,
+    Record,
+    ReEncode,
+    RegisterQuery,
+    Role,
+    Voter,
+)
+from wukongs.protocol.snapshots import Sn
+
+STREAM = DeclareStream("s", ("p",), 2)
+
+
+def with_records(*records: Record, tick: int = 4, leader: Voter = Voter(0, 0)) -> Control:  # noqa: B008
+    control = genesis(3, 2, 3)
+    for record in records:
+        control = apply(control, Entry(1, record, tick, leader))
+    return control
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        DeclareStream("s", ("q",)),
+        DeclareStream("t", ()),
+        DeclareStream("t", ("p",), 0),
+        BeginStream("t"),
+        EndStream("s", 3),
+        AdvanceGroup("live", 9),
+        AdvanceGroup("replay", 0),
+        RegisterQuery("q", ("t",), (0,)),
+        DropQuery("q"),
+        Membership(0, 0, Role.JOINING),
+        Membership(0, 0, Role.HOLDING),
+        Membership(0, 0, Role.IN),
+        Membership(9, 0, Role.OUT),
+        ReEncode("x", 7),
+        Change("c", 0, (), None, 0),
+        Change("c", 1, (), 5, 0),
+        Change("c", 1, (), None, 3),
+    ],
+    ids=repr,
+)
+def test_what_says_nothing_or_nothing_true_is_void(record: Record) -> None:
+    control = with_records(STREAM)
+    entry = Entry(1, record, 4, Voter(0, 0))
+    assert not is_valid(control, entry)
+    after = apply(control, entry)
+    assert (after.index, after.marks, after.members) == (2, control.marks, control.members)
+
+
+def test_a_ticked_record_needs_a_tick_and_a_leader_that_is_in() -> None:
+    control = with_records(STREAM)
+    begin = BeginStream("s")
+    assert is_valid(control, Entry(1, begin, 4, Voter(0, 0)))
+    assert not is_valid(control, Entry(1, begin))
+    assert not is_valid(control, Entry(1, begin, 3, Voter(0, 0)))
+    assert not is_valid(control, Entry(1, begin, 4, Voter(0, 1)))
+    assert not is_valid(with_records(STREAM, Membership(1, 0, Role.OUT)), Entry(1, begin, 4, Voter(1, 0)))
+
+
+def test_a_node_goes_only_while_another_one_has_its_shards() -> None:
+    control = with_records(Membership(1, 0, Role.OUT))
+    assert control.members[1].role is Role.OUT
+    assert not is_valid(control, Entry(1, Membership(0, 0, Role.OUT)))
+    assert not is_valid(control, Entry(1, Membership(2, 0, Role.OUT)))
+
+
+def test_a_record_about_an_earlier_stay_is_void() -> None:
+    control = with_records(Membership(1, 0, Role.OUT), Membership(1, 0, Role.JOINING))
+    assert control.members[1].since == 2
+    assert not is_valid(control, Entry(1, Membership(1, 0, Role.HOLDING, 0)))
+    assert is_valid(control, Entry(1, Membership(1, 0, Role.HOLDING, 2)))
+    assert not is_valid(control, Entry(1, Membership(1, 1, Role.HOLDING, 2)))
+
+
+def test_a_lost_disk_starts_at_joining_whatever_its_node_was() -> None:
+    control = with_records(Membership(1, 1, Role.JOINING))
+    assert control.role_of(Voter(1, 1)) is Role.JOINING
+    assert control.role_of(Voter(1, 0)) is Role.OUT
+    assert not control.is_covered_without(0)
+
+
+def test_re_encodings_are_numbered_once() -> None:
+    control = with_records(ReEncode("x", 0), ReEncode("y", 0), ReEncode("x", 0))
+    assert control.exceptions == {"x": 1, "y": 2}
+
+
+def test_an_update_has_to_have_seen_the_last_one() -> None:
+    first = Change("c", 1, (), 0, 0)
+    control = with_records(first)
+    assert not is_valid(control, Entry(1, Change("d", 1, (), 0, 0), 4, Voter(0, 0)))
+    assert is_valid(control, Entry(1, Change("d", 1, (), 1, 0), 4, Voter(0, 0)))
+    assert is_valid(control, Entry(1, Change("d", 1, (), None, 0), 4, Voter(0, 0)))
+    assert control.last_update(Sn(4, 0)) == 0
+    assert control.last_update(Sn(4, 1)) == 1
+
+
+def test_a_query_names_who_keeps_slices_and_from_which_batch_on() -> None:
+    control = with_records(STREAM, RegisterQuery("q", ("s",), (0, 2)))
+    assert control.slice_holders("s") == {0: 3, 2: 3}
+    later = apply(control, Entry(1, RegisterQuery("r", ("s",), (1, 2)), 8, Voter(0, 0)))
+    assert later.slice_holders("s") == {0: 3, 1: 5, 2: 3}
+    dropped = apply(later, Entry(1, DropQuery("q"), 8, Voter(0, 0)))
+    assert dropped.slice_holders("s") == {1: 5, 2: 5}
+    assert dropped.slice_holders("t") == {}
+
+
+def test_what_readers_hold_anywhere_is_held_everywhere() -> None:
+    control = with_records()
+    reports = [
+        Report(Incarnation(0, 0, 1), 1, {}, BEGINNING, Sn(5, 1), None),
+        Report(Incarnation(1, 0, 1), 1, {}, BEGINNING, Sn(4, 0), 9),
+        Report(Incarnation(2, 0, 1), 1, {}, BEGINNING, None, 8),
+    ]
+    progress = hear(Progress(), reports)
+    assert oldest_held(progress, control) == (Sn(4, 0), 8)
+    assert oldest_held(progress, apply(control, Entry(1, Membership(1, 0, Role.OUT)))) == (Sn(5, 1), 8)
+    assert oldest_held(Progress(), control) == (None, None)

@@ -1,0 +1,136 @@
+"""What an SN stands for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wukongs.protocol.control import Control, apply, genesis, is_valid
+from wukongs.protocol.records import (
+    AdvanceGroup,
+    BeginStream,
+    Change,
+    DeclareStream,
+    EndStream,
+    Entry,
+    Record,
+    Voter,
+)
+from wukongs.protocol.snapshots import Sn, sn_at, stable_sn, tick_for, tick_in, visible_at, vts_at
+
+LEADER = Voter(0, 0)
+
+
+def control_with(*records: tuple[int, Record]) -> Control:
+    """Return the control state of two nodes after records behind these ticks."""
+    control = genesis(2, 1, 2)
+    for tick, record in records:
+        entry = Entry(1, record, tick, LEADER)
+        assert is_valid(control, entry), record
+        control = apply(control, entry)
+    return control
+
+
+def load(number: int) -> Change:
+    return Change("client", number, ((), ()), None, 0)
+
+
+LIVE = (
+    (0, DeclareStream("a", ("p",), 1)),
+    (0, DeclareStream("b", ("p",), 3)),
+    (0, BeginStream("a")),
+)
+
+
+def test_ticks_come_from_the_streams_that_have_begun() -> None:
+    control = control_with(*LIVE)
+    assert tick_in(control, "live", {"a": 7, "b": 0}) == 7
+    control = control_with(*LIVE, (7, BeginStream("b")))
+    assert tick_in(control, "live", {"a": 9, "b": 0}) == 7
+    assert tick_in(control, "live", {"a": 9, "b": 3}) == 9
+    assert tick_in(control, "live", {"a": 12, "b": 3}) == 9
+
+
+def test_a_stream_counts_from_the_tick_after_its_beginning() -> None:
+    control = control_with(*LIVE, (7, BeginStream("b")))
+    assert vts_at(control, Sn(7, 9)) == {"a": 7}
+    assert vts_at(control, Sn(8, 0)) == {"a": 8, "b": 2}
+    assert vts_at(control, Sn(9, 0)) == {"a": 9, "b": 3}
+    b = control.streams["b"]
+    assert [visible_at(control, b, batch) for batch in (1, 2, 3)] == [Sn(8, 0), Sn(8, 0), Sn(9, 0)]
+
+
+def test_a_stream_that_is_complete_holds_nothing_back() -> None:
+    control = control_with(*LIVE, (0, BeginStream("b")), (3, EndStream("a", 4)))
+    assert tick_in(control, "live", {"a": 3, "b": 5}) == 3
+    assert tick_in(control, "live", {"a": 4, "b": 5}) == 15
+    assert vts_at(control, Sn(15, 0)) == {"a": 4, "b": 5}
+
+
+def test_what_a_late_stream_brought_is_seen_though_no_time_passes_any_more() -> None:
+    control = control_with(*LIVE, (7, BeginStream("b")), (7, EndStream("a", 7)), (7, EndStream("b", 1)))
+    sn = stable_sn(control, {"a": 7, "b": 1})
+    assert sn == Sn(8, 0)
+    assert vts_at(control, sn) == {"a": 7, "b": 1}
+
+
+def test_minors_count_the_records_behind_a_tick() -> None:
+    control = control_with(*LIVE, (5, load(1)), (5, load(2)), (8, load(3)))
+    assert [mark.sn for mark in control.marks[-3:]] == [Sn(5, 1), Sn(5, 2), Sn(8, 1)]
+    assert [sn_at(control, tick) for tick in (4, 5, 6, 8, 9)] == [Sn(4, 0), Sn(5, 2), Sn(6, 0), Sn(8, 1), Sn(9, 0)]
+    assert stable_sn(control, {"a": 5}) == Sn(5, 2)
+    assert stable_sn(control, {"a": 7}) == Sn(7, 0)
+
+
+def test_a_leader_appends_behind_what_it_has_and_what_its_log_has() -> None:
+    control = control_with(*LIVE, (5, load(1)))
+    assert tick_for(control, {"a": 3}) == 5
+    assert tick_for(control, {"a": 6}) == 6
+
+
+def test_another_clock_group_moves_by_records() -> None:
+    group = ((0, DeclareStream("r", ("p",), 2, "replay")), (0, BeginStream("r")))
+    control = control_with(*LIVE, *group, (5, AdvanceGroup("replay", 6)), (5, load(1)))
+    assert vts_at(control, Sn(5, 0)) == {"a": 5}
+    assert vts_at(control, Sn(5, 1)) == {"a": 5, "r": 3}
+    assert visible_at(control, control.streams["r"], 3) == Sn(5, 1)
+    assert visible_at(control, control.streams["r"], 4) is None
+    # A node whose own stable VTS does not have the group so far exposes nothing from the record on.
+    assert stable_sn(control, {"a": 5, "r": 3}) == Sn(5, 2)
+    assert stable_sn(control, {"a": 5, "r": 2}) == Sn(5, 0)
+
+
+def test_without_streams_changes_still_have_their_order() -> None:
+    control = control_with((0, load(1)), (0, load(2)))
+    assert stable_sn(control, {}) == Sn(0, 2)
+    assert vts_at(control, Sn(0, 2)) == {}
+
+
+STREAMS = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(0, 6), st.none() | st.integers(1, 6)), min_size=1, max_size=4
+)
+
+
+@given(streams=STREAMS, lower=st.lists(st.integers(0, 6), min_size=4), rise=st.lists(st.integers(0, 3), min_size=4))
+def test_ticks_and_snapshots_never_fall_and_stay_inside_the_stable_vts(
+    streams: list[tuple[int, int, int | None]], lower: list[int], rise: list[int]
+) -> None:
+    records: list[tuple[int, Record]] = [
+        (0, DeclareStream(f"s{n}", ("p",), ticks)) for n, (ticks, _, _) in enumerate(streams)
+    ]
+    began = sorted(range(len(streams)), key=lambda n: streams[n][1])
+    records += [(streams[n][1], BeginStream(f"s{n}")) for n in began]
+    end = max(tick for tick, _ in records)
+    records += [(end, EndStream(f"s{n}", last)) for n, (_, _, last) in enumerate(streams) if last is not None]
+    control = control_with(*records)
+
+    def within(batches: list[int]) -> dict[str, int]:
+        limits = [last for _, _, last in streams]
+        return {
+            f"s{n}": b if (top := limits[n]) is None else min(b, top) for n, b in enumerate(batches[: len(streams)])
+        }
+
+    low, high = within(lower), within([a + b for a, b in zip(lower, rise, strict=False)])
+    assert tick_in(control, "live", low) <= tick_in(control, "live", high)
+    assert stable_sn(control, low) <= stable_sn(control, high)
+    assert all(batch <= low.get(name, 0) for name, batch in vts_at(control, stable_sn(control, low)).items())
