@@ -77,7 +77,8 @@ class DatasetCardinalities:
         scan = PlanStep(found, "out" if found.subject == variable else "in", 1.0)
         scanned = self._run(scan, BindingTable.unit(), ROWS_SAMPLED_MAX)
         values = np.unique(scanned.column(variable))
-        if not len(values) or len(values) < VALUES_MIN <= ROWS_SAMPLED_MAX <= scanned.length:
+        is_all = scanned.length < ROWS_SAMPLED_MAX
+        if not len(values) or (len(values) < VALUES_MIN and not is_all):
             return None
         kept = self._run(PlanStep(asked, "out", 1.0), BindingTable((variable,), (values,), len(values)))
         return max(len(np.unique(kept.column(variable))), NONE_COUNTS) / len(values)

@@ -33,9 +33,11 @@ def tied(node: TripleParts, table: BindingTable, terms: TermSpace, limits: Limit
 def _pulled_apart(node: TripleParts, table: BindingTable, terms: TermSpace, limits: Limits) -> BindingTable:
     whole, places = np.unique(table.column(node.variable), return_inverse=True)
     given = [(at, part.text) for at, part in enumerate(node.parts()) if isinstance(part, Term)]
+    texts = _texts(whole, terms, limits)
+    limits.hold(3 * OBJECT_BYTES * len(texts) + CHARACTER_BYTES * sum(map(len, texts)))
     split: list[tuple[str, str, str]] = []
     kept = np.full(len(whole), -1, np.int64)
-    for number, text in enumerate(_texts(whole, terms, limits)):
+    for number, text in enumerate(limits.polled(texts)):
         if not text.startswith("("):
             continue
         parts = triple_parts(text)
@@ -67,6 +69,7 @@ def _put_together(node: TripleParts, table: BindingTable, terms: TermSpace, limi
     columns = (
         _part_texts(part, first, table, firsts, terms, limits) for part, first in zip(node.parts(), _FIRST, strict=True)
     )
+    limits.hold(OBJECT_BYTES * len(firsts))
     numbers, texts = [], []
     for number, parts in enumerate(limits.polled(list(zip(*columns, strict=True)))):
         if None not in parts:
