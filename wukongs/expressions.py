@@ -6,7 +6,8 @@ The scalar evaluator (wukongs/scalar_evaluator.py) defines every answer. What is
   (wukongs/membership.py);
 * `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
 * comparisons and arithmetic of numbers run in float64 where that is exact (wukongs/number_columns.py);
-* REGEX with a constant pattern asks for all distinct texts in one call;
+* functions of strings, tests of kinds, and comparisons with what these give, run on columns of bytes
+  (wukongs/text_expressions.py), and so do comparisons of doubles that ids do not carry;
 * rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
 
 What calls RAND, UUID, STRUUID or BNODE is evaluated for every row.
