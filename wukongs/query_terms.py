@@ -84,6 +84,11 @@ class QueryTerms:
             found[hashed] = text[offsets[:-1]]
         return found
 
+    @property
+    def computes(self) -> bool:
+        """Whether this execution has given out any ids itself."""
+        return bool(self._computed)
+
     def computed(self, ids: Int64Array) -> dict[int, str]:
         """Return those of some ids that this execution has given out itself, with their canonical forms."""
         given = np.array(list(self._computed), np.int64)

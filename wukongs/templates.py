@@ -156,7 +156,10 @@ def _filled(
 
 def _of_data(column: Int64Array, solutions: Solutions, resolve: Resolve) -> Int64Array:
     """Return a column with the ids of the data for terms that the query has computed."""
-    computed = solutions.terms.computed(column)
+    if not solutions.terms.computes:
+        return column
+    _, firsts = numbered([column], len(column))
+    computed = solutions.terms.computed(rows_taken(column, firsts))
     if not computed:
         return column
     limits = current()
