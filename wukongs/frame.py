@@ -18,7 +18,7 @@ from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.decoding import texts_of
 from wukongs.number_columns import UNDECIDED, Numbers, numbers_of, numbers_of_ids
 from wukongs.rows import numbered
-from wukongs.text_column import BLANK, IRI, NOTHING, STRING, TAGGED, TRIPLE, Spread, TextColumn
+from wukongs.text_column import Spread, TextColumn
 from wukongs.text_numbers import numbers_of_column
 from wukongs.values import Kind, Value, value_of
 
@@ -26,9 +26,6 @@ BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
 """How far an id decides equality: not at all; against STRING_ID and ANY_ID; against every term."""
 
 _IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kind.STRING: STRING_ID}
-_IDENTITY_OF_KINDS = np.full(TRIPLE + 1, BY_VALUE, np.uint8)
-_IDENTITY_OF_KINDS[[NOTHING, IRI, BLANK, TAGGED]] = ANY_ID
-_IDENTITY_OF_KINDS[STRING] = STRING_ID
 
 
 def decoded(ids: Int64Array, terms: TermSpace) -> list[Value | None]:
@@ -49,6 +46,7 @@ class _Pool:
     places: dict[Variable, Int64Array]
     values: list[Value | None] | None = None
     numbers: Numbers | None = None
+    identity: UInt8Array | None = None
 
 
 @dataclass(slots=True)
@@ -116,6 +114,19 @@ class Frame:
 
     def identity(self, variable: Variable) -> UInt8Array:
         """Return for each row how far the variable's id decides equality."""
-        spread = self.texts(variable)
-        assert spread.places is not None
-        return _IDENTITY_OF_KINDS[spread.column.kinds][spread.places]
+        pool = self._pool
+        if pool.identity is None:
+            pool.identity = _identities(pool.ids, self.terms)
+        return pool.identity[pool.places[variable]]
+
+
+def _identities(ids: Int64Array, terms: TermSpace) -> UInt8Array:
+    """Return how far each of some distinct ids decides equality, which the ends of its canonical form tell."""
+    found = np.full(len(ids), ANY_ID, np.uint8)
+    bound = np.flatnonzero(ids != UNBOUND)
+    if len(bound):
+        text, offsets = terms.gather(ids[bound])
+        first, last = text[offsets[:-1]], text[offsets[1:] - 1]
+        found[bound[(first == ord("(")) | ((first == ord('"')) & (last == ord(">")))]] = BY_VALUE
+        found[bound[(first == ord('"')) & (last == ord('"'))]] = STRING_ID
+    return found

@@ -21,6 +21,8 @@ from wukongs.text_numbers import numbers_of_column
 from wukongs.truth import Truth
 from wukongs.values import value_of
 
+ROWS_MIN = 8
+"""Fewer rows are sooner done one by one."""
 TERM_CALLS = functions.UNARY.keys() | functions.BINARY.keys() | {"SUBSTR", "REPLACE", "CONCAT"}
 """Functions of strings whose values are terms."""
 TRUTH_CALLS = truths.TESTS.keys() | truths.KIND_TESTS | {"REGEX"}
@@ -30,7 +32,8 @@ TRUTH_CALLS = truths.TESTS.keys() | truths.KIND_TESTS | {"REGEX"}
 def term_column(expression: Expression, frame: Frame) -> Spread | None:
     """Return the terms that an expression has in all rows; None if it has other parts than variables, constants and
     TERM_CALLS, or no variable at all."""
-    return _term_column(expression, frame) if variables_of(expression) else None
+    is_worth_it = frame.table.length >= ROWS_MIN and variables_of(expression)
+    return _term_column(expression, frame) if is_worth_it else None
 
 
 def _term_column(expression: Expression, frame: Frame) -> Spread | None:
@@ -87,7 +90,7 @@ def _joined(arguments: Sequence[Expression], frame: Frame) -> tuple[list[TextCol
 def truth_of(expression: Call, frame: Frame) -> tuple[Truth, BoolArray] | None:
     """Return the truth of one of TRUTH_CALLS or TERM_CALLS in each row, and where it is known; None as term_column."""
     op, arguments = expression.op, expression.arguments
-    if not variables_of(expression):
+    if frame.table.length < ROWS_MIN or not variables_of(expression):
         return None
     if op == "REGEX":
         constants = _constants(arguments[1:])
@@ -122,7 +125,8 @@ def lengths(expression: Expression, frame: Frame) -> Numbers | None:
 
 def compare(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
     """Compare two expressions: (truth by rows, where it is known); None as term_column."""
-    joined = _joined((left, right), frame) if variables_of(left) or variables_of(right) else None
+    is_worth_it = frame.table.length >= ROWS_MIN and (variables_of(left) or variables_of(right))
+    joined = _joined((left, right), frame) if is_worth_it else None
     if joined is None:
         return None
     (first, second), places = joined

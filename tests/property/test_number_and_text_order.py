@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from csparql.terms import XSD, Term, Variable, literal
 from store.dtypes import UNBOUND, Int64Array
 from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
-from wukongs import text_order
+from wukongs import text_expressions, text_order
 from wukongs.aggregates import group
 from wukongs.binding_table import BindingTable
 from wukongs.exact_numbers import ExactNumbers, exact_ranks
@@ -28,6 +29,14 @@ from wukongs.text_column import TextColumn
 from wukongs.text_numbers import doubles_of, doubles_of_ids
 from wukongs.text_order import ranks_of_texts
 from wukongs.values import Kind, computed, number_lexical, text_of, value_of
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _columns_of_any_length() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_expressions, "ROWS_MIN", 0)
+        yield
+
 
 X, KEY, RESULT = Variable("x"), Variable("key"), Variable("result")
 

@@ -6,7 +6,7 @@ Ids are the store's (short literals are in them, the rest in dictionaries) or th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from csparql.terms import RDF, XSD, Term, Variable, literal
 from store.dtypes import UNBOUND
 from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
-from wukongs import arrow_texts, text_column
+from wukongs import arrow_texts, text_column, text_expressions
 from wukongs import text_functions as functions
 from wukongs import text_truths as truths
 from wukongs.binding_table import BindingTable
@@ -30,6 +30,14 @@ from wukongs.text_expressions import TERM_CALLS, TRUTH_CALLS
 from wukongs.text_kernels import take_apart
 from wukongs.value_operators import effective_boolean_value
 from wukongs.values import text_of, value_of
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _columns_of_any_length() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_expressions, "ROWS_MIN", 0)
+        yield
+
 
 X, Y = Variable("x"), Variable("y")
 
