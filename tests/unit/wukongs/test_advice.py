@@ -91,6 +91,6 @@ sys.exit(wukongs.cli.main(sys.argv[1:]))
     command = [sys.executable, "-c", program, "run", str(tmp_path / "run.toml")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "query q, line 1, column 63: no pattern reads the window over <http://ex/streamA>" in ended.stderr
+    assert "query q, line 6, column 73: no pattern reads the window over <http://ex/streamA>" in ended.stderr
     assert "GRAPH <x> matches nothing" in ended.stderr
     assert "GRAPH <x>" not in ended.stdout
