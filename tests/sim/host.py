@@ -199,8 +199,8 @@ class Host:
                 self._later(lambda: self._install(action))
             case act.Apply():
                 self._apply(action)
-            case act.Drop(change=change):
-                self.dropped.add((change.client, change.number))
+            case act.Drop(record=Change(client=client, number=number)):
+                self.dropped.add((client, number))
             case act.Expose(sn=sn, vts=vts):
                 self.tell(self.number, "expose", sn=sn, vts=vts)
 

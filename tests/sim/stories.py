@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wukongs.protocol import sealing
-from wukongs.protocol.actions import CompareTerms, Confirm, Send
+from wukongs.protocol.actions import CompareTerms, Confirm, Drop, Send
 from wukongs.protocol.control import Control, apply, genesis
-from wukongs.protocol.events import Inserted, Marker, Piece, Received, TermsCompared
-from wukongs.protocol.messages import ClaimTerms, Gossip, Incarnation, Message, Report, Term, TermsClaimed
+from wukongs.protocol.events import Inserted, Marker, Piece, Received, Submitted, TermsCompared
+from wukongs.protocol.log import Standing
+from wukongs.protocol.messages import (
+    Body,
+    ClaimTerms,
+    Gossip,
+    Incarnation,
+    Message,
+    Propose,
+    Report,
+    Term,
+    TermsClaimed,
+)
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import Progress, hear, settle
-from wukongs.protocol.records import BEGINNING, DeclareStream, Entry, Membership, Position, Role
+from wukongs.protocol.records import BEGINNING, Change, DeclareStream, Entry, Membership, Position, Role, Voters
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 
 TRIO = Cluster(node_count=3, replica_count=2, shard_count=3)
@@ -34,7 +45,7 @@ JOINING = Membership(1, 0, Role.JOINING)
 STREAM = DeclareStream("s", ("a",))
 
 
-def hears(node: Node, sender: Incarnation, body: Gossip | TermsClaimed | ClaimTerms) -> tuple[Node, list[object]]:
+def hears(node: Node, sender: Incarnation, body: Body) -> tuple[Node, list[object]]:
     node, actions = step(node, Received(Message(sender, body)))
     return node, list(actions)
 
@@ -133,6 +144,24 @@ def who_has_lost_the_disk_is_not_read() -> None:
     assert not lost.can_serve({}, 1), "its terms are gone"
 
 
+def what_can_never_be_in_the_log_is_handed_back() -> None:
+    node = node_with([STREAM])
+    _, actions = step(node, Submitted(STREAM))
+    assert Drop(STREAM) in actions, "it is there already"
+    late = Change("client", 1, (), 7, 0)
+    _, actions = step(node, Submitted(late))
+    assert Drop(late) in actions, "it has not seen the last update"
+
+
+def what_only_leaders_propose_is_refused_from_others() -> None:
+    node = node_with([STREAM])
+    log = replace(node.log, standing=Standing.LEADER, leader=0)
+    node = replace(node, log=log)
+    after, actions = hears(node, Incarnation(2, 0, 1), Propose((Voters(frozenset({Incarnation(2, 0, 1).voter})),)))
+    assert (after.log, actions) == (log, [])
+    assert after.refused == {"a proposal of what only leaders propose": 1}
+
+
 STORIES = (
     an_answer_of_another_view_is_no_answer,
     who_learns_of_a_joining_node_tells_nobody_what_it_compared_before,
@@ -142,6 +171,8 @@ STORIES = (
     what_comes_twice_counts_once,
     a_report_that_requires_more_is_not_used_yet,
     who_has_lost_the_disk_is_not_read,
+    what_can_never_be_in_the_log_is_handed_back,
+    what_only_leaders_propose_is_refused_from_others,
 )
 
 

@@ -65,7 +65,7 @@ class World:
         self.seed = seed
         rng = self.rng = random.Random(seed)
         count = node_count or rng.choice((1, 2, 3, 3, 3, 4, 4, 5, 5))
-        self.cluster = Cluster(count, rng.choice((1, 2, 2, 3)), rng.choice((count, 8)), rng.choice((3, 5)))
+        self.cluster = Cluster(count, rng.choice((1, 2, 2, 3)), rng.choice((count, 8)), rng.choice((3, 5)), 12)
         self.agenda = Agenda()
         self.network = Network(self.agenda, rng)
         self.events: deque[tuple[float, int, str, dict[str, Any]]] = deque(maxlen=5000)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wukongs.protocol.messages import Body, State
-from wukongs.protocol.records import Change, Entry, Position, Voter
+from wukongs.protocol.records import Entry, Position, Record, Voter
 from wukongs.protocol.snapshots import Sn, Vts
 
 
@@ -102,9 +102,10 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A change that was handed in can never become valid: its snapshot or its view is outdated. Evaluate it again."""
+    """A record that was handed in will not be in the log: it is there already, or what it rests on has changed. An
+    update that has not seen the last one is to be evaluated again."""
 
-    change: Change
+    record: Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from wukongs.protocol import log as raft
 from wukongs.protocol.actions import Action
 from wukongs.protocol.control import Control, apply, is_valid
 from wukongs.protocol.log import Log, Standing
-from wukongs.protocol.membership import Watch, silent
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
     LIVE,
     TICKED,
     AdvanceGroup,
     Entry,
+    Membership,
     Record,
     Role,
     Voter,
@@ -50,13 +50,13 @@ def held_control(log: Log, control: Control) -> Control:
     return reduce(apply, log.entries[control.index :], control)
 
 
-def lead(log: Log, control: Control, progress: Progress, watch: Watch, vts: Vts) -> Outcome:
-    """Propose, once a pulse, what this leader sees."""
+def lead(log: Log, control: Control, progress: Progress, out: list[Membership], vts: Vts) -> Outcome:
+    """Propose, once a pulse, what this leader sees. out: records that take out who is silent."""
     if log.standing is not Standing.LEADER:
         return log, []
     groups = sorted({stream.group for stream in control.streams.values() if stream.group != LIVE})
     records: list[Record] = [AdvanceGroup(group, tick_in(control, group, progress.stable)) for group in groups]
-    log, actions = admit(log, control, vts, [*silent(watch, control), *records])
+    log, actions = admit(log, control, vts, [*out, *records])
     log, more = _change_voters(log, control)
     return log, actions + more
 

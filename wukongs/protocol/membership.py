@@ -25,8 +25,6 @@ from wukongs.protocol.progress import Progress, has_caught_up, stable_vts
 from wukongs.protocol.records import Membership, Role
 from wukongs.protocol.snapshots import Vts
 
-SUSPECT_PULSES = 12
-"""A leader that hears nothing new of a node for so many pulses proposes to take it out."""
 LAG_BATCHES_MAX = 2
 """A joining node that is no further behind than this asks to be waited for."""
 
@@ -106,10 +104,10 @@ def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarn
     return replace(eye, seen=seen)
 
 
-def silent(eye: Watch, control: Control) -> list[Membership]:
-    """Return the records that take out who has been silent for too long."""
+def silent(eye: Watch, control: Control, pulses_max: int) -> list[Membership]:
+    """Return the records that take out who has been silent for longer than this."""
     return [
         Membership(node, control.members[node].disk, Role.OUT, control.members[node].since)
         for node, (_, _, pulses) in sorted(eye.seen.items())
-        if pulses >= SUSPECT_PULSES
+        if pulses > pulses_max
     ]

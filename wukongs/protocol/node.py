@@ -60,9 +60,11 @@ from wukongs.protocol.records import (
     Change,
     EndStream,
     Membership,
+    Nothing,
     Record,
     ReEncode,
     Role,
+    Voters,
 )
 from wukongs.protocol.sealing import Intake, Verdict
 from wukongs.protocol.snapshots import stable_sn, vts_at
@@ -96,7 +98,8 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
         actions += [Send(other, FetchState(node.stay.since)) for other in missing]
     node, more = _propose(node, _wanted(node))
     actions += more
-    log, more = lead(node.log, node.control, node.progress, node.watch, node.vts)
+    out = membership.silent(node.watch, node.control, node.cluster.silence_pulses_max)
+    log, more = lead(node.log, node.control, node.progress, out, node.vts)
     return replace(node, log=log), actions + more
 
 
@@ -178,6 +181,8 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
         case Gossip(reports=reports):
             return replace(node, progress=progress.hear(node.progress, reports)), []
         case Propose(records=records) if node.log.standing is raft.Standing.LEADER:
+            if any(isinstance(record, Nothing | Voters) for record in records):
+                return _count(node, "a proposal of what only leaders propose"), []
             return _propose(node, list(records))
         case ClaimTerms(view=view, texts=texts):
             if view != node.control.view or not membership.may_agree(node.control, node.stay, node.me):
@@ -280,6 +285,8 @@ def _state_installed(node: Node, event: StateInstalled) -> Outcome:
 
 
 def _submitted(node: Node, event: Submitted) -> Outcome:
+    if not _may_come(node, event.record):
+        return node, [Drop(event.record)]
     waiting = frozenset(term.text for term in event.unknown)
     node = replace(node, pending={**node.pending, event.record: waiting})
     node, actions = _ask(node, event.unknown)
@@ -326,25 +333,26 @@ def _apply(node: Node) -> Outcome:
         elif isinstance(entry.record, ReEncode):
             node = _texts_settled(node, frozenset({entry.record.text}))
     if actions and node.pending:
-        node, more = _forget_done(node)
+        node, more = _forget_done(node, {one.entry.record for one in actions if isinstance(one, Apply)})
         actions += more
     return node, actions
 
 
-def _forget_done(node: Node) -> Outcome:
+def _forget_done(node: Node, applied: set[Record]) -> Outcome:
     """Let go of the pending records that are in the log, or can never be."""
-    pending: dict[Record, frozenset[str]] = {}
-    actions: list[Action] = []
-    for record, texts in node.pending.items():
-        if not isinstance(record, Change):
-            keeps = is_news(node.control, record)
-        else:
-            keeps = is_current(node.control, record)
-            if not keeps and record.number > node.control.requests.get(record.client, 0):
-                actions.append(Drop(record))
-        if keeps:
-            pending[record] = texts
-    return replace(node, pending=pending), actions
+    pending = {record: texts for record, texts in node.pending.items() if _may_come(node, record)}
+    gone = [record for record in node.pending if record not in pending]
+    lost = [record for record in gone if record not in applied and not _is_applied_change(node, record)]
+    return replace(node, pending=pending), [Drop(record) for record in lost]
+
+
+def _is_applied_change(node: Node, record: Record) -> bool:
+    return isinstance(record, Change) and record.number <= node.control.requests.get(record.client, 0)
+
+
+def _may_come(node: Node, record: Record) -> bool:
+    """Whether a record can still be appended. A change is stamped with the view when it is proposed."""
+    return is_current(node.control, record) if isinstance(record, Change) else is_news(node.control, record)
 
 
 def _seal(node: Node) -> Outcome:

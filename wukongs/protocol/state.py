@@ -20,12 +20,14 @@ from wukongs.protocol.terms import Terms
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What all nodes are told at their first start. voters: how many of the nodes vote in the majority log."""
+    """What all nodes are told at their first start. voter_count: how many of the nodes vote in the majority log;
+    silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out."""
 
     node_count: int
     replica_count: int = 1
     shard_count: int = 1024
     voter_count: int = 5
+    silence_pulses_max: int = 50
 
     @property
     def first_voters(self) -> frozenset[Voter]:
