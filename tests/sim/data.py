@@ -67,7 +67,7 @@ def random_edge(rng: random.Random, terms: list[str], progress: float) -> Edge:
 def random_streams(rng: random.Random, terms: list[str], duration: float) -> list[StreamData]:
     found = []
     for number in range(rng.randint(1, 3)):
-        last = rng.randint(3, 8)
+        last = rng.randint(4, 11)
         stream = StreamData(
             name=f"s{number}",
             group="replay" if number and rng.random() < 0.3 else "live",

@@ -22,7 +22,19 @@ from wukongs.protocol.messages import (
 )
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import Progress, hear, settle
-from wukongs.protocol.records import BEGINNING, Change, DeclareStream, Entry, Membership, Position, Role, Voters
+from wukongs.protocol.records import (
+    BEGINNING,
+    AdvanceGroup,
+    BeginStream,
+    Change,
+    DeclareStream,
+    Entry,
+    Membership,
+    Position,
+    Role,
+    Voters,
+)
+from wukongs.protocol.snapshots import stable_sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 
 TRIO = Cluster(node_count=3, replica_count=2, shard_count=3)
@@ -87,6 +99,28 @@ def a_report_of_a_lost_disk_says_nothing() -> None:
     assert control.members[1].role is Role.HOLDING
     assert _reports(control, 0).stable == {}, "the disk that has this is lost"
     assert _reports(control, 1).stable == {"s": 5}
+
+
+def who_is_holding_is_waited_for() -> None:
+    control = genesis(3, 2, 3)
+    stream = Entry(1, STREAM, 0, Incarnation(2, 0, 1).voter)
+    for entry in (stream, Entry(1, OUT), Entry(1, JOINING), Entry(1, Membership(1, 0, Role.HOLDING, 3))):
+        control = apply(control, entry)
+    behind = Report(Incarnation(1, 0, 1), 1, {"s": 2}, BEGINNING)
+    ahead = [Report(Incarnation(node, 0, 1), 1, {"s": 5}, BEGINNING) for node in (0, 2)]
+    assert settle(hear(Progress(), [behind, *ahead]), control).stable == {"s": 2}
+    assert settle(hear(Progress(), ahead), control).stable == {}
+    joining = replace(control, members={**control.members, 1: replace(control.members[1], role=Role.JOINING)})
+    assert settle(hear(Progress(), ahead), joining).stable == {"s": 5}
+
+
+def a_record_of_another_clock_group_waits_for_its_streams() -> None:
+    control = genesis(3, 2, 3)
+    records = (DeclareStream("r", ("a",), 1, "replay"), BeginStream("r"), AdvanceGroup("replay", 4))
+    for record in records:
+        control = apply(control, Entry(1, record, 0, Incarnation(2, 0, 1).voter))
+    assert stable_sn(control, {"r": 3}) == (0, 2), "its stream batches are not stable here yet"
+    assert stable_sn(control, {"r": 4}) == (0, 3)
 
 
 def what_an_earlier_life_said_is_refused_and_counted() -> None:
@@ -173,6 +207,8 @@ STORIES = (
     who_has_lost_the_disk_is_not_read,
     what_can_never_be_in_the_log_is_handed_back,
     what_only_leaders_propose_is_refused_from_others,
+    who_is_holding_is_waited_for,
+    a_record_of_another_clock_group_waits_for_its_streams,
 )
 
 

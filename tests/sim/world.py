@@ -41,11 +41,12 @@ WEATHERS = (
     Weather(is_lossy=False),
     Weather(),
     Weather(crash_share=0.004, crashes=2),
-    Weather(crashes=4, cuts=1, restart_share=0.1),
+    Weather(crashes=4, cuts=1, restart_share=0.15),
     Weather(cuts=4),
-    Weather(disks=2, restart_share=0.6),
-    Weather(disks=3, crashes=1, cuts=1),
-    Weather(is_lossy=False, disks=3, crash_share=0.002),
+    Weather(disks=3, restart_share=0.8),
+    Weather(disks=4, restart_share=0.8),
+    Weather(disks=3, crashes=1, cuts=1, restart_share=0.7),
+    Weather(is_lossy=False, disks=4, crash_share=0.002, restart_share=0.7),
 )
 
 
@@ -64,7 +65,7 @@ class World:
     def __init__(self, seed: int, node_count: int | None = None) -> None:
         self.seed = seed
         rng = self.rng = random.Random(seed)
-        count = node_count or rng.choice((1, 2, 3, 3, 3, 4, 4, 5, 5))
+        count = node_count or rng.choice((1, 2, 3, 3, 3, 3, 4, 4, 5, 5))
         self.cluster = Cluster(count, rng.choice((1, 2, 2, 3)), rng.choice((count, 8)), rng.choice((3, 5)), 12)
         self.agenda = Agenda()
         self.network = Network(self.agenda, rng)
@@ -169,7 +170,7 @@ class World:
             host.crash_share = rng.choice((0.0, weather.crash_share))
         faults = [self._crash] * weather.crashes + [self._cut] * weather.cuts + [self._lose_disk] * weather.disks
         for fault in faults:
-            self.agenda.after(rng.uniform(20, DURATION), fault)
+            self.agenda.after(rng.uniform(20, DURATION * 0.8), fault)
         self.agenda.after(50, self._restart_dead)
 
     def _restart_dead(self) -> None:
