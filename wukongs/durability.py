@@ -299,7 +299,8 @@ class DurableJournal(Journal):
         if stored_ms is None or self._late_sn > sn:
             return found  # or else tuples of any time may be stored after that
         for state, keep_after_ms in self._injector.keep_after_ms():
-            bounds = [stored_ms, keep_after_ms]
+            # A stream batch that goes on after stored_ms is stored later, as a whole.
+            bounds = [stored_ms // state.batch_ms * state.batch_ms, keep_after_ms]
             waiting_ms = state.waiting_from_ms()
             if waiting_ms is not None:
                 bounds.append(waiting_ms)
