@@ -87,8 +87,10 @@ def test_a_folder_and_a_dump_keep_them(tmp_path: Path) -> None:
 
 
 def test_triple_terms_stand_as_objects_only(engine: wukongs.Engine) -> None:
-    """As a literal as a subject: such a triple is left out."""
-    engine.update("INSERT DATA { <<( <a:s> <a:p> 1 )>> <a:p> 2 . <a:s> <a:p> <<( <a:s> <a:p> 1 )>> }")
+    """As with a literal as a subject: data is refused, what a template makes is left out."""
+    with pytest.raises(wukongs.QuerySyntaxError, match="a subject that RDF can have"):
+        engine.update("INSERT DATA { <<( <a:s> <a:p> 1 )>> <a:p> 2 }")
+    engine.update("INSERT DATA { <a:s> <a:p> <<( <a:s> <a:p> 1 )>> }")
     engine.update("INSERT { ?o <a:q> 3 . <a:s> ?o 4 . GRAPH ?o { <a:s> <a:q> 5 } <a:s> <a:q> ?o } WHERE { ?s ?p ?o }")
     rows = engine.query("SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } } ORDER BY ?p").serialize("csv")
     assert rows == "s,p,o,g\r\na:s,a:p,<<( <a:s> <a:p> {0} )>>,\r\na:s,a:q,<<( <a:s> <a:p> {0} )>>,\r\n".replace(
