@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from adapters.replay import PipelineReport
-from wukongs.results import Result, WindowResult
+from wukongs.output.results import Result, WindowResult
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from wukongs.continuous import ContinuousQuery
+    from wukongs.continuous.continuous import ContinuousQuery
     from wukongs.engine import Engine
 
 REFRESHES_PER_S = 4

@@ -19,8 +19,8 @@ import numpy as np
 
 from adapters.source import PreparedSource, RowRange, StreamSource
 from wukongs.errors import StreamError
-from wukongs.messages import Opened
 from wukongs.run_config import PipelineConfig
+from wukongs.wire.messages import Opened
 
 CHUNK_ROWS = 1 << 16
 _HORIZON_MAX = 1 << 62

@@ -16,9 +16,9 @@ import numpy as np
 
 from adapters.planner import PartitionSetup, WorkItem
 from adapters.source import Rows, SetAside
-from wukongs.link import IngestLink
-from wukongs.messages import Piece, timing_mask
-from wukongs.sharding import TermCutter
+from wukongs.wire.link import IngestLink
+from wukongs.wire.messages import Piece, timing_mask
+from wukongs.wire.sharding import TermCutter
 
 EXAMPLES_MAX = 20
 """Rows that were set aside and are kept as examples, per item and in a report; all are counted."""

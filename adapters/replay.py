@@ -12,8 +12,8 @@ from pathlib import Path
 from adapters.planner import EpochPlanner, Position, ReplayClock
 from adapters.push import EXAMPLES_MAX, PushStats, push_item
 from adapters.source import PreparedSource, SetAside
-from wukongs.link import IngestLink
 from wukongs.run_config import PipelineConfig, StreamConfig
+from wukongs.wire.link import IngestLink
 
 OnProgress = Callable[["PipelineReport"], None]
 

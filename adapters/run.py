@@ -16,7 +16,7 @@ from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.run_config import RunConfig, load_run_config
 
 if TYPE_CHECKING:
-    from wukongs.continuous import ContinuousQuery
+    from wukongs.continuous.continuous import ContinuousQuery
 
 log = logging.getLogger("wukongs")
 SWITCH_INTERVAL_S = 50e-6

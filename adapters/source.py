@@ -15,7 +15,7 @@ import numpy as np
 
 from store.dtypes import Int64Array
 from store.encoded import Encoded
-from wukongs.sharding import TermCutter
+from wukongs.wire.sharding import TermCutter
 
 NO_TIME = -(1 << 62)
 """Stands for the time of a row that has none, and for the time before the first row."""

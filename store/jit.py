@@ -17,16 +17,14 @@ from typing import Any, TypeVar
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("store", "wukongs", "adapters")
+_CONSTANTS = ("store/dtypes.py", "store/layout.py", "wukongs/paths/path_layout.py", "wukongs/plans/plan_layout.py")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kernel_sources() -> list[Path]:
     found = [path for package in _PACKAGES for path in (_ROOT / package).rglob("*_kernels.py")]
-    constants = [
-        _ROOT / name
-        for name in ("store/dtypes.py", "store/layout.py", "wukongs/path_layout.py", "wukongs/plan_layout.py")
-    ]
+    constants = [_ROOT / name for name in _CONSTANTS]
     return sorted([*found, *constants, _ROOT / "store" / "addresses.py", Path(__file__)])
 
 

@@ -6,7 +6,7 @@ from csparql.algebra import Extend, Project
 from csparql.parser import parse_query
 from csparql.terms import XSD
 from tests.term_spaces import ListTermSpace
-from wukongs.expressions import evaluate
+from wukongs.expressions.expressions import evaluate
 
 PREFIXES = f"PREFIX xsd: <{XSD}> PREFIX : <http://e/> "
 

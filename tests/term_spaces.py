@@ -9,7 +9,7 @@ import numpy as np
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable
-from wukongs.moment import Moment
+from wukongs.terms.moment import Moment
 
 Solution = dict[str, str]
 """A solution mapping: variable names to canonical texts; an unbound variable has no entry."""

@@ -13,7 +13,7 @@ from adapters.replay import replay
 from store.arrangement import Arrangement
 from store.jit import kernels_are_cached
 from wukongs import Engine
-from wukongs.link import IngestLink
+from wukongs.wire.link import IngestLink
 
 EX = "http://example.org/"
 

@@ -27,9 +27,9 @@ from wukongs.errors import (
 if TYPE_CHECKING:
     from csparql.algebra import Query
     from csparql.updates import Update
-    from wukongs.backup import restore
+    from wukongs.durable.backup import restore
     from wukongs.engine import Engine
-    from wukongs.results import Result, WindowResult
+    from wukongs.output.results import Result, WindowResult
     from wukongs.settings import Settings
 
 __version__ = "0.1.0"
@@ -60,10 +60,10 @@ __all__ = [
 
 _HOME = {
     "Engine": "wukongs.engine",
-    "Result": "wukongs.results",
+    "Result": "wukongs.output.results",
     "Settings": "wukongs.settings",
-    "WindowResult": "wukongs.results",
-    "restore": "wukongs.backup",
+    "WindowResult": "wukongs.output.results",
+    "restore": "wukongs.durable.backup",
 }
 
 # Names of the design that are still to come: calling one says so, and what serves until then.

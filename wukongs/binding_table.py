@@ -10,8 +10,8 @@ import numpy as np
 
 from csparql.terms import Variable
 from store.dtypes import UNBOUND, Int64Array, UInt8Array
-from wukongs.moment import Moment
 from wukongs.rows import filled, taken
+from wukongs.terms.moment import Moment
 
 
 class TermSpace(Protocol):

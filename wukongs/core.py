@@ -22,10 +22,10 @@ from store.quads import Quads
 from store.snapshot import tick_sn
 from store.term_registry import TermRegistry
 from store.trace import Handle
+from wukongs.durable.journal import Journal
 from wukongs.errors import StreamError, WukongsError
-from wukongs.journal import Journal
 from wukongs.settings import Settings
-from wukongs.stream_state import StreamState
+from wukongs.streams.stream_state import StreamState
 
 FOREVER_MS = 1 << 62
 """What a stream that has ended covers."""

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from csparql.algebra import Output
 from csparql.terms import Term
 from store.encoded import MalformedLine
-from wukongs import export
-from wukongs.bindings import bind
-from wukongs.continuous import ContinuousQuery, QuerySource
+from wukongs.continuous.continuous import ContinuousQuery, QuerySource
 from wukongs.core import Core
-from wukongs.dataset import Dataset
-from wukongs.declarations import (
+from wukongs.errors import StreamError
+from wukongs.execution.bindings import bind
+from wukongs.execution.explaining import explain_over
+from wukongs.execution.one_shot import ask
+from wukongs.execution.profile import Profile
+from wukongs.injection.declarations import (
     check_windows,
     declare_stream,
     drop_stream,
@@ -26,26 +28,24 @@ from wukongs.declarations import (
     register_query,
     stream_options,
 )
-from wukongs.errors import StreamError
-from wukongs.explaining import explain_over
-from wukongs.injector import Injector
+from wukongs.injection.injector import Injector
+from wukongs.injection.stream import Stream
 from wukongs.limits import Limits, limits_of
-from wukongs.names import canonical, graph_term
-from wukongs.one_shot import ask
-from wukongs.plan_memo import PlanMemo
-from wukongs.prepared import Prepared, PreparedQueries
-from wukongs.profile import Profile
-from wukongs.query_terms import ConstantIds
-from wukongs.results import Result, WindowResult
+from wukongs.output import export
+from wukongs.output.results import Result, WindowResult
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.plans.prepared import Prepared, PreparedQueries
 from wukongs.settings import Settings
-from wukongs.stream import Stream
+from wukongs.terms.names import canonical, graph_term
+from wukongs.terms.query_terms import ConstantIds
 
 if TYPE_CHECKING:
     import rdflib
 
     from store.bulk import Run
     from store.rdf_files import RdfReader
-    from wukongs.transport import IngestSocket
+    from wukongs.wire.transport import IngestSocket
 
 log = logging.getLogger("wukongs")
 MALFORMED_LOGGED_MAX = 10
@@ -66,7 +66,7 @@ class Engine:
         self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
         self._sockets: list[IngestSocket] = []
         if data_dir is not None:
-            from wukongs.recovery import open_folder
+            from wukongs.durable.recovery import open_folder
 
             open_folder(Path(data_dir), self._core, self._injector)
 
@@ -95,7 +95,7 @@ class Engine:
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
         strict raises. Raises DataError (file, line); then nothing of the file was added.
         """
-        from wukongs.bulk_load import load
+        from wukongs.loading.bulk_load import load
 
         report = self._report_malformed(on_malformed)
         return load(self._core, self._injector, source, graph, base, format, strict=strict, on_run=report)
@@ -125,7 +125,7 @@ class Engine:
 
         Raises QuerySyntaxError, UnsupportedFeatureError, UpdateError (a graph that is not there, or is there already),
         DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
-        from wukongs.update import update
+        from wukongs.updates.update import update
 
         return update(self._core, self._injector, text, base, timeout_s)
 
@@ -277,8 +277,8 @@ class Engine:
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
-        from wukongs.ingest import IngestService
-        from wukongs.transport import IngestSocket
+        from wukongs.injection.ingest import IngestService
+        from wukongs.wire.transport import IngestSocket
 
         self._core.check_is_open()
         socket = IngestSocket(address, IngestService(self._core, self._injector))

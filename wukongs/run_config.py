@@ -14,8 +14,8 @@ from typing import Any, Literal, cast, get_args
 from csparql.algebra import Output
 from csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
-from wukongs.names import graph_term
 from wukongs.settings import Settings
+from wukongs.terms.names import graph_term
 from wukongs.text_file import decode_text
 from wukongs.toml_reader import TableReader, read_toml
 

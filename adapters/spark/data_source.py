@@ -24,9 +24,9 @@ from adapters.planner import EpochPlanner, Position, ReplayClock, WorkItem, bala
 from adapters.push import PushStats, push_item
 from adapters.source import PreparedSource, SourceIndex, StreamSource
 from wukongs.errors import WukongsError
-from wukongs.link import IngestLink
-from wukongs.messages import Opened
 from wukongs.run_config import PipelineConfig
+from wukongs.wire.link import IngestLink
+from wukongs.wire.messages import Opened
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from adapters.push import PushStats
 from adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
 from wukongs.errors import StreamError, WukongsError
-from wukongs.link import IngestLink, error_of
-from wukongs.messages import Refused
 from wukongs.run_config import PipelineConfig, StreamConfig
+from wukongs.wire.link import IngestLink, error_of
+from wukongs.wire.messages import Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

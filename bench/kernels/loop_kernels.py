@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from store.jit import njit
 from store.lookup_kernels import find_key
-from wukongs.plan_kernels import run_plan, start_step
-from wukongs.plan_layout import COUNT, FULL, LEVEL, STATE_WIDTH
+from wukongs.plans.plan_kernels import run_plan, start_step
+from wukongs.plans.plan_layout import COUNT, FULL, LEVEL, STATE_WIDTH
 
 
 @njit

@@ -19,13 +19,13 @@ from csparql.rules import rewrite
 from csparql.terms import Term, Variable
 from store.batch_set import BatchSet
 from store.dtypes import Int64Array
-from wukongs import plan_layout as layout
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset
 from wukongs.limits import Limits
-from wukongs.lowering import LoweredPlan, with_parts
-from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import CHUNK_ROWS, OUT_ROWS, SPANS, run
+from wukongs.plans import plan_layout as layout
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import LoweredPlan, with_parts
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.plans.plan_runner import CHUNK_ROWS, OUT_ROWS, SPANS, run
 
 ONE_STEP = "GRAPH <{stream}> {{ ?user :creator_of ?post }}"
 THREE_STEPS = "?user :account_of ?person . ?user :knows ?friend . GRAPH <{stream}> {{ ?friend :creator_of ?post }}"

@@ -21,7 +21,7 @@ from rdflib.term import Literal
 
 import wukongs
 from csparql.terms import XSD
-from wukongs.rdf_terms import canonical_of
+from wukongs.terms.rdf_terms import canonical_of
 
 Row = tuple[Any, ...]
 Answer = list[tuple[str, ...]]

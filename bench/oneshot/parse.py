@@ -18,10 +18,10 @@ from csparql.rules import rewrite
 from csparql.rules.walk import map_children
 from csparql.terms import Variable
 from csparql.tokens import tokenize
-from wukongs.cardinalities import DatasetCardinalities
-from wukongs.dataset import Dataset
-from wukongs.plan_memo import PlanMemo
-from wukongs.query_terms import ConstantIds
+from wukongs.plans.cardinalities import DatasetCardinalities
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.terms.query_terms import ConstantIds
 
 NOTHING: frozenset[Variable] = frozenset()
 _L3 = next(query for query in QUERIES if query.name == "L3")

@@ -24,7 +24,7 @@ from bench.harness import ROOT, Report, WrongAnswer, repeat, summary
 from bench.scale.network import Network
 from bench.scale.queries import one_shot_queries
 from wukongs.engine import Engine
-from wukongs.folder_query import open_folder
+from wukongs.loading.folder_query import open_folder
 
 PARTS = 8
 REPEATS = 20

@@ -30,7 +30,7 @@ from store.rdf_files import RdfReader, read_rdf
 from store.term_ids import HASH_BITS
 from store.term_registry import TermRegistry
 from wukongs.engine import Engine
-from wukongs.folder_load import FolderLoad
+from wukongs.loading.folder_load import FolderLoad
 from wukongs.settings import Settings
 
 TRIPLES = 4_000_000

@@ -22,9 +22,9 @@ import wukongs
 from bench.harness import Report, summary
 from store.encoded import Encoded
 from store.encoder import encode_ntriples
-from wukongs.ingest import IngestService
-from wukongs.messages import Close, Open, Piece
+from wukongs.injection.ingest import IngestService
 from wukongs.settings import Settings
+from wukongs.wire.messages import Close, Open, Piece
 
 RATES = {"PO": 10_000, "PO-L": 86_000, "PH": 10_000, "PH-L": 7_500, "GPS": 20_000}
 """The paper's default rates, in tuples per second."""

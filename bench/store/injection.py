@@ -36,10 +36,10 @@ from store.slice_ring import SliceRing
 from store.term_registry import TermRegistry
 from store.trace import Trace
 from wukongs.core import Core
-from wukongs.injector import IDLE_FUEL
-from wukongs.messages import timing_mask
+from wukongs.injection.injector import IDLE_FUEL
 from wukongs.settings import Settings
-from wukongs.stream_state import PUSH_PARTITION, StreamState
+from wukongs.streams.stream_state import PUSH_PARTITION, StreamState
+from wukongs.wire.messages import timing_mask
 
 STORED = 10_000_000
 RATES = {"PO": 10_000, "PO-L": 86_000, "PH": 10_000, "PH-L": 7_500, "GPS": 20_000}

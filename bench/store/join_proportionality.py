@@ -27,10 +27,10 @@ from store.batch import build_batch
 from store.batch_set import BatchSet
 from store.dtypes import DEFAULT_GRAPH_IRI
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset
 from wukongs.limits import Limits
-from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import run
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.plans.plan_runner import run
 
 KEYS = 10_000_000
 SEEDS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)

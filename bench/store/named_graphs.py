@@ -25,14 +25,14 @@ from store.batch_set import BatchSet
 from store.directory_kernels import row_of_graph
 from store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
 from store.merge import merge_batches
-from wukongs import plan_layout as layout
-from wukongs import span_kernels
 from wukongs.binding_table import BindingTable
-from wukongs.cardinalities import DatasetCardinalities
-from wukongs.dataset import Dataset
 from wukongs.limits import Limits
-from wukongs.lowering import lower, with_parts
-from wukongs.plan_runner import run
+from wukongs.plans import plan_layout as layout
+from wukongs.plans import span_kernels
+from wukongs.plans.cardinalities import DatasetCardinalities
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import lower, with_parts
+from wukongs.plans.plan_runner import run
 
 GRAPH_COUNTS = (10, 100, 1000, 10_000)
 GRAPH_COUNTS_QUICK = (10, 40)

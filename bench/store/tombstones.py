@@ -24,10 +24,10 @@ from store.dtypes import Int64Array
 from store.merge import merge_batches
 from store.tombstones import Difference, DifferenceMerge
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset
 from wukongs.limits import Limits
-from wukongs.lowering import LoweredPlan, lower
-from wukongs.plan_runner import run
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import LoweredPlan, lower
+from wukongs.plans.plan_runner import run
 
 TRIPLES = 2_000_000
 TRIPLES_QUICK = 5_000

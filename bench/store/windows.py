@@ -31,10 +31,10 @@ from store.batch_set import EMPTY, BatchSet
 from store.dtypes import WINDOW_GRAPH, Int64Array
 from store.slice_ring import SliceRing
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset
 from wukongs.limits import Limits
-from wukongs.plan_memo import PlanMemo
-from wukongs.plan_runner import run
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.plans.plan_runner import run
 
 BATCH_MS = 100
 SLICE_TUPLES = 20

@@ -19,7 +19,7 @@ from csparql.rules import rewrite
 from tests.unit.csparql.evaluator import Dataset, evaluate
 from tests.unit.csparql.random_queries import ALL_KINDS, random_dataset, random_query
 from tests.unit.csparql.test_translation import rows_of_oxigraph
-from wukongs.rdf_terms import canonical_of
+from wukongs.terms.rdf_terms import canonical_of
 
 Rows = Counter[frozenset[tuple[str, str]]]
 

@@ -44,11 +44,11 @@ from tests.oracles.operators import Solution
 from tests.unit.csparql import evaluator
 from tests.unit.csparql.evaluator import Dataset, minus
 from tests.unit.csparql.substitution import substituted
-from wukongs.moment import Moment
-from wukongs.ordering import sort_key
-from wukongs.scalar_evaluator import value_in
-from wukongs.value_operators import arithmetic, effective_boolean_value
-from wukongs.values import FALSE, TRUE, Kind, Value, computed, string, text_of, value_of
+from wukongs.expressions.scalar_evaluator import value_in
+from wukongs.operators.ordering import sort_key
+from wukongs.terms.moment import Moment
+from wukongs.terms.value_operators import arithmetic, effective_boolean_value
+from wukongs.terms.values import FALSE, TRUE, Kind, Value, computed, string, text_of, value_of
 
 PAIRS_MAX = 400_000
 DEFAULT_NAME = "urn:x-wukongs:default"

@@ -10,9 +10,9 @@ import pytest
 
 import wukongs
 from wukongs.cli import COMMANDS
-from wukongs.continuous import ContinuousQuery
-from wukongs.results import Result, WindowResult
-from wukongs.stream import Stream
+from wukongs.continuous.continuous import ContinuousQuery
+from wukongs.injection.stream import Stream
+from wukongs.output.results import Result, WindowResult
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
 CLASSES = {"Engine": wukongs.Engine, "Stream": Stream, "ContinuousQuery": ContinuousQuery, "Result": Result}

@@ -22,13 +22,13 @@ from store.dtypes import UNBOUND
 from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
-from wukongs.expressions import evaluate, holds
-from wukongs.number_columns import CHANGES
-from wukongs.query_terms import QueryTerms
-from wukongs.rdf_terms import to_ntriples
-from wukongs.scalar_evaluator import value_in
-from wukongs.value_operators import effective_boolean_value
-from wukongs.values import Kind, Value, text_of, value_of
+from wukongs.expressions.expressions import evaluate, holds
+from wukongs.expressions.number_columns import CHANGES
+from wukongs.expressions.scalar_evaluator import value_in
+from wukongs.terms.query_terms import QueryTerms
+from wukongs.terms.rdf_terms import to_ntriples
+from wukongs.terms.value_operators import effective_boolean_value
+from wukongs.terms.values import Kind, Value, text_of, value_of
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
 

@@ -17,18 +17,19 @@ from csparql.terms import XSD, Term, Variable, literal
 from store.dtypes import UNBOUND, Int64Array
 from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
-from wukongs import text_expressions, text_order
-from wukongs.aggregates import group
 from wukongs.binding_table import BindingTable
-from wukongs.exact_numbers import ExactNumbers, exact_ranks
-from wukongs.expressions import evaluate
-from wukongs.ordering import ranks_of, ranks_of_ids
-from wukongs.query_terms import QueryTerms
-from wukongs.scalar_evaluator import value_in
-from wukongs.text_column import TextColumn
-from wukongs.text_numbers import doubles_of, doubles_of_ids
-from wukongs.text_order import ranks_of_texts
-from wukongs.values import Kind, computed, number_lexical, text_of, value_of
+from wukongs.expressions import text_expressions
+from wukongs.expressions.exact_numbers import ExactNumbers, exact_ranks
+from wukongs.expressions.expressions import evaluate
+from wukongs.expressions.scalar_evaluator import value_in
+from wukongs.expressions.text_column import TextColumn
+from wukongs.expressions.text_numbers import doubles_of, doubles_of_ids
+from wukongs.operators import text_order
+from wukongs.operators.aggregates import group
+from wukongs.operators.ordering import ranks_of, ranks_of_ids
+from wukongs.operators.text_order import ranks_of_texts
+from wukongs.terms.query_terms import QueryTerms
+from wukongs.terms.values import Kind, computed, number_lexical, text_of, value_of
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,10 +16,10 @@ from csparql.terms import Term, Variable
 from tests.oracles import operators as oracle
 from tests.oracles.operators import Solution
 from tests.term_spaces import ListTermSpace
-from wukongs import aggregates, operators
 from wukongs import operator_kernels as kernels
 from wukongs.binding_table import BindingTable
-from wukongs.expressions import evaluate
+from wukongs.expressions.expressions import evaluate
+from wukongs.operators import aggregates, operators
 
 TERMS = ["<a>", "<b>", '"x"']
 NAMES = "pqrst"

@@ -19,11 +19,11 @@ from tests.fuzz import fuzzed
 from tests.oracles import paths as oracle
 from tests.property.test_plan import GRAPHS, LITERALS, NAMES, PREDICATES, VERTICES, Maker, term
 from tests.quads import spread
-from wukongs import path_layout, path_search
-from wukongs import paths as searched
 from wukongs.binding_table import BindingTable
 from wukongs.limits import Limits
-from wukongs.paths import PathExplorer
+from wukongs.paths import path_layout, path_search
+from wukongs.paths import paths as searched
+from wukongs.paths.paths import PathExplorer
 
 NOWHERE = Term("<of no data>")
 NOWHERE_ID = spread(4000)

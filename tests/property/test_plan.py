@@ -21,11 +21,11 @@ from tests.fuzz import fuzzed
 from tests.oracles.plan import PlanModel, Solution, Triple
 from tests.property.test_slice_ring import add
 from tests.quads import Quad, batch_of, spread
-from wukongs import plan_layout, plan_runner
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset
 from wukongs.limits import Limits
-from wukongs.lowering import lower
+from wukongs.plans import plan_layout, plan_runner
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import lower
 
 DEFAULT_ID = spread(2000)
 VERTICES = [spread(i) for i in range(5)]

@@ -18,18 +18,19 @@ from csparql.terms import RDF, XSD, Term, Variable, literal
 from store.dtypes import UNBOUND
 from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
-from wukongs import arrow_texts, text_column, text_expressions
-from wukongs import text_functions as functions
-from wukongs import text_truths as truths
 from wukongs.binding_table import BindingTable
-from wukongs.expressions import evaluate, holds
-from wukongs.query_terms import QueryTerms
-from wukongs.scalar_evaluator import value_in
-from wukongs.text_column import TextColumn
-from wukongs.text_expressions import TERM_CALLS, TRUTH_CALLS
-from wukongs.text_kernels import take_apart
-from wukongs.value_operators import effective_boolean_value
-from wukongs.values import text_of, value_of
+from wukongs.expressions import text_column, text_expressions
+from wukongs.expressions import text_functions as functions
+from wukongs.expressions import text_truths as truths
+from wukongs.expressions.expressions import evaluate, holds
+from wukongs.expressions.scalar_evaluator import value_in
+from wukongs.expressions.text_column import TextColumn
+from wukongs.expressions.text_expressions import TERM_CALLS, TRUTH_CALLS
+from wukongs.expressions.text_kernels import take_apart
+from wukongs.terms import arrow_texts
+from wukongs.terms.query_terms import QueryTerms
+from wukongs.terms.value_operators import effective_boolean_value
+from wukongs.terms.values import text_of, value_of
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -32,12 +32,12 @@ from tests.fuzz import fuzzed
 from tests.oracles.updates import UpdateModel
 from tests.property.test_batch import SHAPES
 from tests.quads import Quad, assert_same_batch, batch_of, columns, quads_of, spread
-from wukongs import plan_runner
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset
 from wukongs.errors import CompactedError
 from wukongs.limits import Limits
-from wukongs.lowering import lower
+from wukongs.plans import plan_runner
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import lower
 
 Result = TypeVar("Result")
 GRAPHS = [spread(100), spread(101), spread(102)]

@@ -14,8 +14,8 @@ from store.slice_ring import SliceRing
 from tests.fuzz import fuzzed
 from tests.property.test_slice_ring import held
 from tests.quads import spread
-from wukongs.stream_state import batch_number
-from wukongs.windows import first_multiple, interval
+from wukongs.continuous.windows import first_multiple, interval
+from wukongs.streams.stream_state import batch_number
 
 
 @given(

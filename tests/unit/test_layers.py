@@ -18,10 +18,30 @@ MAY_IMPORT = {
     "adapters": {"adapters", "wukongs", "store"},
     "bench": {"bench", "adapters", "wukongs", "csparql", "store"},
 }
+PARTS = (
+    "protocol",
+    "wire",
+    "terms",
+    "plans",
+    "output",
+    "functions",
+    "streams",
+    "expressions",
+    "operators",
+    "paths",
+    "execution",
+    "continuous",
+    "injection",
+    "updates",
+    "durable",
+    "loading",
+    "cli",
+)
+"""The packages inside of wukongs/: each imports only what stands before it, and modules of wukongs/ itself."""
 LEAF = "wukongs.errors"
 ONLY_HOME = {
     "pyspark": ("adapters/",),
-    "zmq": ("wukongs/transport.py",),
+    "zmq": ("wukongs/wire/transport.py",),
     "numba": ("store/jit.py", "store/addresses.py"),
 }
 LINES_MAX = 400
@@ -117,6 +137,25 @@ def test_imports_point_down_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_parts_of_the_engine_import_parts_before_them() -> None:
+    folders = {path.parent.name for path in (ROOT / "wukongs").glob("*/__init__.py")}
+    assert folders == set(PARTS), "a part has its place in PARTS"
+    wrong = [
+        f"{file}:{imported.line} imports {imported.module}"
+        for file, imported in every_import()
+        if imported.at_top  # for types, or when a function runs, it may be the other way round
+        and (importer := _part(file.removesuffix(".py").replace("/", "."))) is not None
+        and (target := _part(imported.module)) is not None
+        and PARTS.index(target) > PARTS.index(importer)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _part(module: str) -> str | None:
+    names = module.split(".")
+    return names[1] if len(names) > 1 and names[0] == "wukongs" and names[1] in PARTS else None
+
+
 def test_the_leaf_of_errors_imports_nothing() -> None:
     path = ROOT / "wukongs" / "errors.py"
     assert {found.module.split(".")[0] for found in imports_of(path.read_text("utf-8"), "wukongs")} == {"__future__"}
@@ -168,7 +207,7 @@ def test_every_folder_with_python_is_a_package() -> None:
     [
         ("csparql/parser.py", "import store.dtypes"),
         ("csparql/parser.py", "from wukongs.engine import Engine"),
-        ("csparql/parser.py", "def f():\n    from wukongs.results import Result"),
+        ("csparql/parser.py", "def f():\n    from wukongs.output.results import Result"),
         ("store/batch.py", "from csparql.terms import Term"),
         ("store/batch.py", "import numba"),
         ("wukongs/engine.py", "from adapters.replay import Replay"),
@@ -193,7 +232,7 @@ def test_an_arrow_that_points_up_is_seen(file: str, statement: str) -> None:
         ("store/jit.py", "import numba"),
         ("store/batch.py", "from .dtypes import UNBOUND"),
         ("wukongs/cli/run.py", "def f():\n    from adapters.run import run"),
-        ("wukongs/transport.py", "import zmq"),
+        ("wukongs/wire/transport.py", "import zmq"),
         ("adapters/spark/session.py", "from pyspark.sql import SparkSession"),
         ("bench/lsbench/run.py", "from csparql.parser import parse_query\nimport adapters.replay"),
     ],

@@ -20,15 +20,15 @@ from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.errors import DataError
-from wukongs.names import graph_term
 from wukongs.settings import Settings
+from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:
     from store.bulk import Run
     from store.encoded import MalformedLine
-    from wukongs.engine_load import EngineLoad
-    from wukongs.folder_load import FolderLoad
-    from wukongs.loaded_files import FileState
+    from wukongs.durable.loaded_files import FileState
+    from wukongs.loading.engine_load import EngineLoad
+    from wukongs.loading.folder_load import FolderLoad
 
 MALFORMED_SHOWN_MAX = 5
 _STDIN = "-"
@@ -103,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     files = find_files(options.files)
     settings = Settings.from_environment()
     say_if_compiling()
-    from wukongs.engine_load import open_load
+    from wukongs.loading.engine_load import open_load
 
     settings = replace(
         settings,

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from csparql.parser import parse_query
 from wukongs.cli import DONE, say
 from wukongs.errors import DataError, SettingsError, StreamError
-from wukongs.formats import FORMATS, check_format
+from wukongs.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
 from wukongs.text_file import decode_text
 
 if TYPE_CHECKING:
     from wukongs.engine import Engine
-    from wukongs.results import Result
+    from wukongs.output.results import Result
 
 _PREFIX = re.compile(r"\bPREFIX\s+([A-Za-z][\w-]*|):\s*<([^<>\s]*)>", re.IGNORECASE)
 
@@ -206,7 +206,7 @@ def _without_garbage_collection() -> Iterator[None]:
 def _open_engine(data_dir: Path | None, settings: Settings) -> Engine:
     say_if_compiling()
     if data_dir is not None:
-        from wukongs.folder_query import open_folder
+        from wukongs.loading.folder_query import open_folder
 
         return open_folder(data_dir, settings)
     from wukongs.engine import Engine
@@ -226,7 +226,7 @@ def _print(result: Result, format: str, text: str) -> None:
     """Write the answer to standard output as it is made."""
     if format == "arrow" and sys.stdout.isatty():
         raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
-    from wukongs.serialize import write
+    from wukongs.output.serialize import write
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     write(result, format, sys.stdout.buffer, dict(_PREFIX.findall(text)), width)

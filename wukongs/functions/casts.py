@@ -25,7 +25,7 @@ import numpy as np
 
 from csparql.terms import XSD, literal
 from wukongs.functions.times import moment
-from wukongs.temporal import (
+from wukongs.terms.temporal import (
     DURATION_TYPES,
     EXACT,
     Duration,
@@ -35,8 +35,8 @@ from wukongs.temporal import (
     moment_of,
     time_lexical,
 )
-from wukongs.value_operators import effective_boolean_value, from_truth
-from wukongs.values import (
+from wukongs.terms.value_operators import effective_boolean_value, from_truth
+from wukongs.terms.values import (
     INTEGER_BOUNDS,
     Kind,
     Number,

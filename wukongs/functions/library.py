@@ -2,7 +2,7 @@
 
 A function takes the values of its arguments, none of them an error, and returns a value or None, which is an error. The
 names are those of csparql/functions.py, and IRIs in angle brackets for the casts. What looks at errors (BOUND, IF,
-COALESCE, the connectives) and what depends on the moment (NOW, RAND) is in wukongs/scalar_evaluator.py.
+COALESCE, the connectives) and what depends on the moment (NOW, RAND) is in wukongs/expressions/scalar_evaluator.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wukongs.functions import casts, numbers, patterns, strings, terms, times
-from wukongs.values import Value
+from wukongs.terms.values import Value
 
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {
     **terms.FUNCTIONS,

@@ -6,8 +6,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
 
-from wukongs.temporal import EXACT
-from wukongs.values import Number, Value, computed
+from wukongs.terms.temporal import EXACT
+from wukongs.terms.values import Number, Value, computed
 
 _HALF = Decimal("0.5")
 

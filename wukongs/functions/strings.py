@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 from wukongs.limits import CHARACTER_BYTES, current
-from wukongs.value_operators import from_truth
-from wukongs.values import Kind, Value, computed, string, tagged
+from wukongs.terms.value_operators import from_truth
+from wukongs.terms.values import Kind, Value, computed, string, tagged
 
 DIGESTS = ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")
 PIECE_CHARACTERS = 1 << 18

@@ -9,8 +9,8 @@ from csparql.iris import resolve
 from csparql.terms import RDF, literal, triple_term
 from store.canonical import triple_parts
 from wukongs.functions.strings import simple
-from wukongs.value_operators import from_truth, same_term
-from wukongs.values import Kind, Value, iri, string, tagged, text_of, value_of
+from wukongs.terms.value_operators import from_truth, same_term
+from wukongs.terms.values import Kind, Value, iri, string, tagged, text_of, value_of
 
 KIND_TESTS: dict[str, Callable[[Value], bool]] = {
     "ISIRI": lambda value: value.kind == Kind.IRI,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from csparql.terms import XSD, literal
-from wukongs.temporal import EXACT, Moment, duration_lexical, moment_at, moment_of
-from wukongs.values import Kind, Value, computed, string, value_of
+from wukongs.terms.temporal import EXACT, Moment, duration_lexical, moment_at, moment_of
+from wukongs.terms.values import Kind, Value, computed, string, value_of
 
 _DATED = frozenset((Kind.DATETIME, Kind.DATE))
 _TIMED = frozenset((Kind.DATETIME, Kind.TIME))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.adapters.receiver import RecordingNode
-from wukongs.transport import IngestSocket
+from wukongs.wire.transport import IngestSocket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,9 @@ from adapters.source import PreparedSource
 from adapters.sources import prepare
 from tests.oracles.window_text import answer
 from tests.unit.adapters.helpers import PROJECT, SCOPE, lines_of, shared, triples_of
-from wukongs.rdf_terms import to_ntriples
 from wukongs.run_config import RunConfig, load_run_config
-from wukongs.sharding import TermCutter
+from wukongs.terms.rdf_terms import to_ntriples
+from wukongs.wire.sharding import TermCutter
 
 pytestmark = pytest.mark.shared
 DAY_MS = 86_400_000

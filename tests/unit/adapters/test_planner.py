@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from adapters.planner import CHUNK_ROWS, EpochPlanner, Position, ReplayClock, balanced
 from adapters.source import PreparedSource, RowRange, Rows, SourceIndex
 from wukongs.errors import StreamError
-from wukongs.messages import Opened
 from wukongs.run_config import PipelineConfig
+from wukongs.wire.messages import Opened
 
 
 class NamedSource:

@@ -11,9 +11,9 @@ from adapters.replay import PipelineReport, replay
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.errors import NodeUnavailable, StreamError
-from wukongs.link import IngestLink
-from wukongs.messages import Piece
 from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
+from wukongs.wire.link import IngestLink
+from wukongs.wire.messages import Piece
 
 
 def _stream(tmp_path: Path, lines: list[str], name: str = "s") -> StreamConfig:

@@ -13,7 +13,7 @@ from adapters.replay import PipelineReport, replay
 from adapters.run import run
 from tests.processes import child
 from wukongs.errors import DataError, SettingsError, StreamError
-from wukongs.link import IngestLink
+from wukongs.wire.link import IngestLink
 
 TUPLES = "".join(f"<http://ex/{time_ms}> <http://ex/p> <http://ex/o> . {time_ms}\n" for time_ms in (100, 900, 1500))
 STREAM = '[[stream]]\niri = "http://ex/s"\nbatch_ms = 100\nsource = { kind = "timestamped", path = "s.nt" }\n'

@@ -15,7 +15,7 @@ from store.encoder import REASONS, encode_columns, encode_ntriples, rename_terms
 from store.terms import blank_node, is_inlined, term_id, unpack
 from tests.oracles.ntriples import XSD, read_line
 from wukongs.errors import DataError
-from wukongs.messages import timing_mask
+from wukongs.wire.messages import timing_mask
 
 SCOPE = b"scope"
 

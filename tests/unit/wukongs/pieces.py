@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from store.encoder import encode_columns
-from wukongs.messages import Piece
+from wukongs.wire.messages import Piece
 
 STREAM = "http://ex/s"
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from store.dictionary import join_texts
 from store.dtypes import UNBOUND, Int64Array, UInt8Array
-from wukongs.decoding import Utf8Reader
-from wukongs.results import Result, Triple
+from wukongs.output.results import Result, Triple
+from wukongs.terms.decoding import Utf8Reader
 
 
 class ListReader:

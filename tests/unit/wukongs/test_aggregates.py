@@ -10,7 +10,7 @@ import pytest
 from csparql.algebra import Aggregate, Call, Expression
 from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
-from wukongs.aggregates import group
+from wukongs.operators.aggregates import group
 
 pytestmark = pytest.mark.nojit
 

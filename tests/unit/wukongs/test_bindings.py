@@ -16,12 +16,12 @@ from store.batch_set import BatchSet
 from store.dtypes import Int64Array, UInt8Array
 from tests.property.test_plan import DEFAULT_ID, VERTICES, resolve, term
 from tests.quads import batch_of, spread
-from wukongs.bindings import bind
-from wukongs.dataset import Dataset
-from wukongs.executor import Executor
+from wukongs.execution.bindings import bind
+from wukongs.execution.executor import Executor
 from wukongs.limits import Limits
-from wukongs.moment import Moment
-from wukongs.plan_memo import PlanMemo
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.terms.moment import Moment
 
 A, B = iri("http://ex/a"), iri("http://ex/b")
 

@@ -17,8 +17,9 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from wukongs import limits as limits_module
-from wukongs import rows, settings, update_request
+from wukongs import rows, settings
 from wukongs.limits import Limits, current, limits_of
+from wukongs.updates import update_request
 
 # In the thread that the tests run in, before any of them.
 NO_EXECUTION = current()
@@ -288,7 +289,7 @@ def test_limits_nest_and_count() -> None:
 
 
 def test_long_sorts_are_merged_from_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wukongs import ordering
+    from wukongs.operators import ordering
 
     keys = [(number * 7919 % 101,) for number in range(1000)]
     whole = ordering.sorted_places(keys)

@@ -14,7 +14,7 @@ from tests.processes import child
 PROGRAM = """
 import os, signal, sys, threading
 import wukongs.cli
-from wukongs import {module} as module
+from wukongs.execution import {module} as module
 from wukongs.cli import query as command
 import csparql.parser
 begun = {begun}

@@ -13,9 +13,9 @@ from store.slice_ring import SliceRing
 from tests.property.test_plan import DEFAULT_ID, GRAPHS, NAMES, PREDICATES, VERTICES, resolve, term
 from tests.property.test_slice_ring import add
 from tests.quads import Quad, batch_of, spread
-from wukongs.cardinalities import DatasetCardinalities
-from wukongs.dataset import Dataset
-from wukongs.plan_layout import ALL_NAMED, FROM_DIRECTORY
+from wukongs.plans.cardinalities import DatasetCardinalities
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 
 A, B, C = VERTICES[:3]
 P = PREDICATES[0]

@@ -14,8 +14,8 @@ import wukongs
 from store.disk import Disk
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.unit.wukongs.pieces import make_piece, many
-from wukongs.ingest import IngestService
-from wukongs.messages import Close, Finish, Open
+from wukongs.injection.ingest import IngestService
+from wukongs.wire.messages import Close, Finish, Open
 
 LINE = b"<http://ex/%b> <http://ex/p> <http://ex/o> .\n"
 WINDOW = "RANGE 200ms STEP 100ms"

@@ -7,7 +7,7 @@ import pytest
 from csparql.algebra import Call, Expression
 from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
-from wukongs.expressions import evaluate, holds
+from wukongs.expressions.expressions import evaluate, holds
 
 pytestmark = pytest.mark.nojit
 

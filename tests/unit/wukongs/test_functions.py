@@ -11,7 +11,7 @@ from tests.expression_text import column, result
 from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.functions import strings
 from wukongs.limits import Limits
-from wukongs.values import string
+from wukongs.terms.values import string
 
 pytestmark = pytest.mark.nojit
 

@@ -11,9 +11,9 @@ import wukongs
 from store.encoder import encode_columns
 from tests.unit.wukongs.engine_helpers import A, at, names, node, register_text, windows
 from wukongs.errors import StreamError, WukongsError
-from wukongs.ingest import IngestService
-from wukongs.messages import Close, Finish, Open, Piece
+from wukongs.injection.ingest import IngestService
 from wukongs.settings import Settings
+from wukongs.wire.messages import Close, Finish, Open, Piece
 
 
 class Pipe:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import StreamError
-from wukongs.ledger import PartitionLedger
-from wukongs.messages import Close
+from wukongs.streams.ledger import PartitionLedger
+from wukongs.wire.messages import Close
 
 
 def _ledger() -> PartitionLedger:

@@ -8,9 +8,21 @@ import pytest
 
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
-from wukongs.link import IngestLink, error_of
-from wukongs.messages import Ack, Close, Finish, Frame, Message, Open, Opened, Piece, Refused, from_frames, to_frames
-from wukongs.sharding import ShardMap
+from wukongs.wire.link import IngestLink, error_of
+from wukongs.wire.messages import (
+    Ack,
+    Close,
+    Finish,
+    Frame,
+    Message,
+    Open,
+    Opened,
+    Piece,
+    Refused,
+    from_frames,
+    to_frames,
+)
+from wukongs.wire.sharding import ShardMap
 
 Answer = Callable[[Message, int], list[tuple[Message, int]]]
 

@@ -20,8 +20,8 @@ import wukongs
 from store.encoded import Encoded, TermTable
 from store.wal import WriteAheadLog
 from tests.unit.wukongs.engine_helpers import rows
-from wukongs.journal import CHANGE, MESSAGE, load_piece, pack_frames
-from wukongs.messages import to_frames
+from wukongs.durable.journal import CHANGE, MESSAGE, load_piece, pack_frames
+from wukongs.wire.messages import to_frames
 
 OLD = Path(__file__).parent / "folders" / "format_1.zip"
 ALL = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"

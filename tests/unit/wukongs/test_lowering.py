@@ -11,12 +11,12 @@ from store.batch import Batch
 from store.batch_set import BatchSet
 from tests.property.test_plan import DEFAULT_ID, PREDICATES, VERTICES, resolve, term
 from tests.quads import batch_of
-from wukongs import plan_layout as layout
 from wukongs.binding_table import BindingTable
-from wukongs.dataset import Dataset
 from wukongs.limits import Limits
-from wukongs.lowering import LoweredPlan, lower, with_parts
-from wukongs.plan_runner import run
+from wukongs.plans import plan_layout as layout
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import LoweredPlan, lower, with_parts
+from wukongs.plans.plan_runner import run
 
 A, B, C = VERTICES[:3]
 P = term(PREDICATES[0])

@@ -14,7 +14,7 @@ import pytest
 from store.dtypes import CLASH_FIRST
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import DataError, StreamError
-from wukongs.messages import (
+from wukongs.wire.messages import (
     Ack,
     Close,
     Finish,

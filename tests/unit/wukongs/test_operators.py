@@ -9,8 +9,8 @@ from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
 from wukongs.errors import BudgetExceeded
-from wukongs.expressions import evaluate
-from wukongs.operators import distinct, filter_rows, join, left_join, project, slice_rows, union, with_column
+from wukongs.expressions.expressions import evaluate
+from wukongs.operators.operators import distinct, filter_rows, join, left_join, project, slice_rows, union, with_column
 
 pytestmark = pytest.mark.nojit
 

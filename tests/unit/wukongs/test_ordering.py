@@ -11,9 +11,9 @@ import pytest
 from csparql.algebra import Call
 from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
-from wukongs.ordering import canonical_order, order_by, ranks_of
-from wukongs.value_operators import compare
-from wukongs.values import value_of
+from wukongs.operators.ordering import canonical_order, order_by, ranks_of
+from wukongs.terms.value_operators import compare
+from wukongs.terms.values import value_of
 
 pytestmark = pytest.mark.nojit
 

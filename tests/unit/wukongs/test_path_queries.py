@@ -8,8 +8,8 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, at, names, register_text, rows
-from wukongs import path_search
 from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.paths import path_search
 
 PREFIX = f"PREFIX : <{EX}> "
 

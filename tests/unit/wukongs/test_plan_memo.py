@@ -16,11 +16,11 @@ from store.batch_set import BatchSet
 from store.dtypes import WINDOW_GRAPH
 from tests.property.test_plan import DEFAULT_ID, PREDICATES, term
 from tests.quads import batch_of, spread
-from wukongs import plan_layout as layout
-from wukongs.dataset import Dataset
-from wukongs.lowering import LoweredPlan
-from wukongs.plan_memo import FAR_FACTOR, PlanMemo
-from wukongs.plan_versions import PATIENCE, VERSIONS_MAX
+from wukongs.plans import plan_layout as layout
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import LoweredPlan
+from wukongs.plans.plan_memo import FAR_FACTOR, PlanMemo
+from wukongs.plans.plan_versions import PATIENCE, VERSIONS_MAX
 
 S, END = Variable("s"), Variable("o")
 BGP = Bgp((TriplePattern(S, term(PREDICATES[0]), END), TriplePattern(S, term(PREDICATES[1]), END)))
@@ -128,7 +128,7 @@ def test_a_plan_that_cannot_be_made_anew_leaves_the_old_one(
     memo, ids = PlanMemo(is_patient=True), Ids()
     first = lowered(memo, (), 1, dataset(10, 2, ids))
     lowered(memo, (), 1, dataset(40, 2, ids))
-    monkeypatch.setattr("wukongs.plan_memo.plan_filtered", lambda *_: 1 / 0)
+    monkeypatch.setattr("wukongs.plans.plan_memo.plan_filtered", lambda *_: 1 / 0)
     memo.renew()
     assert "a plan could not be made anew" in caplog.text
     assert lowered(memo, (), 1, dataset(40, 2, ids)) is first

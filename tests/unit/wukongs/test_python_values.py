@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from csparql.terms import XSD
-from wukongs.python_values import to_python
+from wukongs.terms.python_values import to_python
 
 
 @pytest.mark.parametrize(

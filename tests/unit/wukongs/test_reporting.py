@@ -14,7 +14,7 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, register_text, rows, windows
-from wukongs.catalogue import Catalogue, Definition
+from wukongs.durable.catalogue import Catalogue, Definition
 
 STEP = "RANGE 200ms STEP 100ms"
 

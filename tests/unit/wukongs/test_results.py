@@ -13,9 +13,9 @@ from rdflib import BNode, Literal, URIRef
 from csparql.terms import XSD
 from store.dtypes import UNBOUND
 from tests.unit.wukongs.rows import ListReader, ask, columns_of, construct, select
-from wukongs.decoding import terms_of_ids
-from wukongs.rdf_terms import canonical_of, from_ntriples, terms_of
-from wukongs.results import Result, WindowResult
+from wukongs.output.results import Result, WindowResult
+from wukongs.terms.decoding import terms_of_ids
+from wukongs.terms.rdf_terms import canonical_of, from_ntriples, terms_of
 
 ROWS: list[tuple[str | None, str | None]] = [
     ("<http://ex/a>", f'"01"^^<{XSD}integer>'),

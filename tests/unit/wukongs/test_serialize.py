@@ -18,9 +18,9 @@ from rdflib.query import Result as RdflibResult
 from csparql.terms import XSD
 from tests.unit.wukongs.rows import ask, construct, select
 from wukongs.errors import DataError, SettingsError
-from wukongs.rdf_terms import canonical_of, to_ntriples
-from wukongs.results import Result
-from wukongs.serialize import arrow_stream, serialize
+from wukongs.output.results import Result
+from wukongs.output.serialize import arrow_stream, serialize
+from wukongs.terms.rdf_terms import canonical_of, to_ntriples
 
 INTEGER = f"{XSD}integer"
 ROWS: list[tuple[str | None, str | None]] = [

@@ -9,7 +9,7 @@ from store.encoded import Encoded
 from store.encoder import encode_ntriples
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import SettingsError
-from wukongs.sharding import SHARD_COUNT, ShardMap, TermCutter, split, split_piece
+from wukongs.wire.sharding import SHARD_COUNT, ShardMap, TermCutter, split, split_piece
 
 
 def _texts(encoded: Encoded) -> dict[int, str]:

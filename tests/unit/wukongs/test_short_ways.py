@@ -13,10 +13,10 @@ from csparql.algebra import Call
 from csparql.terms import XSD, Term, Variable, literal
 from store.term_registry import TermRegistry
 from wukongs.binding_table import BindingTable
-from wukongs.expressions import holds
-from wukongs.ordering import order_by, ranks_of, ranks_of_ids
-from wukongs.query_terms import QueryTerms
-from wukongs.values import value_of
+from wukongs.expressions.expressions import holds
+from wukongs.operators.ordering import order_by, ranks_of, ranks_of_ids
+from wukongs.terms.query_terms import QueryTerms
+from wukongs.terms.values import value_of
 
 pytestmark = pytest.mark.nojit
 

@@ -10,7 +10,7 @@ from store.encoded import Encoded, TermTable
 from store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 from wukongs.errors import StreamError
 from wukongs.settings import Settings
-from wukongs.stream_state import PUSH_PARTITION, StreamState
+from wukongs.streams.stream_state import PUSH_PARTITION, StreamState
 
 NO_IDS = np.empty(0, np.int64)
 

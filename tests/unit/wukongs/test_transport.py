@@ -12,9 +12,9 @@ import zmq
 
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import SettingsError, StreamError
-from wukongs.link import IngestLink
-from wukongs.messages import Ack, Close, Finish, Message, Open, Opened, Piece, Refused, from_frames, to_frames
-from wukongs.transport import DealerChannel, IngestSocket, check_address
+from wukongs.wire.link import IngestLink
+from wukongs.wire.messages import Ack, Close, Finish, Message, Open, Opened, Piece, Refused, from_frames, to_frames
+from wukongs.wire.transport import DealerChannel, IngestSocket, check_address
 
 
 @dataclass

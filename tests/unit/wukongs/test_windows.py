@@ -7,10 +7,10 @@ import pytest
 from csparql.algebra import StreamWindow
 from csparql.parser import parse_query
 from tests.unit.wukongs.engine_helpers import A, register_text
+from wukongs.continuous.windows import check_clause, check_window, firing_step, first_multiple, interval
 from wukongs.errors import StreamError
 from wukongs.settings import Settings
-from wukongs.stream_state import StreamState, batch_number
-from wukongs.windows import check_clause, check_window, firing_step, first_multiple, interval
+from wukongs.streams.stream_state import StreamState, batch_number
 
 
 def window(range_ms: int, step_ms: int) -> StreamWindow:

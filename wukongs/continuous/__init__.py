@@ -1,0 +1,1 @@
+"""Registered queries: their windows, firings, reports and subscriptions."""

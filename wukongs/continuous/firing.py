@@ -1,0 +1,32 @@
+"""Firing: what one firing of a registered query reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from csparql.functions import depends_on_moment
+from store.term_registry import TermReader
+from wukongs.continuous.query_windows import Reading
+from wukongs.terms.moment import Moment
+
+if TYPE_CHECKING:
+    from wukongs.continuous.continuous import ContinuousQuery
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Firing:
+    """What one firing reads, picked at one moment."""
+
+    query: ContinuousQuery
+    at_ms: int
+    reading: Reading
+    reader: TermReader
+
+    def moment(self) -> Moment:
+        """NOW() is the window's end, and a firing that is repeated draws the same random values."""
+        return Moment.of_firing(self.query.name, self.at_ms)
+
+    def depends_on_moment(self) -> bool:
+        """Whether another moment may give another answer over the same data."""
+        return depends_on_moment(self.query.query.pattern)

@@ -1,0 +1,372 @@
+"""DurableJournal: the journal of an engine with a data folder: its log, and the checkpoints that cut it.
+
+The folder holds the checkpoint (store/checkpoint.py: the stored graph up to a snapshot number, its dictionary, and
+`about`, what this module needs to go on), the log (log/), and the catalogue of streams and queries.
+
+A checkpoint picks two bounds:
+
+* the SN up to which the stored graph is written. It does not pass the oldest firing whose window nobody has taken yet:
+  a handle at that SN keeps merges from taking the boundary away, so that the firing reads the same after a restart;
+* the segment of the log with which recovery starts. Its head says how far every stream and query had come. It reaches
+  back to all that is needed and not written: tuples that wait, or that are in slices which a recent, a registered or an
+  unacknowledged window reads; loads that are not stored yet; firings that are not acknowledged. What is before goes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from store.checkpoint import CheckpointStore
+from store.encoded import Encoded
+from store.quad_terms import encode_quads
+from store.quads import Quads
+from store.snapshot import tick_of
+from store.wal import WriteAheadLog
+from wukongs.continuous.delivery import Delivery, Fired
+from wukongs.core import Core
+from wukongs.durable.backup import copy_folder
+from wukongs.durable.catalogue import Catalogue, Definition
+from wukongs.durable.checkpoint_plan import Load, Mark, Plan
+from wukongs.durable.journal import (
+    ACKNOWLEDGED,
+    CHANGE,
+    MARK,
+    MESSAGE,
+    Change,
+    Journal,
+    Logged,
+    load_piece,
+    pack_frames,
+)
+from wukongs.durable.loaded_files import FileState, LoadedFiles
+from wukongs.errors import StorageError
+from wukongs.injection.injector import Injector
+from wukongs.wire.messages import to_frames
+
+WRITTEN_AT_ONCE_BYTES = 1 << 20
+"""A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
+log = logging.getLogger("wukongs")
+
+
+class DurableJournal(Journal):
+    """One per engine with a data folder. Its methods are called as Journal says."""
+
+    def __init__(self, core: Core, injector: Injector, store: CheckpointStore, wal: WriteAheadLog) -> None:
+        self.store = store
+        self.wal = wal
+        self.catalogue = Catalogue(store.folder)
+        self.about: dict[str, Any] = {}
+        """Of the manifest, as it was opened, and the files that were loaded since."""
+        self.definitions: dict[int, Definition] = {}
+        """Streams and queries by LSN, also those that have ended since the log's start."""
+        self.delivery = Delivery(core)
+        self._core = core
+        self._injector = injector
+        self._pending: deque[tuple[int, Callable[[], None]]] = deque()
+        self._marks: deque[Mark] = deque()
+        self._loads: dict[int, Load] = {}
+        self._late_sn = -1
+        self._dropped_upper: dict[int, int] = {}
+        """How far the stored graph had come when a stream (by LSN) was dropped: all that it had closed is before."""
+        self.position: int | None = None
+        """The LSN of the record that comes next, while the log is replayed."""
+        self.checkpoint_sn = -1
+        """Up to which the checkpoint in the folder has the stored graph."""
+        self._turn = threading.Lock()
+        self._bytes_at_checkpoint = 0
+        self._checkpoint_count = 0
+        self._wanted = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        self.wal.check()
+        settings = self._core.settings
+        if self.wal.segment_bytes >= settings.log_segment_bytes:
+            self.begin_segment()
+        if self.wal.written_bytes - self._bytes_at_checkpoint >= settings.checkpoint_bytes:
+            self._wanted.set()
+
+    def note(self, message: Logged, then: Callable[[], None]) -> int:
+        self._log_acknowledgements()
+        lsn = self._append_message(message)
+        self._pending.append((lsn, then))
+        return lsn
+
+    def _append_message(self, message: Logged) -> int:
+        return self.wal.append(MESSAGE, pack_frames(to_frames(message, 0)), self._core.upper)
+
+    def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
+        if len(encoded):
+            payload = pack_frames(to_frames(load_piece(number, encoded, goes), 0))
+            with self._core.lock:
+                self.prepare()
+                lsn = self.wal.append(MESSAGE, payload, self._core.upper)
+                self._loads.setdefault(number, Load(lsn))
+            if sum(map(len, payload)) >= WRITTEN_AT_ONCE_BYTES:
+                self.wait(lsn)
+
+    def note_quads(self, number: int, quads: Quads, goes: bool = False) -> None:
+        for encoded in encode_quads(self._core.registry, quads, self._core.default_graph):
+            self.note_load(number, encoded, goes)
+
+    def abandon_load(self, number: int) -> None:
+        with self._core.lock:
+            load = self._loads.get(number)
+            if load is not None and load.sn is None:
+                del self._loads[number]
+
+    def commit(self, change: Change | Logged) -> int:
+        self.prepare()
+        self._log_acknowledgements()
+        if isinstance(change, dict):
+            lsn = self.wal.append(CHANGE, [json.dumps(change).encode()], self._core.upper)
+        else:
+            lsn = self._append_message(change)
+        self.wal.wait(lsn)
+        self._apply()
+        if isinstance(change, dict):
+            self.define(lsn, change)
+        return lsn
+
+    def define(self, lsn: int, change: Change) -> None:
+        """Note what a change declares, ends or loads. Called for each, also while the log is replayed."""
+        if change["op"] == "stream":
+            self.definitions[lsn] = Definition(lsn, change["stream"], change["options"])
+        elif change["op"] == "drop":
+            dropped = self._core.streams[change["stream"]].lsn
+            self.definitions[dropped].until = lsn
+            self._dropped_upper[dropped] = self._core.upper
+        elif change["op"] == "register":
+            self.definitions[lsn] = Definition(
+                lsn, change["query"], None, change["text"], change["base"], output=change.get("output")
+            )
+        elif change["op"] in ("load", "update"):
+            self._loads.setdefault(change["number"], Load(lsn)).sn = change["sn"]
+            if change.get("file") is not None:
+                files = LoadedFiles(self.about)
+                files.add(FileState(**change["file"]))
+                self.about = files.into(self.about)
+
+    def note_load_record(self, number: int, lsn: int) -> None:
+        """Note a chunk of a load that is in the log already."""
+        self._loads.setdefault(number, Load(lsn))
+
+    def abandon_unfinished_loads(self) -> None:
+        """Forget the loads that had not been committed when the process ended."""
+        self._loads = {number: load for number, load in self._loads.items() if load.sn is not None}
+
+    def wait(self, lsn: int | None = None) -> None:
+        self.wal.wait(self.wal.next_lsn - 1 if lsn is None else lsn)
+        with self._core.lock:
+            self._apply()
+
+    def _apply(self) -> None:
+        """Let everything hold that is safe now. Called with the lock held."""
+        durable = self.wal.durable_lsn
+        while self._pending and self._pending[0][0] <= durable:
+            self._pending.popleft()[1]()
+
+    def sealed_late(self, sn: int) -> None:
+        self._late_sn = sn
+
+    # --- segments -----------------------------------------------------------------------------------------------------
+
+    def begin_segment(self) -> None:
+        """Begin a segment, with how far everything has come at its head. Called with the lock held."""
+        self._log_acknowledgements()
+        self.wal.wait(self.wal.next_lsn - 1)
+        self._apply()
+        core = self._core
+        mark = {
+            "hash_bits": core.settings.hash_bits,
+            "upper": core.upper,
+            "sealed_ms": core.sealed_ms,
+            "load_count": core.load_count,
+            "query_count": core.query_count,
+            "streams": {state.lsn: state.progress() for state in core.streams.values()},
+            "queries": {query.lsn: query.progress() for query in self._injector.queries.values()},
+        }
+        self.add_mark(self.wal.begin(MARK, [json.dumps(mark).encode()], core.upper), mark)
+
+    def add_mark(self, lsn: int, mark: dict[str, Any]) -> None:
+        """Note the head of a segment."""
+        self._marks.append(Mark(lsn, {int(key): each["last_ms"] for key, each in mark["streams"].items()}))
+
+    # --- delivery -----------------------------------------------------------------------------------------------------
+
+    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
+        lsn = self.wal.next_lsn if self.position is None else self.position
+        self.delivery.fired(query_lsn, at_ms, lsn, needs_ms, is_compared)
+
+    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
+        self.delivery.acknowledge(query_lsn, end_ms)
+
+    def forget_query(self, query_lsn: int, lsn: int) -> None:
+        self.definitions[query_lsn].until = lsn
+        self.delivery.forget(query_lsn)
+
+    def _log_acknowledgements(self) -> None:
+        news = self.delivery.take_news()
+        if news:
+            self.wal.append(ACKNOWLEDGED, [json.dumps(news).encode()], self._core.upper)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a segment and the thread that makes checkpoints. Called once all is replayed."""
+        with self._core.lock:
+            self.begin_segment()
+        self._thread = threading.Thread(target=self._run, name="wukongs-checkpoints", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._is_closed:
+                return
+            if self.wal.written_bytes - self._bytes_at_checkpoint < self._core.settings.checkpoint_bytes:
+                continue
+            try:
+                self.checkpoint()
+            except StorageError as error:
+                log.warning("no checkpoint, the log goes on: %s", error)
+            except Exception:
+                log.exception("no checkpoint, the log goes on")
+
+    def checkpoint(self) -> None:
+        with self._turn:
+            self._checkpoint()
+
+    def backup(self, target: Path) -> None:
+        """Make a checkpoint, and copy the folder. Called without the lock. Raises StorageError."""
+        with self._turn:
+            self._checkpoint()
+            copy_folder(self.store.folder, target)
+
+    def _checkpoint(self) -> None:
+        with self._core.lock:
+            self.begin_segment()
+            self._bytes_at_checkpoint = self.wal.written_bytes
+            plan = self._plan()
+        if plan is None:
+            return
+        self.catalogue.write(plan.definitions)
+        self.store.commit(plan.entries, plan.sn + 1, self._core.registry, plan.about)
+        with self._core.lock:
+            self.checkpoint_sn = plan.sn
+            self._checkpoint_count += 1
+            self._forget(plan)
+        self.wal.trim(plan.start)
+
+    def _plan(self) -> Plan | None:
+        core = self._core
+        oldest = self.delivery.oldest()
+        trace = core.arrangement.trace
+        sn = self.delivery.boundary(trace.upper - 1 if oldest is None else oldest.sn)
+        if sn < self.checkpoint_sn:
+            return None  # merged beyond what may be written now; the log has it
+        entries = tuple(entry for entry in trace.entries() if entry.upper <= sn + 1)
+        needed = self._needed_after_ms(sn)
+        start = self._start(sn, needed, oldest)
+        about = {
+            "sn": sn,
+            "start": start,
+            "next": self.wal.next_lsn,
+            "after_ms": {lsn: ms for lsn, ms in needed.items() if ms is not None},
+            "acknowledged": {lsn: ms for lsn, ms in self.delivery.acknowledged.items() if lsn in self.definitions},
+            "load_count": core.load_count,
+            "query_count": core.query_count,
+        }
+        definitions = tuple(Definition(**asdict(each)) for each in self.definitions.values())
+        return Plan(sn, entries, start, {**self.about, "journal": about}, definitions)
+
+    def _needed_after_ms(self, sn: int) -> dict[int, int | None]:
+        """Return, per stream (its LSN), the time up to which its tuples are stored at or before an SN, and in no slice
+        that is needed; None if there is no such time."""
+        stored_ms = tick_of(sn)
+        found: dict[int, int | None] = {state.lsn: None for state in self._core.streams.values()}
+        if stored_ms is None or self._late_sn > sn:
+            return found  # or else tuples of any time may be stored after that
+        for state, keep_after_ms in self._injector.keep_after_ms():
+            # A stream batch that goes on after stored_ms is stored later, as a whole.
+            bounds = [stored_ms // state.batch_ms * state.batch_ms, keep_after_ms]
+            waiting_ms = state.waiting_from_ms()
+            if waiting_ms is not None:
+                bounds.append(waiting_ms)
+            for query in self._injector.queries.values():
+                fired = self.delivery.oldest_of(query.lsn)
+                needs = [query.arrivals_needed_ms(), {} if fired is None else fired.needs_ms]
+                bounds.extend(need[state.iri] for need in needs if state.iri in need)
+            found[state.lsn] = min(bounds)
+        return found
+
+    def _start(self, sn: int, needed: dict[int, int | None], oldest: Fired | None) -> int:
+        """Return the head of the newest segment that has all that is not stored at an SN or is needed again."""
+        limits = [load.lsn for load in self._loads.values() if load.sn is None or load.sn > sn]
+        if oldest is not None:
+            limits.append(oldest.lsn)
+        limit = min(limits, default=self._marks[-1].lsn + 1)
+
+        def is_enough(mark: Mark) -> bool:
+            for lsn, last_ms in mark.last_ms.items():
+                if lsn not in needed:
+                    if self._dropped_upper[lsn] > sn + 1:
+                        return False
+                elif last_ms is not None and ((after_ms := needed[lsn]) is None or last_ms > after_ms):
+                    return False
+            return mark.lsn < limit
+
+        return max((mark.lsn for mark in self._marks if is_enough(mark)), default=self._marks[0].lsn)
+
+    def _forget(self, plan: Plan) -> None:
+        while self._marks[0].lsn < plan.start:
+            self._marks.popleft()
+        for number in [n for n, load in self._loads.items() if load.sn is not None and load.sn <= plan.sn]:
+            del self._loads[number]
+        for each in list(self.definitions.values()):
+            if each.until is not None and each.until < plan.start:
+                del self.definitions[each.lsn]
+                self._dropped_upper.pop(each.lsn, None)
+                self.delivery.acknowledged.pop(each.lsn, None)
+
+    # --- the journal itself -------------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        oldest = self.delivery.oldest()
+        return {
+            "lsn": self.wal.next_lsn - 1,
+            "durable_lsn": self.wal.durable_lsn,
+            "log_start_lsn": self._marks[0].lsn if self._marks else None,
+            "log_bytes_written": self.wal.written_bytes,
+            "log_syncs": self.wal.sync_count,
+            "checkpoints": self._checkpoint_count,
+            "checkpoint_sn": self.checkpoint_sn,
+            "oldest_unacknowledged_ms": None if oldest is None else oldest.end_ms,
+            "failure": None if self.wal.failure is None else str(self.wal.failure),
+        }
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            if self.wal.failure is None and self._core.failure is None:
+                self.checkpoint()
+        except StorageError as error:
+            log.warning("no checkpoint at the end, the log has it all: %s", error)
+        self.wal.close()
+        self.store.close()

@@ -1,0 +1,315 @@
+"""Recovery: an engine as it was: the checkpoint, and the log replayed over it, through the same seals and firings.
+
+The log begins with how far streams and queries had come at its first record. From there on every record is applied when
+the stored graph has come as far as it had when the record was made, so seals, loads and firings interleave as they did.
+What is sealed at an SN that the checkpoint holds is in the trace already; tuples that no slice needs any more are only
+counted; windows that were acknowledged are passed over, the others fire again, with the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from csparql.terms import Term
+from store.checkpoint import CheckpointStore
+from store.encoded import Encoded
+from store.snapshot import tick_of
+from store.wal import Record, WriteAheadLog
+from wukongs.continuous.continuous import QuerySource
+from wukongs.continuous.reporting import Remembered
+from wukongs.core import Core
+from wukongs.durable.backup import LOG_FOLDER
+from wukongs.durable.catalogue import Definition
+from wukongs.durable.durability import DurableJournal
+from wukongs.durable.journal import (
+    ACKNOWLEDGED,
+    CHANGE,
+    COMES,
+    GOES,
+    LOAD_STREAM,
+    MARK,
+    MESSAGE,
+    Journal,
+    unpack_frames,
+)
+from wukongs.errors import SettingsError, StorageError
+from wukongs.injection.declarations import declare_stream, drop_stream, parse_continuous, register_query
+from wukongs.injection.ingest import take_piece
+from wukongs.injection.injector import Injector
+from wukongs.streams.stream_state import PUSH_PARTITION, StreamState, batch_number
+from wukongs.terms.names import graph_term
+from wukongs.wire.messages import Close, Finish, Open, Piece, from_frames
+
+
+def open_folder(folder: Path, core: Core, injector: Injector) -> None:
+    """Make an engine that is still empty what the folder holds, and durable from now on.
+
+    Raises StorageError (in use, no access, hash_bits), CorruptionError (an altered file)."""
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"data_dir = {str(folder)!r}: expected a folder, or a name that is free")
+    store = CheckpointStore(folder)
+    try:
+        _recover(store, core, injector).start()
+    except BaseException:
+        store.close()
+        raise
+    if core.streams:
+        injector.start_with_news()
+
+
+def read_folder(folder: Path, core: Core, injector: Injector) -> None:
+    """Make an engine that is still empty what the folder holds, but in memory from now on. Raises as open_folder."""
+    with CheckpointStore(folder) as store:
+        _recover(store, core, injector)
+    core.journal = Journal()
+
+
+def _recover(store: CheckpointStore, core: Core, injector: Injector) -> DurableJournal:
+    restored = store.open()
+    wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms)
+    journal = DurableJournal(core, injector, store, wal)
+    if restored is not None:
+        restored.into(core.arrangement.trace, core.registry)
+        journal.about = dict(restored.about)
+        journal.checkpoint_sn = restored.upper - 1
+    with core.lock:
+        core.journal = journal
+        _Replay(core, injector, journal).run()
+    return journal
+
+
+def _by_lsn(found: dict[str, int]) -> dict[int, int]:
+    return {int(lsn): value for lsn, value in found.items()}
+
+
+class _Replay:
+    """The state of one recovery."""
+
+    def __init__(self, core: Core, injector: Injector, journal: DurableJournal) -> None:
+        self._core = core
+        self._injector = injector
+        self._journal = journal
+        about = journal.about.get("journal", {})
+        self._after_ms = _by_lsn(about.get("after_ms", {}))
+        """Per stream: tuples up to there are stored, and needed in no slice."""
+        self._chunks: dict[tuple[int, int], list[Encoded]] = {}
+        """Of loads and updates that are not committed yet, by number and by whether they come or go."""
+        self._start = about.get("start", 1)
+        self._remembered: dict[int, list[Remembered]] = {}
+        """Per query (its LSN): what its firings had to be compared with at the heads of the log's segments."""
+        journal.delivery.restore(_by_lsn(about.get("acknowledged", {})))
+        core.load_count, core.query_count = about.get("load_count", 0), about.get("query_count", 0)
+
+    def run(self) -> None:
+        """Replay the log. Called with the lock held."""
+        core, journal = self._core, self._journal
+        core.replayed_to = 0
+        for record in journal.wal.read(self._start):
+            if record.kind == ACKNOWLEDGED:
+                journal.delivery.restore(_by_lsn(json.loads(bytes(record.payload))))
+            elif record.kind == MARK:
+                self._note_remembered(json.loads(bytes(record.payload)))
+        for record in journal.wal.read(self._start):
+            journal.position = record.lsn
+            if record.lsn > self._start:
+                self._move_to(record.sn)
+            self._apply(record)
+        journal.position = journal.wal.next_lsn
+        self._injector.replay()
+        journal.position = None
+        journal.abandon_unfinished_loads()
+        core.replayed_to = None
+
+    def _note_remembered(self, mark: dict[str, Any]) -> None:
+        for lsn, progress in mark["queries"].items():
+            found = progress.get("remembered")
+            if found is not None:
+                self._remembered.setdefault(int(lsn), []).append(Remembered.from_json(found))
+
+    def _move_to(self, upper: int) -> None:
+        """Seal and fire up to where the stored graph stood."""
+        if upper > self._core.upper:
+            self._injector.replay(upper)
+            time_ms = tick_of(upper - 1)
+            if time_ms is not None:
+                self._core.move_to(time_ms)
+            self._core.pass_to(upper)
+
+    def _apply(self, record: Record) -> None:
+        if record.kind == MARK:
+            self._apply_mark(record)
+        elif record.kind == MESSAGE:
+            message, _ = from_frames(unpack_frames(record.payload), is_trusted=True)
+            assert isinstance(message, Piece | Close | Open | Finish), message
+            self._apply_message(message, record.lsn)
+        elif record.kind == CHANGE:
+            change = json.loads(bytes(record.payload))
+            if change["op"] not in _CHANGES:
+                raise self._unknown(record.lsn, f"the change {change['op']!r}")
+            self._journal.define(record.lsn, change)
+            _CHANGES[change["op"]](self, change, record.lsn)
+        elif record.kind != ACKNOWLEDGED:
+            raise self._unknown(record.lsn, f"kind {record.kind}")
+
+    def _unknown(self, lsn: int, what: str) -> StorageError:
+        return StorageError(
+            f"{self._journal.wal.folder}: record {lsn} is of {what}, which this version of wukongs does not know. Open "
+            "the folder with the version that wrote it, or a newer one"
+        )
+
+    # --- the head of a segment ----------------------------------------------------------------------------------------
+
+    def _apply_mark(self, record: Record) -> None:
+        mark = json.loads(bytes(record.payload))
+        self._journal.add_mark(record.lsn, mark)
+        if record.lsn > self._start:
+            return
+        self._check(mark)
+        core = self._core
+        for definition in self._journal.catalogue.read(record.lsn):
+            # Closed or dropped further on in the log, which will say so.
+            self._journal.definitions[definition.lsn] = replace(definition, until=None)
+            self._restore(definition, mark)
+        core.sealed_ms = mark["sealed_ms"]
+        core.pass_to(mark["upper"])
+        core.load_count = max(core.load_count, mark["load_count"])
+        core.query_count = max(core.query_count, mark["query_count"])
+
+    def _check(self, mark: dict[str, Any]) -> None:
+        ours = self._core.settings.hash_bits
+        if mark["hash_bits"] != ours:
+            raise StorageError(
+                f"{self._journal.wal.folder}: the log was written with hash_bits = {mark['hash_bits']}, and this "
+                f"engine has {ours}: open it with the settings that wrote it"
+            )
+
+    def _restore(self, definition: Definition, mark: dict[str, Any]) -> None:
+        if definition.options is not None:
+            state = self._declare(definition.name, definition.options, definition.lsn)
+            state.restore_progress(mark["streams"][str(definition.lsn)])
+            if state.last_ms is not None:
+                state.ring.lost_to = batch_number(state.last_ms, state.batch_ms)
+        else:
+            self._register(QuerySource(definition.text, definition.base, definition.output), definition.lsn)
+            self._injector.queries[definition.name].restore_progress(mark["queries"][str(definition.lsn)])
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _apply_message(self, message: Piece | Close | Open | Finish, lsn: int) -> None:
+        if isinstance(message, Piece) and message.stream == LOAD_STREAM:
+            if message.piece not in (COMES, GOES):
+                raise self._unknown(lsn, f"share {message.piece} of a load")
+            number = int(message.partition)
+            self._core.load_count = max(self._core.load_count, number)
+            self._journal.note_load_record(number, lsn)
+            chunk = replace(message.encoded, timestamps=np.empty(0, np.int64))
+            self._chunks.setdefault((number, message.piece), []).append(chunk)
+            return
+        state = self._core.streams[message.stream]
+        ledger = state.open_partition(message.partition)
+        if isinstance(message, Piece):
+            self._take(state, message)
+        elif isinstance(message, Close):
+            ledger.close(message)
+            state.complete(message.partition, message.complete_ms)
+        elif isinstance(message, Open):
+            ledger.open(message.epoch)
+        else:
+            state.finish(message.partition)
+
+    def _take(self, state: StreamState, piece: Piece) -> None:
+        times = piece.encoded.timestamps
+        needed = times > self._after_ms.get(state.lsn, times[0] - 1) if len(times) else np.zeros(0, np.bool_)
+        if needed.all():
+            take_piece(self._core, state, piece)
+        else:
+            state.count(times[~needed])
+            state.ring.arrivals.skip(int((~needed).sum()))
+            lost_to = batch_number(int(times[~needed][-1]), state.batch_ms)
+            state.ring.lost_to = max(lost_to, state.ring.lost_to or lost_to)
+            names = ("subjects", "predicates", "objects", "graphs", "timestamps")
+            kept = {name: getattr(piece.encoded, name)[needed] for name in names}
+            rest = replace(piece, encoded=replace(piece.encoded, **kept), timing=piece.timing[needed])
+            if needed.any():
+                take_piece(self._core, state, rest)
+            state.ledgers[piece.partition].taken(piece)
+        if piece.partition == PUSH_PARTITION:
+            state.complete(PUSH_PARTITION, int(times[-1]) - 1)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def _declare(self, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
+        state = declare_stream(self._core, stream_iri, options, lsn)
+        state.is_recovered = True
+        after_ms = self._after_ms.get(lsn)
+        if after_ms is not None:
+            state.ring.dropped_to = after_ms // state.batch_ms
+        return state
+
+    def _register(self, source: QuerySource, lsn: int) -> None:
+        query = parse_continuous(source)
+        registered = register_query(self._core, self._injector, query, None, source, lsn)
+        registered.is_recovered = True
+        registered.acknowledged_ms = self._journal.delivery.acknowledged.get(lsn)
+        registered.reporter.recorded = self._remembered.pop(lsn, [])
+
+    def _change_stream(self, change: dict[str, Any], lsn: int) -> None:
+        self._declare(change["stream"], change["options"], lsn)
+
+    def _change_drop(self, change: dict[str, Any], _: int) -> None:
+        drop_stream(self._core, self._core.streams[change["stream"]])
+
+    def _change_end(self, change: dict[str, Any], _: int) -> None:
+        self._core.streams[change["stream"]].end()
+
+    def _change_register(self, change: dict[str, Any], lsn: int) -> None:
+        self._register(QuerySource(change["text"], change["base"], change.get("output")), lsn)
+
+    def _change_close(self, change: dict[str, Any], lsn: int) -> None:
+        query = self._injector.queries[change["query"]]
+        query.end()
+        self._journal.forget_query(query.lsn, lsn)
+
+    def _change_pause(self, change: dict[str, Any], _: int) -> None:
+        self._injector.queries[change["query"]].is_paused = change["is_paused"]
+
+    def _change_load(self, change: dict[str, Any], _: int) -> None:
+        core, sn = self._core, change["sn"]
+        core.load_count = max(core.load_count, change["number"])
+        chunks = self._chunks.pop((change["number"], COMES), [])
+        if sn >= core.arrangement.trace.upper:
+            core.pass_to(sn)
+            into = core.graph_id(None if change["graph"] is None else graph_term(change["graph"]))
+            core.absorb([core.registry.confirm(chunk)[0] for chunk in chunks], into)
+        elif chunks:
+            core.pass_to(sn + 1)
+
+    def _change_update(self, change: dict[str, Any], _: int) -> None:
+        core, sn, number = self._core, change["sn"], change["number"]
+        core.load_count = max(core.load_count, number)
+        gone, come = (self._chunks.pop((number, share), []) for share in (GOES, COMES))
+        if sn >= core.arrangement.trace.upper:
+            core.pass_to(sn)
+            cleared = [core.graph_id(None if name is None else Term(name)) for name in change["cleared"]]
+            deletes, inserts = ([core.registry.confirm(chunk)[0] for chunk in chunks] for chunks in (gone, come))
+            core.apply(deletes, inserts, core.default_graph, cleared)
+        else:
+            core.pass_to(sn + 1)
+
+
+_CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
+    "stream": _Replay._change_stream,
+    "drop": _Replay._change_drop,
+    "end": _Replay._change_end,
+    "register": _Replay._change_register,
+    "close": _Replay._change_close,
+    "pause": _Replay._change_pause,
+    "load": _Replay._change_load,
+    "update": _Replay._change_update,
+}

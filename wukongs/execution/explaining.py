@@ -1,0 +1,25 @@
+"""EXPLAIN of a query over a dataset: its plan, and what the plan did when it was run."""
+
+from __future__ import annotations
+
+from csparql.algebra import Query
+from csparql.explain import Figures, explain
+from wukongs.execution.answer import answer
+from wukongs.execution.profile import Profile
+from wukongs.limits import Limits
+from wukongs.plans.cardinalities import DatasetCardinalities
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.terms.query_terms import QueryTerms
+
+
+def explain_over(query: Query, dataset: Dataset, figures: Figures | None = None) -> str:
+    """Return the text of a query's plan over a dataset. figures: what an execution over it did."""
+    return explain(query, DatasetCardinalities(dataset), figures)
+
+
+def profiled(query: Query, dataset: Dataset, terms: QueryTerms, limits: Limits, memo: PlanMemo, scope: str) -> Profile:
+    """Run a registered query as a firing would, for nothing but what its plan does. Raises BudgetExceeded."""
+    profile = Profile()
+    answer(query, dataset, terms, limits, memo, scope, in_order=True, profile=profile)
+    return profile

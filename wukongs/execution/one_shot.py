@@ -1,0 +1,48 @@
+"""Answers one query over one stored snapshot."""
+
+from __future__ import annotations
+
+from csparql.algebra import Query
+from wukongs.core import Core
+from wukongs.errors import CompactedError
+from wukongs.execution.answer import answer
+from wukongs.execution.profile import Profile
+from wukongs.limits import Limits
+from wukongs.output.results import Result
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.terms.query_terms import ConstantIds, QueryTerms
+
+
+def ask(
+    core: Core,
+    query: Query,
+    memo: PlanMemo,
+    limits: Limits,
+    owner: str,
+    at: int | None = None,
+    profile: Profile | None = None,
+) -> tuple[Result, Dataset]:
+    """Answer a query over the newest stable snapshot, or that of SN `at`; return also what it read.
+
+    owner: who holds the snapshot meanwhile, for stats(); profile: takes down what the plan did.
+    Raises QueryTimeout, BudgetExceeded, CompactedError (at).
+    """
+    with core.lock:
+        core.check_is_open()
+        if at is not None and not (isinstance(at, int) and 0 <= at <= core.sn):
+            raise CompactedError(f"at = {at!r}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
+        handle = core.arrangement.open(core.sn if at is None else at, owner)
+        stored = handle.read()
+        terms = QueryTerms(core.registry, core.registry.snapshot_reader())
+        terms.ids([f"<{name}>" for name in query.dataset.named_graphs])  # GRAPH ?g names them, whatever they hold
+        core.query_count += 1
+        scope = f"query {core.query_count}"
+    try:
+        dataset = Dataset(query.dataset, stored, {}, ConstantIds(core.registry, core.reserved))
+        found = answer(query, dataset, terms, limits, memo, scope, profile=profile)
+    finally:
+        with core.lock:
+            handle.close()
+    result = Result(query.form, query.variables, found.columns, terms, handle.sn, found.boolean, found.length)
+    return result, dataset

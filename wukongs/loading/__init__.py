@@ -1,0 +1,1 @@
+"""Bulk loads, into an engine or a data folder."""

@@ -1,0 +1,1 @@
+"""Operators over binding tables: joins, unions, differences, groups, order."""

@@ -1,0 +1,1 @@
+"""Property paths: automata searched on the arrangements."""

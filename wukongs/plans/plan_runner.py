@@ -1,0 +1,150 @@
+"""Runs a lowered plan: calls the kernel, gives it room, gathers its rows, and stops it in time."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from store.dtypes import Int64Array
+from wukongs.binding_table import BindingTable
+from wukongs.limits import Limits
+from wukongs.plans import plan_layout as layout
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.lowering import LoweredPlan, with_parts
+from wukongs.plans.plan_kernels import run_plan, start_step
+from wukongs.rows import pieces
+
+CHUNK_ROWS = 512
+OUT_ROWS = 4096
+SPANS = 256
+CHUNKS_PER_CALL = 1024
+"""How often a call comes up for air: for Ctrl-C, time limits and budgets."""
+FUEL = 32 * layout.FUEL_OF_CHUNK
+"""How much a step looks at in a chunk, whether it matches or not."""
+_ADVICE = "Let its patterns share variables, or start from a constant"
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Buffers of one thread, kept from call to call; they grow as plans need."""
+
+    tables: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    out: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    spans: Int64Array = field(default_factory=lambda: np.empty((0, SPANS, layout.SPAN_WIDTH), np.int64))
+    value_spans: Int64Array = field(default_factory=lambda: np.empty((SPANS, layout.SPAN_WIDTH), np.int64))
+
+    def tables_for(self, n_tables: int, width: int) -> Int64Array:
+        size = n_tables * CHUNK_ROWS * width
+        if len(self.tables) < size:
+            self.tables = np.empty(size, np.int64)
+        return self.tables[:size].reshape(n_tables, CHUNK_ROWS, width)
+
+    def out_for(self, width: int) -> Int64Array:
+        size = OUT_ROWS * width
+        if len(self.out) < size:
+            self.out = np.empty(size, np.int64)
+        return self.out[:size].reshape(OUT_ROWS, width)
+
+    def spans_for(self, n_steps: int) -> Int64Array:
+        if len(self.spans) < n_steps:
+            self.spans = np.empty((n_steps, *self.value_spans.shape), np.int64)
+        return self.spans
+
+    def grow_spans(self) -> None:
+        size = 4 * len(self.value_spans)
+        self.spans = np.empty((len(self.spans), size, layout.SPAN_WIDTH), np.int64)
+        self.value_spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
+
+
+class _ThreadWorkspace(threading.local):
+    def __init__(self) -> None:
+        self.workspace = Workspace()
+
+
+_OWN = _ThreadWorkspace()
+
+
+def run(
+    plan: LoweredPlan,
+    seeds: BindingTable,
+    dataset: Dataset,
+    limits: Limits,
+    rows_wanted: int | None = None,
+    rows_of_steps: list[int] | None = None,
+) -> BindingTable:
+    """Run a plan from the rows of `seeds` (whose variables are the plan's first) over a dataset.
+
+    rows_wanted: stop once there are this many; rows_of_steps: how many rows each step made is appended to it.
+    Raises QueryTimeout, BudgetExceeded.
+    """
+    if plan.is_void:
+        if rows_of_steps is not None:
+            rows_of_steps += [0] * len(plan.steps)
+        return BindingTable.empty(plan.variables)
+    workspace = _OWN.workspace
+    n, width = len(plan.steps), max(1, len(plan.variables))
+    steps, parts = with_parts(plan, dataset)
+    part_rows = np.empty(len(parts), np.int64)
+    limits.hold(8 * seeds.length * width)
+    start = np.empty((seeds.length, width), np.int64)
+    for first, last in pieces(seeds.length, limits):
+        for at, column in enumerate(seeds.columns):
+            start[first:last, at] = column[first:last]
+    tables, out = workspace.tables_for(n - 1, width), workspace.out_for(width)
+    if rows_wanted is not None:
+        out = out[: max(1, rows_wanted)]  # when it is full the kernel comes back
+    state = np.zeros((n + 1, layout.STATE_WIDTH), np.int64)
+    state[n, layout.FUEL] = FUEL
+    start_step(state, 0, seeds.length)
+    control = np.zeros(2, np.int64)
+    gathered: list[Int64Array] = []
+    total = 0
+    status = layout.PAUSED
+    while status != layout.DONE:
+        control[1] = CHUNKS_PER_CALL
+        status = run_plan(
+            steps,
+            parts,
+            part_rows,
+            dataset.descriptors,
+            dataset.default_graph,
+            start,
+            tables,
+            out,
+            state,
+            workspace.spans_for(n),
+            workspace.value_spans,
+            control,
+        )
+        if status == layout.NEED_SPANS:
+            workspace.grow_spans()
+            state[:n, layout.HELD] = layout.NOT_STARTED
+        elif status != layout.PAUSED:
+            rows = int(state[n, layout.COUNT])
+            state[n, layout.COUNT] = 0
+            total += rows
+            limits.check_rows(total, _ADVICE, "a basic graph pattern")
+            limits.hold(16 * rows * width)  # here, and in the columns of the result
+            gathered.append(out[:rows].T.copy())
+            if rows_wanted is not None and total >= rows_wanted:
+                break
+        limits.check()
+    if rows_of_steps is not None:
+        rows_of_steps += [*state[: n - 1, layout.PASSED].tolist(), total]
+    return BindingTable(plan.variables, _columns(gathered, len(plan.variables), total, limits), total)
+
+
+def _columns(gathered: list[Int64Array], width: int, total: int, limits: Limits) -> tuple[Int64Array, ...]:
+    """Put the columns of some chunks together, column by column."""
+    if len(gathered) == 1:
+        return tuple(gathered[0][:width])
+    columns = np.empty((width, total), np.int64)
+    at = 0
+    for number, chunk in enumerate(gathered):
+        columns[:, at : at + chunk.shape[1]] = chunk[:width]
+        at += chunk.shape[1]
+        if number % 64 == 0:
+            limits.check()
+    return tuple(columns)

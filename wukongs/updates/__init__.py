@@ -1,0 +1,1 @@
+"""SPARQL Update: a request over one snapshot becomes one snapshot."""

@@ -1,0 +1,134 @@
+"""One update request while it runs: its operations, one after the other, over the snapshot that it reads.
+
+Nothing is stored here: each operation changes a GraphChange, and the next one reads the snapshot with that on top. A
+graph is there while it has a triple, or was made by CREATE before in the request: empty graphs are not recorded
+(docs/decisions/0012-updates.md).
+"""
+
+from __future__ import annotations
+
+from csparql.rules import rewrite
+from csparql.terms import Term, Variable
+from csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Operation, Transfer
+from store.batch_set import BatchSet
+from store.dtypes import Int64Array
+from store.graph_change import GraphChange
+from store.quads import Quads, graph_quads
+from store.trace import Handle
+from wukongs.core import Core
+from wukongs.errors import DataError, UpdateError
+from wukongs.execution.answer import answer
+from wukongs.limits import Limits
+from wukongs.plans.dataset import Dataset
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.updates.templates import Solutions, data_quads, to_delete, to_insert
+from wukongs.updates.update_documents import read_document
+
+
+class UpdateRequest:
+    """handle: of the snapshot that is read; number: of the request, which names its blank nodes."""
+
+    def __init__(self, core: Core, handle: Handle, number: int, limits: Limits) -> None:
+        self._core = core
+        self._handle = handle
+        self._limits = limits
+        self._scope = f"update:{number}"
+        self._created: set[int] = set()
+        self.change = GraphChange(handle.read())
+
+    def run(self, place: int, operation: Operation) -> None:
+        """Do the operation at a place of the request (from 1).
+
+        Raises UpdateError, DataError (both not with SILENT), QueryTimeout, BudgetExceeded."""
+        self._limits.check()
+        scope = f"{self._scope}:{place}"
+        core = self._core
+        try:
+            match operation:
+                case InsertData():
+                    self.change.insert(data_quads(operation, core.registry, core.default_graph, scope))
+                case DeleteData():
+                    self.change.delete(data_quads(operation, core.registry, core.default_graph, None))
+                case Modify():
+                    self._modify(operation, scope)
+                case Clear():
+                    self._clear(operation)
+                case Create(graph=graph):
+                    self._create(graph)
+                case Transfer():
+                    self._transfer(operation)
+                case Load(document=document, into=into):
+                    self.change.insert(read_document(core, document, into, scope, self._limits.check))
+        except (UpdateError, DataError):
+            if not getattr(operation, "silent", False):
+                raise
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def _view(self) -> BatchSet:
+        """Return the snapshot with what the operations before have changed."""
+        come, gone = difference = self.change.difference()
+        with self._core.lock:
+            return self._handle.read_with(difference) if len(come) or gone is not None else self._handle.read()
+
+    def _graph(self, name: Term | None) -> int:
+        """Return the id of a graph that is read (None: the default graph)."""
+        return self._core.default_graph if name is None else self._core.registry.known(name.text)
+
+    def _is_there(self, view: BatchSet, graph: int) -> bool:
+        return graph == self._core.default_graph or graph in self._created or graph in view.graphs
+
+    def _check_is_there(self, view: BatchSet, name: Term | None, verb: str) -> None:
+        if not self._is_there(view, self._graph(name)):
+            raise UpdateError(f"cannot {verb} graph {name}: there is no such graph. With SILENT that is no error")
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    def _modify(self, operation: Modify, scope: str) -> None:
+        core, where = self._core, rewrite(operation.where)
+        view = self._view()
+        terms = QueryTerms(core.registry, core.registry.snapshot_reader())
+        terms.ids([f"<{name}>" for name in where.dataset.named_graphs])
+        dataset = Dataset(where.dataset, view, {}, ConstantIds(core.registry, core.reserved), operation.default_graph)
+        found = answer(where, dataset, terms, self._limits, PlanMemo(), scope)
+        columns: dict[Variable, Int64Array] = dict(zip(map(Variable, where.variables), found.columns, strict=True))
+        solutions = Solutions(columns, found.length, terms)
+        deletes = to_delete(operation.delete, solutions, core.registry, core.default_graph)
+        inserts = to_insert(operation.insert, solutions, core.registry, core.default_graph, scope)
+        self.change.delete(deletes)
+        self.change.insert(inserts)
+
+    def _clear(self, operation: Clear) -> None:
+        target, view = operation.target, self._view()
+        if isinstance(target, Term):
+            if operation.is_drop:
+                self._check_is_there(view, target, "DROP")
+            wanted = {self._graph(target)}
+        else:
+            default = {self._core.default_graph}
+            named = {*view.graphs.tolist(), *self._created} - default
+            wanted = {"DEFAULT": default, "NAMED": named, "ALL": named | default}[target]
+        self.change.clear(wanted.intersection(view.graphs.tolist()))
+        if operation.is_drop:
+            self._created -= wanted
+
+    def _create(self, name: Term) -> None:
+        graph = self._core.graph_id(name)
+        if self._is_there(self._view(), graph):
+            raise UpdateError(f"cannot CREATE graph {name}: it is there already. With SILENT that is no error")
+        self._created.add(graph)
+
+    def _transfer(self, operation: Transfer) -> None:
+        if operation.source == operation.destination:
+            return
+        view = self._view()
+        self._check_is_there(view, operation.source, operation.kind)
+        source, destination = self._graph(operation.source), self._core.graph_id(operation.destination)
+        quads: Quads = graph_quads(view, source, destination)
+        if operation.kind != "ADD":
+            self.change.clear([destination])
+        self.change.insert(quads)
+        if operation.kind == "MOVE":
+            self.change.clear([source])
+            self._created.discard(source)

@@ -1,0 +1,1 @@
+"""Messages between the pipeline and a node, over ZeroMQ."""
