@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wukongs.protocol import sealing
-from wukongs.protocol.actions import CompareTerms, Confirm, Drop, Send
+from wukongs.protocol.actions import CompareTerms, Confirm, Drop, SealBatch, Send
 from wukongs.protocol.control import Control, apply, genesis
 from wukongs.protocol.events import Inserted, Marker, Piece, Received, Submitted, TermsCompared
 from wukongs.protocol.log import Standing
@@ -31,6 +31,7 @@ from wukongs.protocol.records import (
     Entry,
     Membership,
     Position,
+    ReEncode,
     Role,
     Voters,
 )
@@ -99,6 +100,23 @@ def a_report_of_a_lost_disk_says_nothing() -> None:
     assert control.members[1].role is Role.HOLDING
     assert _reports(control, 0).stable == {}, "the disk that has this is lost"
     assert _reports(control, 1).stable == {"s": 5}
+
+
+def a_text_that_is_re_encoded_is_not_waited_for() -> None:
+    """Neither one that waits when the record comes, nor one that comes later from a host that has not looked again."""
+    node = node_with([STREAM])
+    term = Term("x", 0)
+    early, _ = step(node, Piece("s", "a", 1, 1, 0, 1, frozenset({term})))
+    assert early.terms.shards == {"x": 0}
+    entry = Entry(1, ReEncode("x", 0))
+    log = replace(early.log, entries=(*early.log.entries, entry), commit=2)
+    early, actions = step(replace(early, log=log), Marker("s", "a", 1, 1, 1))
+    assert SealBatch("s", 1, {"a": 1}) in actions
+    assert not early.terms.shards
+    late, _ = step(replace(node, control=apply(node.control, entry), log=log), Piece("s", "a", 1, 1, 0, 1, {term}))
+    assert not late.terms.shards
+    late, actions = step(late, Marker("s", "a", 1, 1, 1))
+    assert SealBatch("s", 1, {"a": 1}) in actions
 
 
 def who_is_holding_is_waited_for() -> None:
@@ -209,6 +227,7 @@ STORIES = (
     what_only_leaders_propose_is_refused_from_others,
     who_is_holding_is_waited_for,
     a_record_of_another_clock_group_waits_for_its_streams,
+    a_text_that_is_re_encoded_is_not_waited_for,
 )
 
 

@@ -45,7 +45,8 @@ class TakePiece:
 @dataclass(frozen=True, slots=True)
 class SealBatch:
     """A stream batch is whole, its terms confirmed: insert it (and log it, where data is durable), then answer
-    Inserted.
+    Inserted, for one stream in the order of its stream batches. A host without durable data starts each time as one
+    that has lost its disk.
 
     offsets: per partition, the row behind the stream batch's last."""
 
@@ -83,7 +84,8 @@ class CollectState:
 class InstallState:
     """Take over what other nodes have: of each shard of this node that one of them is an in-sync replica of, their
     terms in place of its own; of the others, all terms that anybody has, beside its own. If vts is not empty: their
-    data, up to it. All safe on disk, then StateInstalled."""
+    data, up to it, in place of the rows of these streams that are kept for later stream batches: sources send those
+    again. All safe on disk, then StateInstalled."""
 
     since: int
     states: Mapping[int, State]

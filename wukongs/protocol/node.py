@@ -73,7 +73,6 @@ from wukongs.protocol.state import Node
 GOSSIP_NODES = 3
 """How many nodes a report is sent to at a time."""
 
-
 Outcome = tuple[Node, list[Action]]
 
 
@@ -236,12 +235,18 @@ def _claims(node: Node) -> list[Action]:
 def _piece(node: Node, piece: Piece) -> Outcome:
     if piece.stream not in node.control.streams:
         return _count(node, "a piece of an undeclared stream"), []
+    piece = replace(piece, unknown=_not_re_encoded(node, piece.unknown))
     intake, verdict = sealing.take_piece(node.intakes.get(piece.stream, Intake()), piece)
     if verdict is not Verdict.TAKEN:
         return _count(node, f"a {verdict.value} piece"), []
     node = replace(node, intakes={**node.intakes, piece.stream: intake})
     node, actions = _ask(node, piece.unknown)
     return node, [TakePiece(piece.stream, piece.partition, piece.first_offset), *actions]
+
+
+def _not_re_encoded(node: Node, unknown: frozenset[Term]) -> frozenset[Term]:
+    """Return the terms that need confirmation: the log may have re-encoded one since the host looked."""
+    return frozenset(term for term in unknown if term.text not in node.control.exceptions)
 
 
 def _ask(node: Node, unknown: Iterable[Term]) -> Outcome:
@@ -287,9 +292,10 @@ def _state_installed(node: Node, event: StateInstalled) -> Outcome:
 def _submitted(node: Node, event: Submitted) -> Outcome:
     if not _may_come(node, event.record):
         return node, [Drop(event.record)]
-    waiting = frozenset(term.text for term in event.unknown)
+    unknown = _not_re_encoded(node, event.unknown)
+    waiting = frozenset(term.text for term in unknown)
     node = replace(node, pending={**node.pending, event.record: waiting})
-    node, actions = _ask(node, event.unknown)
+    node, actions = _ask(node, unknown)
     node, more = _propose(node, _confirmed(node))
     return node, actions + more
 
