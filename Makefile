@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-nojit lint bench scale soak lock clean faults fuzz
+.PHONY: help setup demo test test-nojit lint bench scale soak lock clean faults fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,8 @@ help:
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; WUKONGS_FAULTS_SEED=n for other kills)'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
+	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
+	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
@@ -51,6 +53,14 @@ faults: $(READY)
 QUERIES ?= 100000
 fuzz: $(READY)
 	@$(PY) -m tests.fuzzing.run --queries $(QUERIES) $(if $(SEED),--seed $(SEED))
+
+SEEDS ?= 10000
+FIRST ?= 0
+sim: $(READY)
+	@$(PY) -m tests.sim.run --seeds $(SEEDS) --from $(FIRST)
+
+model: $(READY)
+	@$(PY) -m tests.model.run
 
 lint: $(READY)
 	@$(PY) -m ruff check .
