@@ -57,7 +57,7 @@ fuzz: $(READY)
 SEEDS ?= 10000
 FIRST ?= 0
 sim: $(READY)
-	@$(PY) -m tests.sim.run --seeds $(SEEDS) --from $(FIRST)
+	@$(PY) -m tests.sim.run --seeds $(SEEDS) --from $(FIRST) --jobs 2
 
 model: $(READY)
 	@$(PY) -m tests.model.run
