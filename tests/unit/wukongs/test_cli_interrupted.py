@@ -14,31 +14,30 @@ from tests.processes import child
 PROGRAM = """
 import os, signal, sys, threading
 import wukongs.cli
-from wukongs.execution import {module} as module
-from wukongs.cli import query as command
-import csparql.parser
-begun = {begun}
+import {module} as module
+begun = module.{function}
 def told(*arguments, **options):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     return begun(*arguments, **options)
-{patched} = told
+module.{function} = told
 sys.exit(wukongs.cli.main(sys.argv[1:]))
 """
 ENDLESS = "SELECT (COUNT(*) AS ?n) { ?a ?p ?b . ?c ?p ?d . ?e ?p ?f . ?g ?p ?h . ?i ?p ?j . ?k ?p ?l }"
+LISTED = f"SELECT * {{ VALUES ?x {{ {'1 ' * 140_000} }} }}"
 CASES = {
-    "while a query runs": ("module.answer", "one_shot", ENDLESS),
-    "while results are written": ("command.write", "one_shot", "SELECT * { ?a ?p ?b . ?c ?p ?d . ?e ?p ?f }"),
-    "while a text is parsed": ("command.parse_query", "one_shot", f"SELECT * {{ VALUES ?x {{ {'1 ' * 140_000} }} }}"),
+    "while a query runs": ("wukongs.execution.one_shot", "answer", ENDLESS),
+    "while results are written": ("wukongs.output.serialize", "write", "SELECT * { ?a ?p ?b . ?c ?p ?d . ?e ?p ?f }"),
+    "while a text is parsed": ("wukongs.cli.query", "parse_query", LISTED),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_ctrl_c_ends_a_query(case: str, tmp_path: Path) -> None:
-    begun, module, text = CASES[case]
+    module, function, text = CASES[case]
     data, query = tmp_path / "x.nt", tmp_path / "x.rq"
     data.write_text("".join(f"<http://ex/{i}> <http://ex/p> <http://ex/o{i}> .\n" for i in range(120)))
     query.write_text(text)
-    program = PROGRAM.format(module=module, begun=begun, patched=begun)
+    program = PROGRAM.format(module=module, function=function)
     command = [sys.executable, "-c", program, "query", "--format", "json", "--data", str(data), f"@{query}"]
     with child(command) as process:
         assert process.stdout is not None
