@@ -84,7 +84,8 @@ def _declare(engine: Engine, config: RunConfig, display: Display) -> list[Contin
         except StreamError as error:
             text = str(error)
             place = text.startswith("query, line ")  # of the text, which the engine knows by no other name
-            raise StreamError(query.source + (text.removeprefix("query") if place else f": {text}")) from None
+            where = text.removeprefix("query") if place else f", [[query]] {query.name}: {text}"
+            raise StreamError(query.source + where) from None
     return queries
 
 

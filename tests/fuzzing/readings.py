@@ -50,7 +50,7 @@ def _divide_zero(op: str, left: Value, right: Value) -> Value | None:
     return arithmetic(op, left, right)
 
 
-def _plain_digits(number: np.float32 | np.float64) -> str:
+def _plain_digits(number: float | np.float32) -> str:
     """Digits without an exponent."""
     text = str(number)
     return text if text in ("nan", "inf", "-inf") else format(Decimal(text).normalize(), "f")
@@ -80,7 +80,7 @@ READINGS: dict[str, Callable[[], ExitStack]] = {
         patch.object(scalar_evaluator, "arithmetic", _divide_zero)
     ),
     "reading: computed doubles are written without exponent": lambda: _patched(
-        patch.object(values, "_float_lexical", _plain_digits)
+        patch.object(values, "_float_lexical", _plain_digits), patch.object(values, "_double_lexical", _plain_digits)
     ),
     "reading: language-tagged strings and ill-typed literals can be cast": lambda: _patched(
         patch.dict(scalar_evaluator.CASTS, _CASTS)

@@ -66,17 +66,17 @@ def test_a_run_prints_windows_and_answers(folder: Path, capsys: pytest.CaptureFi
         (
             STREAM + 'into = "no iri"\n',
             SettingsError,
-            r"run\.toml, \[\[stream\]\] http://ex/s: expected an IRI, .* found 'no iri'",
+            r"run\.toml, line 5, stream\[0\]\.into: expected an IRI, .* found 'no iri'",
         ),
         (
             STREAM + QUERY.replace("RANGE 1s", "RANGE 150ms"),
             StreamError,
-            r"run\.toml, text of query 'q', line 1, column \d+: RANGE of 150 ms .* no multiple of its batch_ms = 100",
+            r"run\.toml, line 7, column 65: RANGE of 150 ms .* no multiple of its batch_ms = 100",
         ),
         (
             STREAM + QUERY.replace("REGISTER QUERY q AS", ""),
             StreamError,
-            r"run\.toml, text of query 'q': expected REGISTER QUERY name AS",
+            r"run\.toml, \[\[query\]\] q: expected REGISTER QUERY name AS",
         ),
     ],
 )
