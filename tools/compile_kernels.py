@@ -16,6 +16,14 @@ from wukongs import Engine
 from wukongs.wire.link import IngestLink
 
 EX = "http://example.org/"
+ASKED = (
+    "SELECT * WHERE { :1 :p+ ?x . ?x (:p|^:p)* :5 }",
+    "SELECT * WHERE { ?x :p/:p? ?y MINUS { ?x :p :7 } FILTER EXISTS { ?y :name ?n } }",
+    "SELECT * WHERE { ?x :name ?n FILTER(REGEX(?n, '[13]$') || STRLEN(?n) > 20) BIND(UCASE(?n) AS ?up) } ORDER BY ?n",
+    "SELECT (SUM(?d) AS ?sum) (MAX(?d) AS ?m) ?k WHERE { ?x :size ?d BIND(FLOOR(?d) AS ?k) } GROUP BY ?k ORDER BY ?k",
+    "SELECT DISTINCT ?o WHERE { { ?x :p ?o } UNION { GRAPH ?g { ?x :p ?o } } FILTER(?o IN (:1, :2)) } LIMIT 5",
+    "SELECT * WHERE { VALUES (?x ?n) { (:1 UNDEF) (:2 UNDEF) } ?x :name ?n OPTIONAL { ?x :p ?y . ?y :p ?z } }",
+)
 
 
 def main() -> None:
@@ -24,6 +32,7 @@ def main() -> None:
         print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
     run_little_demo()
     push_and_ask()
+    ask_everything()
     keep_and_open_again()
 
 
@@ -60,6 +69,27 @@ def push_and_ask() -> None:
         engine.settle()
         assert sum(1 for _ in query.results(timeout_s=0)) == 20
         engine.query("SELECT DISTINCT ?g (COUNT(*) AS ?n) WHERE { GRAPH ?g { ?s ?p ?o } } GROUP BY ?g").texts()
+
+
+def ask_everything() -> None:
+    """Ask what takes kernels of its own: paths, functions of strings, orders, updates, and each format of results."""
+    lines = "".join(
+        f'<{EX}{i}> <{EX}p> <{EX}{i + 1}> .\n<{EX}{i}> <{EX}name> "a name of its own, {i}" .\n'
+        f'<{EX}{i}> <{EX}size> "{i / 7!r}"^^<http://www.w3.org/2001/XMLSchema#double> .\n'
+        for i in range(100)
+    )
+    with Engine() as engine:
+        engine.load(io.BytesIO(lines.encode()), format="nt")
+        engine.load(io.BytesIO(lines.encode()), format="nt", graph=EX + "g")
+        for text in ASKED:
+            engine.query(f"PREFIX : <{EX}> {text}").texts()
+        result = engine.query("SELECT * WHERE { ?s ?p ?o }")
+        for format in ("json", "xml", "csv", "tsv"):
+            result.serialize(format)
+        engine.query("CONSTRUCT WHERE { ?s ?p ?o }").serialize("nt")
+        engine.query(f"DESCRIBE <{EX}3>").serialize("nt")
+        engine.update(f"DELETE {{ ?s ?p ?o }} INSERT {{ ?o <{EX}q> ?s }} WHERE {{ ?s ?p ?o FILTER(isIRI(?o)) }}")
+        engine.query(f"SELECT * WHERE {{ ?s <{EX}q> ?o }}").texts()
 
 
 def keep_and_open_again() -> None:
