@@ -9,7 +9,7 @@ from functools import cmp_to_key
 from itertools import permutations, product
 
 from tests.oracles.query_ast import Aggregate, Query, Var
-from tests.oracles.rdf import XSD, Term, Triple, literal, to_rdflib
+from tests.oracles.rdf import XSD, Term, Triple, literal, to_oxigraph
 from tests.oracles.sparql_oracle import Row
 from tests.oracles.values import Number, Undefined, number, order_terms
 
@@ -97,16 +97,14 @@ def _renamed(rows: Counter[tuple[Cell, ...]], renaming: dict[str, str]) -> Count
 
 def same_graph(left: Iterable[Triple], right: Iterable[Triple]) -> bool:
     """Whether two graphs are isomorphic."""
-    import rdflib
-    from rdflib.compare import isomorphic
+    import pyoxigraph
 
     graphs = []
     for triples in (left, right):
-        graph = rdflib.Graph()
-        for triple in triples:
-            graph.add(tuple(map(to_rdflib, triple)))
+        graph = pyoxigraph.Dataset(pyoxigraph.Quad(*map(to_oxigraph, triple)) for triple in triples)
+        graph.canonicalize(pyoxigraph.CanonicalizationAlgorithm.RDFC_1_0)
         graphs.append(graph)
-    return bool(isomorphic(*graphs))
+    return bool(graphs[0] == graphs[1])
 
 
 def order_fault(rows: list[Row], query: Query) -> str:
