@@ -86,7 +86,9 @@ def to_oxigraph(term: Term) -> Any:
     if term.kind == "bnode":
         return pyoxigraph.BlankNode(term.value)
     if term.language:
-        return pyoxigraph.Literal(term.value, language=term.language)
+        language, _, direction = term.language.partition("--")
+        directions = {"ltr": pyoxigraph.BaseDirection.LTR, "rtl": pyoxigraph.BaseDirection.RTL}
+        return pyoxigraph.Literal(term.value, language=language, direction=directions.get(direction))
     return pyoxigraph.Literal(term.value, datatype=pyoxigraph.NamedNode(term.datatype or XSD + "string"))
 
 
