@@ -30,11 +30,14 @@ PARTS = (
     "operators",
     "paths",
     "execution",
+    "sharded",
     "continuous",
     "injection",
     "updates",
     "durable",
     "loading",
+    "nodes",
+    "remote",
     "cli",
 )
 """The packages inside of wukongs/: each imports only what stands before it, and modules of wukongs/ itself."""

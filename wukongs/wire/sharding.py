@@ -11,14 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from store.dtypes import CLASH_FIRST, ID_BITS, Int32Array, Int64Array
+from store.dtypes import CLASH_FIRST, Int32Array, Int64Array
 from store.encoded import Encoded
 from wukongs.errors import SettingsError
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.messages import Piece
-
-SHARD_BITS = 10
-SHARD_COUNT = 1 << SHARD_BITS
-_SHIFT = ID_BITS - SHARD_BITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +42,7 @@ class ShardMap:
 
     def owners_of(self, ids: Int64Array) -> Int32Array:
         """Return the node that owns each term id (ids >= 0)."""
-        owners: Int32Array = self.owners[ids >> _SHIFT]
+        owners: Int32Array = self.owners[shards_of(ids)]
         return owners
 
 

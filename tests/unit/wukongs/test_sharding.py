@@ -9,7 +9,8 @@ from store.encoded import Encoded
 from store.encoder import encode_ntriples
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import SettingsError
-from wukongs.wire.sharding import SHARD_COUNT, ShardMap, TermCutter, split, split_piece
+from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.sharding import ShardMap, TermCutter, split, split_piece
 
 
 def _texts(encoded: Encoded) -> dict[int, str]:

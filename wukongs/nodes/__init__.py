@@ -1,0 +1,1 @@
+"""One node of a cluster: protocol, store and sockets brought together."""

@@ -1,0 +1,1 @@
+"""An engine in another process: its client, and who answers it."""

@@ -1,0 +1,1 @@
+"""Queries over a graph that is divided among nodes."""
