@@ -123,7 +123,7 @@ def load_run_config(path: str | Path, environment: Mapping[str, str] | None = No
     top = read_toml(path, environment)
     config = RunConfig(
         file=top.file,
-        settings=_settings(top),
+        settings=engine_settings(top),
         stored=top.tables("stored", _stored),
         streams=top.tables("stream", _stream),
         queries=top.tables("query", _continuous),
@@ -136,7 +136,8 @@ def load_run_config(path: str | Path, environment: Mapping[str, str] | None = No
     return config
 
 
-def _settings(top: TableReader) -> Settings:
+def engine_settings(top: TableReader) -> Settings:
+    """Return the options under [engine]; those of the environment where the file gives none. Raises SettingsError."""
     reader = top.table("engine")
     given: dict[str, Any] = {
         option.name: reader.integer(option.name, None) for option in fields(Settings) if option.name != "load_from"
@@ -167,12 +168,16 @@ def _iri(reader: TableReader, key: str) -> str:
 def _optional_iri(reader: TableReader, key: str) -> str | None:
     """Return an IRI; it may be relative, as in queries without BASE."""
     text = reader.optional_text(key)
-    if text is not None:
-        try:
-            graph_term(text)
-        except DataError:
-            expected = "an IRI, without spaces, quotes or any of < > { } | \\ ^ `"
-            raise reader.error(key, expected, repr(text)) from None
+    return None if text is None else checked_iri(reader, key, text)
+
+
+def checked_iri(reader: TableReader, key: str, text: str) -> str:
+    """Return a text that a key holds, if it is an IRI. Raises SettingsError."""
+    try:
+        graph_term(text)
+    except DataError:
+        expected = "an IRI, without spaces, quotes or any of < > { } | \\ ^ `"
+        raise reader.error(key, expected, repr(text)) from None
     return text
 
 

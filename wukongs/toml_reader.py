@@ -147,6 +147,11 @@ class TableReader:
         value = self.optional_text(key)
         return None if value is None else self._existing(key, value)
 
+    def optional_place(self, key: str) -> str | None:
+        """A path of whatever need not be there yet."""
+        value = self.optional_text(key)
+        return None if value is None else str(Path(self.file).parent / self._substituted(key, value))
+
     def paths(self, key: str) -> tuple[str, ...]:
         """A path or a list of paths."""
         value = self.take(key)

@@ -1,0 +1,125 @@
+"""The TOML of `wukongs node`: what it gives, and what is refused, with file, key, expected and found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wukongs.errors import SettingsError
+from wukongs.nodes.config import RDF_TYPE, Member, NodeConfig, TrustFiles, load_node_config
+from wukongs.settings import Settings
+
+KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+TWO = """
+number = 1
+[[node]]
+clients = "tcp://127.0.0.1:7411"
+peers = "tcp://127.0.0.1:7511"
+[[node]]
+clients = "tcp://127.0.0.1:7412"
+peers = "tcp://127.0.0.1:7512"
+"""
+ONE = '[[node]]\nclients = "tcp://127.0.0.1:*"\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "node.toml"
+    file.write_text(text)
+    return file
+
+
+def loaded(folder: Path, text: str) -> NodeConfig:
+    return load_node_config(written(folder, text))
+
+
+def test_all_keys(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("")
+    (tmp_path / "allowed").mkdir()
+    text = f"""
+    number = 0
+    data_dir = "db"
+    replicas = 2
+    split_predicates = ["http://ex/in", "http://ex/on"]
+    listen_clients = "tcp://0.0.0.0:7411"
+    listen_peers = "tcp://0.0.0.0:7511"
+    [[node]]
+    clients = "tcp://10.0.0.1:7411"
+    peers = "tcp://10.0.0.1:7511"
+    public_key = "{KEY}"
+    [[node]]
+    clients = "tcp://10.0.0.2:7411"
+    peers = "tcp://10.0.0.2:7511"
+    public_key = "{KEY}"
+    [engine]
+    batch_ms = 50
+    [trust]
+    secret_key_file = "secret"
+    allowed_nodes = "allowed"
+    allowed_clients = "allowed"
+    tokens_file = "secret"
+    """
+    first = Member(clients="tcp://10.0.0.1:7411", peers="tcp://10.0.0.1:7511", public_key=KEY)
+    second = Member(clients="tcp://10.0.0.2:7411", peers="tcp://10.0.0.2:7511", public_key=KEY)
+    config = loaded(tmp_path, text)
+    assert config == NodeConfig(
+        file=str(tmp_path / "node.toml"),
+        number=0,
+        nodes=(first, second),
+        listen_clients="tcp://0.0.0.0:7411",
+        listen_peers="tcp://0.0.0.0:7511",
+        data_dir=tmp_path / "db",
+        replicas=2,
+        split_predicates=("http://ex/in", "http://ex/on"),
+        settings=Settings.from_environment(batch_ms=50),
+        trust=TrustFiles(
+            secret_key_file=str(tmp_path / "secret"),
+            allowed_nodes=str(tmp_path / "allowed"),
+            allowed_clients=str(tmp_path / "allowed"),
+            tokens_file=str(tmp_path / "secret"),
+        ),
+    )
+    assert config.me == first
+
+
+def test_defaults(tmp_path: Path) -> None:
+    config = loaded(tmp_path, TWO)
+    assert (config.listen_clients, config.listen_peers) == ("tcp://127.0.0.1:7412", "tcp://127.0.0.1:7512")
+    assert (config.data_dir, config.replicas, config.split_predicates) == (None, 1, (RDF_TYPE,))
+    assert config.settings == Settings.from_environment()
+    assert config.trust == TrustFiles()
+    alone = loaded(tmp_path, ONE)
+    assert (alone.number, alone.me.peers, alone.listen_peers) == (0, None, None)
+    assert loaded(tmp_path, "split_predicates = []\n" + ONE).split_predicates == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "node: expected 1 to 1024 nodes, each under [[node]], found 0"),
+        ("number = 2" + TWO.replace("number = 1", ""), "line 1, number: expected an integer from 0 to 1, "),
+        ("replicas = 3" + TWO, "line 1, replicas: expected an integer from 1 to 2, since the list has nodes for no"),
+        ("replicas = 0" + TWO, "line 1, replicas: expected an integer from 1 to 2"),
+        ("nodes = 1\n" + ONE, "line 1, nodes: expected one of the keys"),
+        ("[[node]]\n", "line 1, node[0].clients: expected a text, found nothing"),
+        ('[[node]]\nclients = "host:1"', "line 2, node[0].clients: expected an address such as tcp://127.0.0.1:7411"),
+        ('[[node]]\nclients = "tcp://10.0.0.1:1"', "line 2, node[0].clients: expected a loopback address"),
+        ('listen_clients = "tcp://0.0.0.0:1"\n' + ONE, "line 1, listen_clients: expected a loopback address"),
+        (ONE + 'peers = "tcp://h:70000"', "line 3, node[0].peers: expected an address such as"),
+        (ONE + 'public_key = "short"', "line 3, node[0].public_key: expected a public key of 40 characters"),
+        (TWO.replace('peers = "tcp://127.0.0.1:7512"', ""), "node[1].peers: expected an address, since there are"),
+        (TWO.replace("7412", "7411"), "node[1]: expected addresses of its own, found 'tcp://127.0.0.1:7411', which"),
+        ('split_predicates = ["a b"]\n' + ONE, "line 1, split_predicates: expected an IRI"),
+        (ONE + "[engine]\nbatch_ms = 0", "[engine]: batch_ms = 0: expected an integer from 1"),
+        (ONE + '[trust]\nsecret_key_file = "none"', "line 4, trust.secret_key_file: expected a file, found"),
+        (ONE + '[trust]\nallowed_nodes = "none"', "line 4, trust.allowed_nodes: expected a file or folder, found"),
+        (ONE + '[trust]\nallowed_clients = "."', "line 4, trust.allowed_clients: expected secret_key_file beside it"),
+        (ONE + '[trust]\nsecret_key_file = "node.toml"', "node[0].public_key: expected the node's public key, since"),
+        (ONE + '[trust]\ntoken_file = "node.toml"', "line 4, trust.token_file: expected one of the keys"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)) as raised:
+        loaded(tmp_path, text)
+    assert str(raised.value).startswith(str(tmp_path / "node.toml"))
