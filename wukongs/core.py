@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from wukongs.durable.journal import Journal
 from wukongs.errors import StreamError, WukongsError
 from wukongs.settings import Settings
 from wukongs.streams.stream_state import StreamState
+
+if TYPE_CHECKING:
+    from wukongs.sharded.reach import Reach
 
 FOREVER_MS = 1 << 62
 """What a stream that has ended covers."""
@@ -69,6 +73,8 @@ class Core:
         self.updated = UpdateCounts()
         self.query_count = 0
         self.malformed_count = 0
+        self.reach: Reach | None = None
+        """What a node of a cluster reads the whole graph by; None: this core holds it whole."""
 
     @property
     def sn(self) -> int:
