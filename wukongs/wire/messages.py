@@ -67,6 +67,7 @@ class Piece:
 
     The pieces of a partition tile its rows: each begins where the one before it, or the last Close, ended. piece tells
     the shares of one offset range apart (after sharding). encoded has its timestamps; timing : bool[len(encoded)].
+    places : int64[len(encoded)], of a share: which rows of the whole piece these are, ascending; None: all of them.
     """
 
     stream: str
@@ -78,6 +79,11 @@ class Piece:
     batch_number: int
     encoded: Encoded
     timing: BoolArray
+    places: Int64Array | None = None
+
+    def row_places(self) -> Int64Array:
+        """Return the place of each row in the whole piece."""
+        return np.arange(len(self.encoded)) if self.places is None else self.places
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ _KINDS: dict[str, type] = {
     "refused": Refused,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_ARRAYS = ("encoded", "timing")
+_ARRAYS = ("encoded", "timing", "places")
 _MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number"})
 
 
@@ -158,19 +164,22 @@ def to_frames(message: Message, sequence: int) -> list[Frame]:
         fields = {name: getattr(message, name) for name in Piece.__slots__ if name not in _ARRAYS}
         encoded = message.encoded
         columns = [_tuples_frame(message), _terms_frame(encoded.terms), _terms_frame(encoded.clashes)]
+        if message.places is not None:
+            fields["is_share"] = True
     else:
         fields, columns = asdict(message), []
     header = {"wukongs": PROTOCOL_VERSION, "kind": _NAMES[type(message)], "seq": sequence, **fields}
     return [json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(), *columns]
 
 
-@lru_cache(maxsize=1)
-def _schemas() -> tuple[Any, Any]:
-    """Return the schemas of the tuples and of terms and clashes."""
+@lru_cache(maxsize=2)
+def _schemas(is_share: bool = False) -> tuple[Any, Any]:
+    """Return the schemas of the tuples (of a share, with their places) and of terms and clashes."""
     import pyarrow as pa
 
     names = ("subject", "predicate", "object", "graph", "timestamp_ms")
-    tuples = pa.schema([*((name, pa.int64()) for name in names), ("timing", pa.bool_())])
+    places = [("place", pa.int64())] if is_share else []
+    tuples = pa.schema([*((name, pa.int64()) for name in names), ("timing", pa.bool_()), *places])
     return tuples, pa.schema([("id", pa.int64()), ("text", pa.large_string())])
 
 
@@ -179,7 +188,9 @@ def _tuples_frame(piece: Piece) -> Frame:
 
     encoded = piece.encoded
     columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, encoded.timestamps, piece.timing)
-    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=_schemas()[0])
+    places = () if piece.places is None else (piece.places,)
+    schema = _schemas(piece.places is not None)[0]
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in (*columns, *places)], schema=schema)
     return memoryview(batch.serialize())
 
 
@@ -301,13 +312,19 @@ def _read_opened(header: dict[str, Any]) -> Opened:
 def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Piece:
     if len(frames) != 4:
         raise DataError(f"message 'piece': expected 4 frames (header, tuples, terms, clashes), found {len(frames)}")
-    tuples_schema, terms_schema = _schemas()
+    is_share = header.get("is_share", False)
+    if not isinstance(is_share, bool):
+        raise DataError(f"message 'piece': expected is_share to be a boolean, found {is_share!r}")
+    tuples_schema, terms_schema = _schemas(is_share)
     tuples = _read_batch(frames[1], tuples_schema, "tuples", is_trusted)
     terms = _read_terms(frames[2], terms_schema, "terms", is_trusted)
     clashes = _read_terms(frames[3], terms_schema, "clashes", is_trusted)
-    subjects, predicates, objects, graphs, times, timing = (
+    subjects, predicates, objects, graphs, times, timing, *rest = (
         np.array(column.to_numpy(zero_copy_only=False)) for column in tuples.columns
     )
+    places = rest[0] if rest else None
+    if places is not None and len(places) and (places[0] < 0 or (places[1:] <= places[:-1]).any()):
+        raise DataError("message 'piece': expected ascending places in a share, found others")
     encoded = Encoded(subjects, predicates, objects, graphs, times, terms, clashes)
     if not is_trusted:
         _check_ids(encoded)
@@ -318,7 +335,7 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
             f"{numbers['first_offset']}, end_offset = {numbers['end_offset']}, piece = {numbers['piece']}"
         )
     stream, partition = _text_field(header, "piece", "stream"), _text_field(header, "piece", "partition")
-    return Piece(stream, partition, **numbers, encoded=encoded, timing=timing.astype(np.bool_))
+    return Piece(stream, partition, **numbers, encoded=encoded, timing=timing.astype(np.bool_), places=places)
 
 
 _PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")

@@ -1,58 +1,95 @@
-"""Which node owns which term, and how a piece is divided among the nodes.
+"""Which nodes keep which term's edges, and how a piece is divided among the nodes.
 
 A shard is a range of the top bits of the term id: ids are uniform in [0, 2^63), so 1024 virtual shards are even, and
-moving one is slicing sorted columns. A tuple goes to the owner of its subject (which keeps the out-edge) and to the
-owner of its object (which keeps the in-edge), once if they are the same.
+moving one is slicing sorted columns. A tuple goes to all replicas of its subject's shard (which keep the out-edge) and,
+unless its predicate is split, to all of its object's shard (which keep the in-edge); once to each.
+
+Of a split predicate, such as rdf:type, few objects have very many subjects: their in-edges stay with the subjects, and
+so are spread over all nodes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from store.dtypes import CLASH_FIRST, Int32Array, Int64Array
+from csparql.terms import iri
+from store.dtypes import CLASH_FIRST, BoolArray, Int32Array, Int64Array
 from store.encoded import Encoded
 from wukongs.errors import SettingsError
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.messages import Piece
 
+SPLIT_PREDICATES = ("http://www.w3.org/1999/02/22-rdf-syntax-ns#type",)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardMap:
-    """owners : int32[1024], the node of each virtual shard. Raises: SettingsError (a map that names no such nodes)."""
+    """owners : int32[1024, n_replicas], the nodes of each virtual shard, distinct; split: IRIs of split predicates.
+
+    Raises: SettingsError (a map that names no such nodes)."""
 
     owners: Int32Array
     node_count: int
+    split: Sequence[str] = SPLIT_PREDICATES
 
     def __post_init__(self) -> None:
-        owners = self.owners
-        if len(owners) != SHARD_COUNT or self.node_count < 1 or owners.min() < 0 or owners.max() >= self.node_count:
+        shape, node_count = self.owners.shape, self.node_count
+        if len(shape) != 2 or shape[0] != SHARD_COUNT or not shape[1] or node_count < 1 or self._is_wrong():
             raise SettingsError(
-                f"shard map of {len(owners)} shards over {self.node_count} nodes: expected {SHARD_COUNT} shards, "
-                "each owned by one of the nodes 0 to node_count - 1"
+                f"shard map of {' x '.join(map(str, shape))} over {node_count} nodes: expected {SHARD_COUNT} shards, "
+                "each with the same number of different nodes among 0 to node_count - 1"
             )
 
+    def _is_wrong(self) -> bool:
+        ascending = np.sort(self.owners, axis=1)
+        is_outside = ascending[:, 0].min() < 0 or ascending[:, -1].max() >= self.node_count
+        return bool(is_outside or (ascending[:, 1:] == ascending[:, :-1]).any())
+
     @staticmethod
-    def even(node_count: int) -> ShardMap:
-        """Give each node one contiguous range of shards, as even as 1024 allows."""
+    def even(node_count: int, replica_count: int = 1, split: Sequence[str] = SPLIT_PREDICATES) -> ShardMap:
+        """Give shard s to the nodes s, s + 1, ... (modulo node_count), as wukongs.protocol.control.genesis does; to all
+        nodes if there are fewer than replica_count."""
         if not 1 <= node_count <= SHARD_COUNT:
             raise SettingsError(f"node_count = {node_count}: expected 1 to {SHARD_COUNT} nodes")
-        return ShardMap((np.arange(SHARD_COUNT) * node_count // SHARD_COUNT).astype(np.int32), node_count)
+        if replica_count < 1:
+            raise SettingsError(f"replica_count = {replica_count}: expected at least 1")
+        places = np.arange(SHARD_COUNT)[:, None] + np.arange(min(replica_count, node_count))
+        return ShardMap((places % node_count).astype(np.int32), node_count, split)
 
-    def owners_of(self, ids: Int64Array) -> Int32Array:
-        """Return the node that owns each term id (ids >= 0)."""
-        owners: Int32Array = self.owners[shards_of(ids)]
-        return owners
+    def shards(self, node: int) -> BoolArray:
+        """Tell which shards a node replicates. bool[1024]"""
+        found: BoolArray = (self.owners == node).any(axis=1)
+        return found
+
+
+def share_of(encoded: Encoded, shard_map: ShardMap, node: int) -> BoolArray:
+    """Tell which tuples a node gets: those with its subjects, and those with its objects unless they are split.
+    bool[n]"""
+    return _in_share(*_ends(encoded, shard_map), shard_map.shards(node))
 
 
 def split(encoded: Encoded, shard_map: ShardMap) -> list[tuple[int, Int64Array]]:
     """Return (node, rows) for every node, in the order of the nodes; rows ascend and may be empty."""
     if shard_map.node_count == 1:
         return [(0, np.arange(len(encoded), dtype=np.int64))]
-    of_subject = shard_map.owners_of(_hash_ids(encoded.subjects, encoded))
-    of_object = shard_map.owners_of(_hash_ids(encoded.objects, encoded))
-    return [(node, np.flatnonzero((of_subject == node) | (of_object == node))) for node in range(shard_map.node_count)]
+    ends = _ends(encoded, shard_map)
+    return [(node, np.flatnonzero(_in_share(*ends, shard_map.shards(node)))) for node in range(shard_map.node_count)]
+
+
+def _ends(encoded: Encoded, shard_map: ShardMap) -> tuple[Int64Array, Int64Array, BoolArray]:
+    """Return the shards of subjects and of objects, and whether the objects' count."""
+    codes = encoded.codes_of([iri(name).text for name in shard_map.split])
+    is_whole = ~np.isin(encoded.predicates, codes)
+    of_subject, of_object = (shards_of(_hash_ids(column, encoded)) for column in (encoded.subjects, encoded.objects))
+    return of_subject, of_object, is_whole
+
+
+def _in_share(of_subject: Int64Array, of_object: Int64Array, is_whole: BoolArray, mine: BoolArray) -> BoolArray:
+    found: BoolArray = mine[of_subject] | (mine[of_object] & is_whole)
+    return found
 
 
 def _hash_ids(column: Int64Array, encoded: Encoded) -> Int64Array:
@@ -64,12 +101,14 @@ def _hash_ids(column: Int64Array, encoded: Encoded) -> Int64Array:
 
 
 def split_piece(piece: Piece, shard_map: ShardMap) -> list[tuple[int, Piece]]:
-    """Return each node's share of a piece, numbered by the node; a share may be empty, so that offsets stay gapless."""
+    """Return each node's share of a piece, numbered by the node; a share may be empty, so that offsets stay gapless.
+    Offsets still name the rows of the whole piece, and places say which of them are there."""
     if shard_map.node_count == 1:
         return [(0, piece)]
     cutter = TermCutter(piece.encoded)
+    places = piece.row_places()
     return [
-        (node, replace(piece, piece=node, encoded=cutter.cut(rows), timing=piece.timing[rows]))
+        (node, replace(piece, piece=node, encoded=cutter.cut(rows), timing=piece.timing[rows], places=places[rows]))
         for node, rows in split(piece.encoded, shard_map)
     ]
 

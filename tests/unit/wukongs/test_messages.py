@@ -91,6 +91,19 @@ def test_an_empty_piece_and_graph_terms_come_back() -> None:
     _assert_same(from_frames(_bytes(named))[0], named)
 
 
+def test_a_share_comes_back_with_the_places_of_its_rows() -> None:
+    share = replace(make_piece(many(3), end=9), places=np.array([0, 4, 7]))
+    found, _ = from_frames(_bytes(share))
+    assert isinstance(found, Piece)
+    _assert_same(found, share)
+    assert found.row_places().tolist() == [0, 4, 7]
+    for places in ([-1, 4, 7], [0, 4, 4], [2, 1, 5]):
+        with pytest.raises(DataError, match="expected ascending places in a share"):
+            from_frames(_bytes(replace(share, places=np.array(places))))
+    with pytest.raises(DataError, match="expected is_share to be a boolean, found 1"):
+        from_frames(_with_header(_bytes(share), is_share=1))
+
+
 def test_clashing_terms_travel_with_their_codes() -> None:
     piece = make_piece(many(400), hash_bits=8)
     assert len(piece.encoded.clashes) > 0
