@@ -132,9 +132,9 @@ class NodeStore:
         """Take in a committed record (Apply). Those with an SN take effect when that is exposed. ReEncode at once.
 
         DeclareStream.payload: the options of a stream as JSON (wukongs.injection.declarations.stream_options).
-        RegisterQuery.payload: {"text", "base", "output"}. Change.payload: {"change": what it was staged as, "graph": IRI
-        of the graph of quads without one (null: the default graph), "cleared": IRIs of the graphs that are emptied first
-        (null among them: the default graph), "is_load": whether it only adds}."""
+        RegisterQuery.payload: {"text", "base", "output"}. Change.payload: {"change": what it was staged as, "graph":
+        that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null among
+        them: the default graph)}; graphs by their IRIs."""
         raise NotImplementedError
 
     def expose(self, sn: Sn, vts: Vts) -> None:
