@@ -2,11 +2,11 @@
 batches.
 
 Each partition has rows, each row belongs to one stream batch. A piece is a range of rows of one stream batch; a
-marker (k, end) closes stream batch k, whose last row is before `end`. The node takes a piece that begins at its own
-end and a marker whose rows it has; the owner of the batch's new term compares it by bytes, and a refused term needs
-an exception in the majority log before it is encoded anew. Once all partitions have closed k and its terms are
-confirmed, k is sealed, logged, and then acknowledged; a source keeps what is not acknowledged. A restart may come at
-any time and keeps what was logged.
+marker (k, end) closes all stream batches up to k, whose last row is before `end`. The node takes a piece that begins
+at its own end and a marker whose rows it has; the owner of the batch's new term compares it by bytes, and a refused
+term needs an exception in the majority log before it is encoded anew. Once all partitions have closed k and its terms
+are confirmed, k is sealed, logged, and then acknowledged; a source keeps what is not acknowledged. A restart may come
+at any time and keeps what was logged.
 
 What is abstracted, and why that is sound:
 
@@ -15,6 +15,9 @@ What is abstracted, and why that is sound:
   their batches come from the source.
 * Streams and nodes are alone: whether one seals depends on nothing of another. What others see of it is the local VTS
   (`logged`), which progress.py goes on with.
+* Numbers are those of stream batches with rows: gaps hold nothing. A marker in the midst of stream batch k + 1 closes
+  k, as one at its beginning does. What the protocol seals in one step, several stream batches, is sealed here one by
+  one: whoever stops in between is in a state that is explored.
 * One new term per stream batch, at an owner whose verdict is fixed when it is first asked. The majority log is a bit:
   its record is there or not (minors.py has the log).
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tests.sim.data import Edge, StreamData, hash16
+from tests.sim.data import Edge, StreamData, edges_of, hash16
 from tests.sim.host import Host
 from wukongs.protocol.records import (
     AdvanceGroup,
@@ -127,13 +127,26 @@ class Checkers:
         if known != vts:
             raise Violation(f"{sn} means {vts} on node {node}, {known} on another one", [node])
 
-    def on_seal(self, node: int, stream: str, batch: int, edges: set[Edge]) -> None:
-        host = self.hosts[node]
-        mine = {e for e in self.streams[stream].edges(batch) if host.mine(hash16(e[0])) or host.mine(hash16(e[2]))}
-        if edges != mine:
-            raise Violation(f"node {node} seals {stream} {batch} with {sorted(edges)}, not {sorted(mine)}", [node])
-        for text in {text for edge in edges for text in edge} - self.exceptions:
-            self._check_confirmed(node, text, f"seals {stream} {batch}")
+    def on_seal(self, node: int, stream: str, after: int, batch: int, edges: dict[int, set[Edge]]) -> None:
+        host, data = self.hosts[node], self.streams[stream]
+        for number in sorted({*data.batches(after, batch), *edges}):
+            mine = {e for e in data.edges(number) if host.mine(hash16(e[0])) or host.mine(hash16(e[2]))}
+            found = edges.get(number, set())
+            if found != mine or not after < number <= batch:
+                told = f"seals {stream} {number} in {after + 1} to {batch}"
+                raise Violation(f"node {node} {told} with {sorted(found)}, not {sorted(mine)}", [node])
+            for text in {text for edge in found for text in edge} - self.exceptions:
+                self._check_confirmed(node, text, f"seals {stream} {number}")
+
+    def on_insert(self, node: int, stream: str, batch: int, offsets: dict[str, int]) -> None:
+        """Check where sources would go on after a crash: behind all rows that are in, before all others."""
+        data = self.streams[stream]
+        for name, offset in offsets.items():
+            of_partition = [
+                (number, row.offset) for (of, number), rows in data.rows.items() if of == name for row in rows
+            ]
+            if any((number <= batch) != (row < offset) for number, row in of_partition):
+                raise Violation(f"node {node} would go on with {stream} {name} at {offset} behind {batch}", [node])
 
     def _check_confirmed(self, node: int, text: str, what: str) -> None:
         """Check that every in-sync replica of a text's shard that has its disk holds this text under its hash."""
@@ -188,7 +201,8 @@ class Model:
                     self.advances.append((sn, group, tick))
                 case EndStream(stream=name, last_batch=batch):
                     assert batch == streams[name].last, (name, batch)
-                case Change(client=client, number=number, payload=(gone, come), after=after):
+                case Change(client=client, number=number, payload=payload, after=after):
+                    gone, come = edges_of(payload)
                     if (client, number) in self.changes:
                         self.lost_update = f"{client} {number} twice"
                     self.changes[client, number] = sn
@@ -199,7 +213,7 @@ class Model:
                             self.lost_update = f"{client} {number}: {come}, expected n{value}"
 
     def _visible(self, stream: StreamData, batch: int) -> Any:
-        tick = max(batch * stream.batch_ticks, self.began[stream.name] + 1)
+        tick = max(stream.first_tick + batch * stream.batch_ticks, self.began[stream.name] + 1)
         if stream.group == "live":
             return tick, 0
         return next(tuple(sn) for sn, group, to in self.advances if group == stream.group and to >= tick)
@@ -208,7 +222,7 @@ class Model:
         """Return the edges at an SN: by SN order, a stream batch before the records behind its tick."""
         timeline = [entry for entry in self.timeline if entry[0] <= sn]
         for name, stream in self.streams.items():
-            batches = range(1, vts.get(name, 0) + 1)
+            batches = stream.batches(0, vts.get(name, 0))
             timeline += [(self._visible(stream, batch), set(), stream.edges(batch)) for batch in batches]
         found: set[Edge] = set()
         for _, gone, come in sorted(timeline, key=lambda entry: tuple(entry[0])):

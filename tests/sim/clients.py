@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from tests.sim.agenda import Agenda, Network
-from tests.sim.data import Edge, random_edge
+from tests.sim.data import Edge, edges_of, payload_of, random_edge
 from tests.sim.host import Host
 from wukongs.protocol.events import Submitted
 from wukongs.protocol.records import Change, Record, Role
@@ -122,8 +122,8 @@ class Client:
         if self.submitted is None:
             self.submitted = self._load() if self.kind == "load" else self._update()
             if self.submitted is not None:
-                gone, come = self.submitted.payload  # type: ignore[misc]
-                texts = {text for edge in (*gone, *come) for text in edge}  # type: ignore[has-type]
+                gone, come = edges_of(self.submitted.payload)
+                texts = {text for edge in (*gone, *come) for text in edge}
                 host.handle(Submitted(self.submitted, host.unknown(texts)))
         return False
 
@@ -131,7 +131,7 @@ class Client:
         come = tuple(
             sorted({random_edge(self.rng, self.world.terms, self.rng.random()) for _ in range(self.rng.randint(1, 3))})
         )
-        return Change(self.name, self.number, ((), come), None, 0)
+        return Change(self.name, self.number, payload_of((), come), None, 0)
 
     def _update(self) -> Change | None:
         """Count one more than what the snapshot says, and delete something."""
@@ -143,7 +143,8 @@ class Client:
         value = max((int(edge[2][1:]) for edge in old), default=0)
         others = [edge for edge in outs if edge[0] != "counter"]
         gone = (*old, *([self.rng.choice(others)] if others and self.rng.random() < 0.5 else []))
-        change = Change(self.name, self.number, (gone, (("counter", "p0", f"n{value + 1}"),)), self.read.after, 0)
+        payload = payload_of(gone, [("counter", "p0", f"n{value + 1}")])
+        change = Change(self.name, self.number, payload, self.read.after, 0)
         self.read = None
         return change
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -35,19 +37,39 @@ class Row:
 
 @dataclass
 class StreamData:
-    """One stream: per partition and stream batch its rows. first: the first stream batch that has any."""
+    """One stream. numbers: per partition, the stream batches at which it sends something, the last one its last; rows:
+    what it has in them; ends: the row behind each one's last, rows that were set aside included."""
 
     name: str
     group: str
     batch_ticks: int
-    first: int
-    last: int
+    first_tick: int
     starts: float
+    partitions: tuple[str, ...]
+    numbers: dict[str, list[int]] = field(default_factory=dict)
     rows: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
-    partitions: tuple[str, ...] = ("a",)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        return max(numbers[-1] for numbers in self.numbers.values())
 
     def edges(self, batch: int) -> set[Edge]:
-        return {row.edge for name in self.partitions for row in self.rows[name, batch]}
+        return {row.edge for name in self.partitions for row in self.rows.get((name, batch), [])}
+
+    def batches(self, after: int, batch: int) -> list[int]:
+        """Return the stream batches in this range that have rows."""
+        return sorted({number for (_, number), rows in self.rows.items() if rows and after < number <= batch})
+
+
+def payload_of(gone: Iterable[Edge], come: Iterable[Edge]) -> str:
+    return json.dumps([list(gone), list(come)])
+
+
+def edges_of(payload: str) -> tuple[list[Edge], list[Edge]]:
+    """Return what a change deletes and inserts."""
+    gone, come = ([(s, p, o) for s, p, o in edges] for edges in json.loads(payload))
+    return gone, come
 
 
 def random_terms(rng: random.Random) -> list[str]:
@@ -66,24 +88,43 @@ def random_edge(rng: random.Random, terms: list[str], progress: float) -> Edge:
 
 def random_streams(rng: random.Random, terms: list[str], duration: float) -> list[StreamData]:
     found = []
+    epoch = rng.choice((0, 0, 1_000_000))
     for number in range(rng.randint(1, 3)):
-        last = rng.randint(4, 11)
+        batch_ticks = rng.choice((1, 1, 2, 3))
         stream = StreamData(
             name=f"s{number}",
             group="replay" if number and rng.random() < 0.3 else "live",
-            batch_ticks=rng.choice((1, 1, 2)),
-            first=1,
-            last=last,
+            batch_ticks=batch_ticks,
+            first_tick=rng.randrange(2 * batch_ticks),
             starts=rng.uniform(0, duration / 2) if number else 0.0,
             partitions=("a", "b") if rng.random() < 0.3 else ("a",),
         )
+        first, count = epoch // batch_ticks + rng.randint(1, 3), rng.randint(4, 11)
         for name in stream.partitions:
-            offset = 0
-            for batch in range(1, last + 1):
-                count = rng.randint(0, 3)
-                stream.rows[name, batch] = [
-                    Row(offset + i, random_edge(rng, terms, batch / last)) for i in range(count)
-                ]
-                offset += count
+            _fill(stream, name, _numbers(rng, first, count), rng, terms)
         found.append(stream)
     return found
+
+
+def _numbers(rng: random.Random, first: int, count: int) -> list[int]:
+    """Return stream batches in order: most follow each other, some after a gap, now and then a very long one."""
+    numbers, end = [first], first + 2 * count
+    while len(numbers) < count and numbers[-1] < end:
+        numbers.append(numbers[-1] + (rng.choice((2, 4)) if rng.random() < 0.2 else 1))
+    if rng.random() < 0.1:
+        numbers.append(numbers[-1] + 100_000)
+    return numbers[: rng.randint(1, len(numbers))] if rng.random() < 0.15 else numbers
+
+
+def _fill(stream: StreamData, name: str, numbers: list[int], rng: random.Random, terms: list[str]) -> None:
+    stream.numbers[name] = numbers
+    offset = 0
+    for place, batch in enumerate(numbers, 1):
+        rows = []
+        for _ in range(rng.randint(0, 3)):
+            offset += rng.random() < 0.1  # One that was set aside.
+            rows.append(Row(offset, random_edge(rng, terms, place / len(numbers))))
+            offset += 1
+        stream.rows[name, batch] = rows
+        offset += rng.random() < 0.1
+        stream.ends[name, batch] = offset

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.sim.agenda import Agenda, Network
-from tests.sim.data import Edge, Id, IdEdge, hash16
+from tests.sim.data import Edge, Id, IdEdge, edges_of, hash16
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control
@@ -205,21 +205,28 @@ class Host:
                 self.tell(self.number, "expose", sn=sn, vts=vts)
 
     def _seal(self, action: act.SealBatch) -> None:
-        edges = self.staged.pop((action.stream, action.batch), set())
-        self.tell(self.number, "seal", stream=action.stream, batch=action.batch, edges=edges)
-        ids = {edge: tuple(self.encode(text) for text in edge) for edge in edges}
-        outs = frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[0])))
-        ins = frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[2])))
-        self._later(lambda: self._insert(action, outs, ins, {text for edge in edges for text in edge}))  # type: ignore
+        stream, after, batch = action.stream, action.after, action.batch
+        numbers = sorted(number for name, number in self.staged if name == stream and number <= batch)
+        edges = {number: self.staged.pop((stream, number)) for number in numbers}
+        self.tell(self.number, "seal", stream=stream, after=after, batch=batch, edges=edges)
+        texts = {text for some in edges.values() for edge in some for text in edge}
+        sides = {number: self._sides(some) for number, some in edges.items()}
+        self._later(lambda: self._insert(action, sides, texts))
 
-    def _insert(self, action: act.SealBatch, outs: frozenset[IdEdge], ins: frozenset[IdEdge], texts: set[str]) -> None:
-        if action.batch != self.disk.vts.get(action.stream, 0) + 1:
+    def _sides(self, edges: set[Edge]) -> tuple[frozenset[IdEdge], frozenset[IdEdge]]:
+        """Return the out-edges and the in-edges of this node's shards, encoded."""
+        ids: dict[Edge, IdEdge] = {edge: tuple(self.encode(text) for text in edge) for edge in edges}  # type: ignore
+        outs = frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[0])))
+        return outs, frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[2])))
+
+    def _insert(self, action: act.SealBatch, batches: dict[int, Any], texts: set[str]) -> None:
+        if action.after != self.disk.vts.get(action.stream, 0):
             return
-        self.disk.batches[action.stream, action.batch] = outs, ins
+        self.disk.batches |= {(action.stream, number): sides for number, sides in batches.items()}
         self.disk.vts[action.stream] = action.batch
         self.disk.offsets[action.stream] = action.offsets
         self.disk.known |= {text for text in texts if text not in self.control.exceptions}
-        self.tell(self.number, "insert", stream=action.stream, batch=action.batch)
+        self.tell(self.number, "insert", stream=action.stream, batch=action.batch, offsets=action.offsets)
         self.handle(ev.Inserted(action.stream, action.batch))
 
     def _compare(self, action: act.CompareTerms) -> None:
@@ -270,7 +277,9 @@ class Host:
         for stream, batch in action.vts.items():
             if batch <= self.disk.vts.get(stream, 0):
                 continue
-            for number in range(self.disk.vts.get(stream, 0) + 1, batch + 1):
+            after = self.disk.vts.get(stream, 0)
+            keys = {key for state in synced for key in state.payload[2]}  # type: ignore[index]
+            for number in sorted(number for name, number in keys if name == stream and after < number <= batch):
                 sides = [state.payload[2].get((stream, number), (frozenset(), frozenset())) for state in synced]  # type: ignore[index]
                 self.disk.batches[stream, number] = (
                     frozenset[IdEdge]().union(*(outs for outs, _ in sides)),
@@ -288,14 +297,11 @@ class Host:
         if not isinstance(record, Change):
             return
         assert action.sn is not None
-        gone, come = record.payload  # type: ignore[misc]
-        encoded = [
-            frozenset(tuple(self.encode(text) for text in edge) for edge in edges)
-            for edges in (gone, come)  # type: ignore[has-type]
-        ]
+        gone, come = edges_of(record.payload)
+        encoded = [frozenset(tuple(self.encode(text) for text in edge) for edge in edges) for edges in (gone, come)]
         self.changes.append((action.sn, *encoded))  # type: ignore[arg-type]
         self.sn_of[record.client, record.number] = action.sn
-        for edge in (*gone, *come):  # type: ignore[has-type]
+        for edge in (*gone, *come):
             for text in edge:
                 if text not in self.control.exceptions:
                     self.known.add(text)

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from tests.sim.agenda import Agenda, Network
-from tests.sim.data import Row, StreamData
+from tests.sim.data import StreamData
 from tests.sim.host import Host
 from wukongs.protocol.events import Marker, Piece
 
@@ -14,7 +14,7 @@ BATCH_TIME = 20.0
 """Between two stream batches of one stream."""
 RESEND = 18.0
 WINDOW = 3
-"""Stream batches sent ahead of what a node has acknowledged."""
+"""Stream batches with something in them that are sent ahead of what a node has acknowledged."""
 
 
 class Source:
@@ -36,9 +36,6 @@ class Source:
         self.positions: dict[int, tuple[Any, tuple[int, int, bool]]] = {}
         agenda.after(data.starts + rng.uniform(0, 5), self._tick)
 
-    def rows(self, batch: int) -> list[Row]:
-        return self.data.rows[self.partition, batch]
-
     @property
     def is_done(self) -> bool:
         return all(self.positions.get(host.number, (None, (0, 0, False)))[1][2] for host in self.hosts)
@@ -52,26 +49,37 @@ class Source:
 
     def _send_to(self, host: Host) -> None:
         _, (offset, closed, is_ended) = self.positions.get(host.number, (None, (0, 0, False)))
-        if is_ended:
-            if self.rng.random() < 0.3:  # It may start anew, with less.
-                self._offer(host, self._marker(self.data.last), set())
+        numbers = self.data.numbers[self.partition]
+        if is_ended and self.rng.random() < 0.7:  # It may start anew, with less.
             return
         known = int((self.agenda.now - self.data.starts) / (BATCH_TIME * self.drift)) + 1
-        first = min(closed + 1, self.data.last)
-        for batch in range(first, min(closed + WINDOW, known, self.data.last) + 1):
-            rows = [row for row in self.rows(batch) if row.offset >= offset]
+        ahead = [batch for batch in numbers[:known] if batch > closed][:WINDOW] or numbers[:known][-1:]
+        for batch in ahead:
+            end = self.data.ends[self.partition, batch]
+            rows = [row for row in self.data.rows[self.partition, batch] if row.offset >= offset]
             cut = self.rng.randint(0, len(rows))
             for part in (rows[:cut], rows[cut:]):
                 if part:
-                    self._offer(host, self._piece(batch, part), {row.edge for row in part})
-            self._offer(host, self._marker(batch), set())
+                    piece = self._piece(batch, offset, part[-1].offset + 1)
+                    self._offer(host, piece, {row.edge for row in part})
+                    offset = piece.end_offset
+            if batch == ahead[-1] or self.rng.random() < 0.6:
+                self._offer(host, self._marker(batch, offset, end), set())
+                offset = end
 
-    def _piece(self, batch: int, rows: list[Row]) -> Piece:
-        return Piece(self.data.name, self.partition, self.epoch, batch, rows[0].offset, rows[-1].offset + 1)
+    def _piece(self, batch: int, offset: int, end_offset: int) -> Piece:
+        return Piece(self.data.name, self.partition, self.epoch, batch, offset, end_offset)
 
-    def _marker(self, batch: int) -> Marker:
-        end = sum(len(self.rows(number)) for number in range(1, batch + 1))
-        return Marker(self.data.name, self.partition, self.epoch, batch, end, batch == self.data.last)
+    def _marker(self, batch: int, offset: int, end_offset: int) -> Marker:
+        """Close a stream batch, or all that are empty behind it as well; or, in its midst, those before it."""
+        numbers = self.data.numbers[self.partition]
+        is_last = batch == numbers[-1]
+        closed = batch
+        if not is_last and self.rng.random() < 0.3:
+            closed = numbers[numbers.index(batch) + 1] - 1
+        elif is_last and self.rng.random() < 0.3 and self.data.rows[self.partition, batch]:
+            closed = batch - 1  # The end closes what has rows as well.
+        return Marker(self.data.name, self.partition, self.epoch, closed, end_offset, is_last, offset)
 
     def _offer(self, host: Host, event: Piece | Marker, edges: set[Any]) -> None:
         def arrive() -> None:

@@ -111,12 +111,12 @@ def a_text_that_is_re_encoded_is_not_waited_for() -> None:
     entry = Entry(1, ReEncode("x", 0))
     log = replace(early.log, entries=(*early.log.entries, entry), commit=2)
     early, actions = step(replace(early, log=log), Marker("s", "a", 1, 1, 1))
-    assert SealBatch("s", 1, {"a": 1}) in actions
+    assert SealBatch("s", 0, 1, {"a": 1}) in actions
     assert not early.terms.shards
     late, _ = step(replace(node, control=apply(node.control, entry), log=log), Piece("s", "a", 1, 1, 0, 1, {term}))
     assert not late.terms.shards
     late, actions = step(late, Marker("s", "a", 1, 1, 1))
-    assert SealBatch("s", 1, {"a": 1}) in actions
+    assert SealBatch("s", 0, 1, {"a": 1}) in actions
 
 
 def who_is_holding_is_waited_for() -> None:
@@ -174,6 +174,35 @@ def what_comes_twice_counts_once() -> None:
     assert node.refused == {"a repeated piece": 1, "a repeated marker": 1}
 
 
+def _sent(*events: Piece | Marker) -> Node:
+    node = node_with([STREAM])
+    for event in events:
+        node, _ = step(node, event)
+    return node
+
+
+def rows_of_a_stream_batch_that_was_left_do_not_come_later() -> None:
+    """A source that falls back would bring rows of a stream batch that others may have sealed."""
+    node = _sent(Piece("s", "a", 1, 5, 0, 1), Piece("s", "a", 1, 4, 1, 2))
+    assert node.refused == {"a refused piece": 1}
+    assert sealing.position(node.intakes["s"], "a") == (1, 0, False)
+
+
+def a_marker_in_the_midst_of_a_stream_batch_leaves_its_rows_open() -> None:
+    """Rows 1 and 2 of it were set aside; a restart may not pass row 0, nor may it pass them before row 0."""
+    node = _sent(Piece("s", "a", 1, 5, 0, 1), Marker("s", "a", 1, 4, 3, first_offset=1))
+    assert sealing.position(node.intakes["s"], "a") == (3, 4, False)
+    assert sealing.ends_of(node.intakes["s"], 4) == {"a": 0}
+    assert sealing.ends_of(node.intakes["s"], 5) == {"a": 3}
+
+
+def what_is_closed_stays_closed() -> None:
+    node = _sent(Marker("s", "a", 1, 4, 0), Piece("s", "a", 1, 4, 0, 1))
+    assert node.refused == {"a refused piece": 1}
+    node = _sent(Marker("s", "a", 1, 4, 0, is_last=True), Piece("s", "a", 1, 5, 0, 1), Marker("s", "a", 1, 6, 0))
+    assert node.refused == {"a refused piece": 1, "a refused marker": 1}
+
+
 def a_report_that_requires_more_is_not_used_yet() -> None:
     control = apply(genesis(3, 2, 3), Entry(1, STREAM, 0, Incarnation(2, 0, 1).voter))
     reports = [Report(Incarnation(node, 0, 1), 1, {"s": 5}, Position(1, 1)) for node in range(3)]
@@ -200,7 +229,7 @@ def what_can_never_be_in_the_log_is_handed_back() -> None:
     node = node_with([STREAM])
     _, actions = step(node, Submitted(STREAM))
     assert Drop(STREAM) in actions, "it is there already"
-    late = Change("client", 1, (), 7, 0)
+    late = Change("client", 1, "", 7, 0)
     _, actions = step(node, Submitted(late))
     assert Drop(late) in actions, "it has not seen the last update"
 
@@ -228,6 +257,9 @@ STORIES = (
     who_is_holding_is_waited_for,
     a_record_of_another_clock_group_waits_for_its_streams,
     a_text_that_is_re_encoded_is_not_waited_for,
+    rows_of_a_stream_batch_that_was_left_do_not_come_later,
+    a_marker_in_the_midst_of_a_stream_batch_leaves_its_rows_open,
+    what_is_closed_stays_closed,
 )
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.conftest import PROJECT_ROOT
 from tests.sim import log_stories, log_world, run, stories
-from tests.sim.mutants import MUTANTS, Mutant, caught_by
+from tests.sim.mutants import caught_by
+from tests.sim.wrong_variants import MUTANTS, Mutant
 
 SEEDS = 40
 LOG_SEEDS = 300

@@ -218,4 +218,6 @@ class World:
 
 
 def _declaration(stream: StreamData) -> DeclareStream:
-    return DeclareStream(stream.name, stream.partitions, stream.batch_ticks, stream.group)
+    return DeclareStream(
+        stream.name, stream.partitions, stream.batch_ticks, stream.group, stream.first_tick, f"options of {stream.name}"
+    )

@@ -44,13 +44,15 @@ class TakePiece:
 
 @dataclass(frozen=True, slots=True)
 class SealBatch:
-    """A stream batch is whole, its terms confirmed: insert it (and log it, where data is durable), then answer
-    Inserted, for one stream in the order of its stream batches. A host without durable data starts each time as one
-    that has lost its disk.
+    """The stream batches after + 1 to batch are whole, their terms confirmed: insert them (and log them, where data is
+    durable), then answer Inserted, for one stream in the order of its stream batches. Most of the range may be empty.
+    One whose `after` is not where the store stands is dropped: an InstallState came in between. A host without durable
+    data starts each time as one that has lost its disk.
 
-    offsets: per partition, the row behind the stream batch's last."""
+    offsets: per partition, the row behind the last one of these stream batches."""
 
     stream: str
+    after: int
     batch: int
     offsets: Mapping[str, int]
 

@@ -18,6 +18,7 @@ from wukongs.protocol.records import (
     EndStream,
     Entry,
     Membership,
+    MoveQuery,
     Position,
     Record,
     ReEncode,
@@ -37,8 +38,18 @@ class Stream:
     partitions: tuple[str, ...]
     batch_ticks: int
     group: str
+    first_tick: int = 0
+    payload: str = ""
     began: int | None = None
     last_batch: int | None = None
+
+    def end_of(self, batch: int) -> int:
+        """Return the tick at which a stream batch ends; batch 0: the tick before everything."""
+        return self.first_tick + batch * self.batch_ticks
+
+    def batch_before(self, tick: int) -> int:
+        """Return the last stream batch that ends at or before a tick, 0 if there is none."""
+        return max(0, (tick - self.first_tick) // self.batch_ticks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +64,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A registered query: its slices are complete from the first stream batch after `since` on."""
+    """A registered query. nodes: who keeps slices for it, complete from the first stream batch after this SN on."""
 
     streams: tuple[str, ...]
-    nodes: tuple[int, ...]
+    nodes: Mapping[int, Sn]
+    payload: str
     since: Sn
 
 
@@ -129,12 +141,11 @@ class Control:
 
     def slice_holders(self, stream: str) -> dict[int, int]:
         """Return the nodes that keep all slices of a stream for registered queries, and from which batch on."""
-        batch_ticks = self.streams[stream].batch_ticks if stream in self.streams else 1
         wanted = sorted(
-            (node, query.since.tick // batch_ticks + 1)
+            (node, self.streams[stream].batch_before(since.tick) + 1)
             for query in self.queries.values()
             if stream in query.streams
-            for node in query.nodes
+            for node, since in query.nodes.items()
         )
         return {node: next(batches)[1] for node, batches in groupby(wanted, key=lambda pair: pair[0])}
 
@@ -158,7 +169,8 @@ def is_news(control: Control, record: Record) -> bool:
         case Membership():
             return _may_become(control, record)
         case DeclareStream(stream=name):
-            return name not in control.streams and record.batch_ticks > 0 and len(record.partitions) > 0
+            is_sound = record.batch_ticks > 0 and record.first_tick >= 0 and len(record.partitions) > 0
+            return name not in control.streams and is_sound
         case BeginStream(stream=name):
             return name in control.streams and control.streams[name].began is None
         case EndStream(stream=name):
@@ -167,7 +179,11 @@ def is_news(control: Control, record: Record) -> bool:
         case AdvanceGroup(group=group, tick=tick):
             return group != LIVE and tick > control.groups.get(group, 0)
         case RegisterQuery(query=name):
-            return name not in control.queries and set(record.streams) <= control.streams.keys()
+            are_there = set(record.streams) <= control.streams.keys() and set(record.nodes) <= control.members.keys()
+            return name not in control.queries and are_there
+        case MoveQuery(query=name, nodes=nodes):
+            query = control.queries.get(name)
+            return query is not None and set(nodes) != query.nodes.keys() and set(nodes) <= control.members.keys()
         case DropQuery(query=name):
             return name in control.queries
         case Change():
@@ -225,8 +241,11 @@ def _with(control: Control, record: Record) -> Control:
             since = index if role is Role.JOINING else old.since
             member = Member(disk, role, since, control.position if role is Role.HOLDING else old.held)
             return replace(control, members={**control.members, node: member}, view=index)
-        case DeclareStream(stream=name, partitions=partitions, batch_ticks=batch_ticks, group=group):
-            return replace(control, streams={**control.streams, name: Stream(name, partitions, batch_ticks, group)})
+        case DeclareStream(stream=name):
+            stream = Stream(
+                name, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload
+            )
+            return _with_stream(control, stream)
         case BeginStream(stream=name):
             group = control.streams[name].group
             began = sn.tick if group == LIVE else control.groups.get(group, 0)
@@ -236,8 +255,13 @@ def _with(control: Control, record: Record) -> Control:
         case AdvanceGroup(group=group, tick=tick):
             advances = (*control.advances, Advance(sn, group, tick))
             return replace(control, groups={**control.groups, group: tick}, advances=advances)
-        case RegisterQuery(query=name, streams=streams, nodes=nodes):
-            return replace(control, queries={**control.queries, name: Query(streams, nodes, sn)})
+        case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
+            query = Query(streams, dict.fromkeys(nodes, sn), payload, sn)
+            return replace(control, queries={**control.queries, name: query})
+        case MoveQuery(query=name, nodes=nodes):
+            query = control.queries[name]
+            query = replace(query, nodes={node: query.nodes.get(node, sn) for node in nodes})
+            return replace(control, queries={**control.queries, name: query})
         case DropQuery(query=name):
             return replace(control, queries={key: query for key, query in control.queries.items() if key != name})
         case Change(client=client, number=number, after=after):

@@ -25,7 +25,8 @@ class Received:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Rows [first_offset, end_offset) of a source partition, all of one stream batch, from the writer with this
-    fencing epoch. unknown: their terms that the host does not know as confirmed."""
+    fencing epoch. The stream batches of a partition's pieces never fall. unknown: their terms that the host does not
+    know as confirmed."""
 
     stream: str
     partition: str
@@ -38,7 +39,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A partition's rows of a stream batch are complete, up to end_offset; is_last: none will follow it."""
+    """All rows before end_offset were sent, and what follows belongs to stream batches after `batch`.
+
+    is_last: nothing follows; the stream batch of the last piece is closed as well. first_offset: where the piece or
+    marker before it ended, if rows [first_offset, end_offset) were set aside and came as no piece; None: end_offset."""
 
     stream: str
     partition: str
@@ -46,11 +50,13 @@ class Marker:
     batch: int
     end_offset: int
     is_last: bool = False
+    first_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """Answers SealBatch: the stream batch is in the store (and, where data is durable, on disk with its terms)."""
+    """Answers SealBatch: the stream's batches up to this one are in the store (and, where data is durable, on disk with
+    their terms)."""
 
     stream: str
     batch: int

@@ -367,10 +367,9 @@ def _seal(node: Node) -> Outcome:
     for name, intake in node.intakes.items():
         if name not in node.control.streams:
             continue  # A node that has just started has to hear of its streams first.
-        while (batch := sealing.next_sealable(intake, node.control.streams[name].partitions)) is not None:
-            intake = replace(intake, sealed=batch)
-            actions.append(SealBatch(name, batch, sealing.ends_of(intake, batch)))
-        intakes[name] = intake
+        if (batch := sealing.sealable(intake, node.control.streams[name].partitions)) is not None:
+            actions.append(SealBatch(name, intake.sealed, batch, sealing.ends_of(intake, batch)))
+            intakes[name] = replace(intake, sealed=batch)
     return replace(node, intakes=intakes) if actions else node, actions
 
 

@@ -6,7 +6,6 @@ also carry the tick that they lie behind, see wukongs/protocol/snapshots.py.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -69,13 +68,15 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class DeclareStream:
-    """Stream batch k of the stream ends at tick k * batch_ticks of its clock group; it closes by the markers of all
-    partitions."""
+    """Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
+    markers of all partitions. payload: the host's options for it, as JSON."""
 
     stream: str
     partitions: tuple[str, ...]
     batch_ticks: int = 1
     group: str = LIVE
+    first_tick: int = 0
+    payload: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +104,19 @@ class AdvanceGroup:
 
 @dataclass(frozen=True, slots=True)
 class RegisterQuery:
-    """A continuous query, and the nodes that keep slices for it."""
+    """A continuous query, and the nodes that keep slices for it. payload: the host's text and options, as JSON."""
 
     query: str
     streams: tuple[str, ...]
+    nodes: tuple[int, ...]
+    payload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveQuery:
+    """Other nodes keep slices for a query from here on; its node may be gone."""
+
+    query: str
     nodes: tuple[int, ...]
 
 
@@ -119,11 +129,11 @@ class DropQuery:
 class Change:
     """A load or an update. (client, number): repeats are applied once. after: of an update, the index of the last
     change that its snapshot had; another change in between makes it void, and it is evaluated again. None: a load,
-    which read nothing. view: see ReEncode; the terms of payload were confirmed under it."""
+    which read nothing. view: see ReEncode; the terms of payload were confirmed under it. payload: the host's, JSON."""
 
     client: str
     number: int
-    payload: Hashable
+    payload: str
     after: int | None
     view: int
 
@@ -148,11 +158,12 @@ Record = (
     | EndStream
     | AdvanceGroup
     | RegisterQuery
+    | MoveQuery
     | DropQuery
     | Change
     | ReEncode
 )
-TICKED = (DeclareStream, BeginStream, EndStream, AdvanceGroup, RegisterQuery, DropQuery, Change)
+TICKED = (DeclareStream, BeginStream, EndStream, AdvanceGroup, RegisterQuery, MoveQuery, DropQuery, Change)
 """Records that have an SN."""
 
 

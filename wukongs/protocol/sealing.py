@@ -1,14 +1,19 @@
 """Sealing: when a node has a stream batch whole.
 
-Source partitions send each node its rows as pieces, which tile the partition's offsets and end at stream batches, and
-a marker behind each stream batch: one sequence. A piece or marker is taken only where the one before it ended; so what
-is repeated is known as such, and what is missing is sent again before anything behind it is taken. What a node had not
-inserted when it crashed is sent again as well: it says how far it has come (`position`), and sources go back to that.
+Source partitions send each node its rows as pieces, which tile the partition's offsets and belong to one stream batch
+each, and markers in between: one sequence. A piece is taken only where what came before it ended, a marker only when
+all rows before it are here; so what is repeated is known as such, and what is missing is sent again before anything
+behind it is taken. What a node had not inserted when it crashed is sent again as well: it says how far it has come
+(`position`), and sources go back to that.
 
-Stream batch k is sealed when the markers of all declared partitions are here (and so all pieces before them), all of
-its new terms are confirmed (terms.py), and k - 1 is sealed. It counts in the local VTS when the host has inserted it,
-and logged it where data is durable. Every partition closes every stream batch up to the stream's last, with rows or
-without.
+Streams begin at any stream batch and may be silent for long: a marker closes all stream batches up to its own, and
+pieces belong to any one that is not closed. Along a partition the numbers never fall; so what is closed is whole:
+the marker has all rows before it, and those behind it belong to later stream batches.
+
+The stream batches up to k are sealed when all declared partitions have closed k, or are at their end, and no new
+term of theirs waits for confirmation (terms.py). They count in the local VTS when the host has inserted them, and
+logged them where data is durable. With `Intake.sealed` only rising, each row is sealed once: a piece is taken only for
+a stream batch that its own partition has not closed, so for none that is sealed.
 
 What a stream batch holds is a function of the rows' timestamps, so two writers of one partition cannot cut it
 differently; epochs lock out the older one, so that the two do not throw each other back for ever.
@@ -36,8 +41,8 @@ class Verdict(Enum):
 class Partition:
     """Rows [0, offset) of a source partition are here, stream batches up to `closed` are complete.
 
-    epoch: the newest writer's. ends: per closed stream batch that is not inserted yet, the row behind its last.
-    is_ended: `closed` is the partition's last stream batch."""
+    epoch: the newest writer's. ends: by stream batch, in order, of those that are not inserted yet and have rows here,
+    the row behind the last. is_ended: nothing comes after `closed`."""
 
     offset: int = 0
     closed: int = 0
@@ -45,10 +50,15 @@ class Partition:
     ends: Mapping[int, int] = field(default_factory=dict)
     is_ended: bool = False
 
+    @property
+    def reached(self) -> int:
+        """The stream batch at which this partition stands: its next rows belong to this one or a later one."""
+        return max(self.closed, next(reversed(self.ends), 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """One stream on this node. sealed: the last stream batch that was complete; inserted: the last one in the store.
+    """One stream on this node. All stream batches up to `sealed` were complete, all up to `inserted` are in the store.
 
     unconfirmed: per stream batch, the texts that are not confirmed yet; offsets: per partition, the row behind the
     last one that is inserted."""
@@ -79,13 +89,15 @@ def take_piece(intake: Intake, piece: Piece) -> tuple[Intake, Verdict]:
         return intake, Verdict.REFUSED
     if piece.end_offset <= partition.offset:
         return intake, Verdict.REPEATED
-    if piece.first_offset != partition.offset or piece.batch != partition.closed + 1 or partition.is_ended:
+    is_late = piece.batch <= partition.closed or piece.batch < partition.reached or partition.is_ended
+    if piece.first_offset != partition.offset or is_late:
         return intake, Verdict.REFUSED
     unconfirmed = intake.unconfirmed
     if piece.unknown:
         texts = unconfirmed.get(piece.batch, frozenset()) | {term.text for term in piece.unknown}
         unconfirmed = {**unconfirmed, piece.batch: texts}
-    partition = replace(partition, offset=piece.end_offset, epoch=piece.epoch)
+    ends = {**partition.ends, piece.batch: piece.end_offset}
+    partition = replace(partition, offset=piece.end_offset, epoch=piece.epoch, ends=ends)
     return _with(replace(intake, unconfirmed=unconfirmed), piece.partition, partition), Verdict.TAKEN
 
 
@@ -94,14 +106,18 @@ def take_marker(intake: Intake, marker: Marker) -> tuple[Intake, Verdict]:
     partition = intake.partitions.get(marker.partition, Partition())
     if marker.epoch < partition.epoch:
         return intake, Verdict.REFUSED
-    if marker.batch <= partition.closed:
-        if marker.is_last and marker.batch == partition.closed and not partition.is_ended:
-            return _with(intake, marker.partition, replace(partition, is_ended=True)), Verdict.TAKEN
+    if marker.batch <= partition.closed and (partition.is_ended or not marker.is_last):
         return intake, Verdict.REPEATED
-    if marker.batch != partition.closed + 1 or marker.end_offset != partition.offset or partition.is_ended:
+    begins = marker.end_offset if marker.first_offset is None else marker.first_offset
+    has_rows_behind = marker.end_offset < partition.offset
+    if begins > partition.offset or partition.is_ended or (marker.is_last and has_rows_behind):
         return intake, Verdict.REFUSED
-    ends = {**partition.ends, marker.batch: marker.end_offset}
-    partition = replace(partition, closed=marker.batch, epoch=marker.epoch, ends=ends, is_ended=marker.is_last)
+    offset, ends = partition.offset, partition.ends
+    if offset < marker.end_offset:
+        offset = marker.end_offset
+        ends = {**ends, max(marker.batch, partition.reached): offset}
+    closed = max(marker.batch, partition.reached if marker.is_last else partition.closed)
+    partition = Partition(offset, closed, marker.epoch, ends, marker.is_last)
     return _with(intake, marker.partition, partition), Verdict.TAKEN
 
 
@@ -111,21 +127,29 @@ def settle_terms(intake: Intake, settled: frozenset[str]) -> Intake:
     return replace(intake, unconfirmed={batch: texts for batch, texts in left.items() if texts})
 
 
-def next_sealable(intake: Intake, names: tuple[str, ...]) -> int | None:
-    """Return the next stream batch, if it is complete. names: the declared partitions."""
-    batch = intake.sealed + 1
-    is_closed = all(name in intake.partitions and intake.partitions[name].closed >= batch for name in names)
-    return batch if is_closed and not intake.unconfirmed.get(batch) else None
+def sealable(intake: Intake, names: tuple[str, ...]) -> int | None:
+    """Return the stream batch up to which all are complete, if there is a new one. names: the declared partitions."""
+    partitions = [intake.partitions.get(name, Partition()) for name in names]
+    still_open = [one.closed for one in partitions if not one.is_ended]
+    batch = min(still_open) if still_open else max(one.closed for one in partitions)
+    batch = min([batch, *(waiting - 1 for waiting in intake.unconfirmed)])
+    return batch if batch > intake.sealed else None
 
 
 def ends_of(intake: Intake, batch: int) -> dict[str, int]:
-    """Return, per partition, the row behind the last one of a closed stream batch."""
-    return {name: partition.ends[batch] for name, partition in intake.partitions.items()}
+    """Return, per partition, the row behind the last one of the stream batches up to this one."""
+
+    def end(name: str, partition: Partition) -> int:
+        return max(
+            (end for number, end in partition.ends.items() if number <= batch), default=intake.offsets.get(name, 0)
+        )
+
+    return {name: end(name, partition) for name, partition in intake.partitions.items()}
 
 
 def inserted(intake: Intake, batch: int) -> Intake:
-    """Note that a stream batch is in the store. They come in order; one that is in it already says nothing new."""
-    if batch != intake.inserted + 1:
+    """Note that stream batches up to this one are in the store. If they are already, it says nothing new."""
+    if not intake.inserted < batch <= intake.sealed:
         return intake
     offsets = ends_of(intake, batch)
     for name, partition in intake.partitions.items():

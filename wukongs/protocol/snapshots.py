@@ -53,13 +53,13 @@ def tick_in(control: Control, group: str, vts: Vts) -> int:
     when the VTS rises."""
     members = [stream for stream in control.streams.values() if stream.group == group and stream.began is not None]
     limits = [
-        max(stream.began or 0, vts.get(stream.name, 0) * stream.batch_ticks)
+        max(stream.began or 0, stream.end_of(vts.get(stream.name, 0)))
         for stream in members
         if stream.last_batch is None or vts.get(stream.name, 0) < stream.last_batch
     ]
     if limits:
         return min(limits)
-    ends = [max((stream.began or 0) + 1, (stream.last_batch or 0) * stream.batch_ticks) for stream in members]
+    ends = [max((stream.began or 0) + 1, stream.end_of(stream.last_batch or 0)) for stream in members]
     latest = control.last_sn.tick if group == LIVE else control.groups.get(group, 0)
     return max([latest, *ends])
 
@@ -98,7 +98,7 @@ def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
     """Return the first SN that has a stream batch, None if the log does not say yet."""
     if stream.began is None:
         return None
-    tick = max(batch * stream.batch_ticks, stream.began + 1)
+    tick = max(stream.end_of(batch), stream.began + 1)
     if stream.group == LIVE:
         return Sn(tick, 0)
     return next(
@@ -114,5 +114,5 @@ def _covers(control: Control, group: str, tick: int, vts: Vts) -> bool:
 def _batch_at(stream: Stream, tick: int) -> int:
     if stream.began is None or tick <= stream.began:
         return 0
-    batch = tick // stream.batch_ticks
+    batch = stream.batch_before(tick)
     return batch if stream.last_batch is None else min(batch, stream.last_batch)

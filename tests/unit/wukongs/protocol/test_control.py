@@ -17,6 +17,7 @@ from wukongs.protocol.records import (
     EndStream,
     Entry,
     Membership,
+    MoveQuery,
     Record,
     ReEncode,
     RegisterQuery,
@@ -41,20 +42,23 @@ def with_records(*records: Record, tick: int = 4, leader: Voter = Voter(0, 0)) -
         DeclareStream("s", ("q",)),
         DeclareStream("t", ()),
         DeclareStream("t", ("p",), 0),
+        DeclareStream("t", ("p",), first_tick=-1),
         BeginStream("t"),
         EndStream("s", 3),
         AdvanceGroup("live", 9),
         AdvanceGroup("replay", 0),
         RegisterQuery("q", ("t",), (0,)),
+        RegisterQuery("q", ("s",), (3,)),
+        MoveQuery("q", (1,)),
         DropQuery("q"),
         Membership(0, 0, Role.JOINING),
         Membership(0, 0, Role.HOLDING),
         Membership(0, 0, Role.IN),
         Membership(9, 0, Role.OUT),
         ReEncode("x", 7),
-        Change("c", 0, (), None, 0),
-        Change("c", 1, (), 5, 0),
-        Change("c", 1, (), None, 3),
+        Change("c", 0, "", None, 0),
+        Change("c", 1, "", 5, 0),
+        Change("c", 1, "", None, 3),
     ],
     ids=repr,
 )
@@ -104,11 +108,11 @@ def test_re_encodings_are_numbered_once() -> None:
 
 
 def test_an_update_has_to_have_seen_the_last_one() -> None:
-    first = Change("c", 1, (), 0, 0)
+    first = Change("c", 1, "", 0, 0)
     control = with_records(first)
-    assert not is_valid(control, Entry(1, Change("d", 1, (), 0, 0), 4, Voter(0, 0)))
-    assert is_valid(control, Entry(1, Change("d", 1, (), 1, 0), 4, Voter(0, 0)))
-    assert is_valid(control, Entry(1, Change("d", 1, (), None, 0), 4, Voter(0, 0)))
+    assert not is_valid(control, Entry(1, Change("d", 1, "", 0, 0), 4, Voter(0, 0)))
+    assert is_valid(control, Entry(1, Change("d", 1, "", 1, 0), 4, Voter(0, 0)))
+    assert is_valid(control, Entry(1, Change("d", 1, "", None, 0), 4, Voter(0, 0)))
     assert control.last_update(Sn(4, 0)) == 0
     assert control.last_update(Sn(4, 1)) == 1
 
@@ -121,6 +125,16 @@ def test_a_query_names_who_keeps_slices_and_from_which_batch_on() -> None:
     dropped = apply(later, Entry(1, DropQuery("q"), 8, Voter(0, 0)))
     assert dropped.slice_holders("s") == {1: 5, 2: 5}
     assert dropped.slice_holders("t") == {}
+
+
+def test_a_query_that_moves_keeps_its_slices_where_it_was_and_gets_new_ones_elsewhere() -> None:
+    control = with_records(STREAM, RegisterQuery("q", ("s",), (0, 2), "its text"))
+    for nothing in (MoveQuery("q", (2, 0)), MoveQuery("q", (3,)), MoveQuery("r", (1,))):
+        assert not is_valid(control, Entry(1, nothing, 8, Voter(0, 0)))
+    moved = apply(control, Entry(1, MoveQuery("q", (1, 2)), 8, Voter(0, 0)))
+    assert moved.queries["q"].nodes == {1: Sn(8, 1), 2: Sn(4, 2)}
+    assert (moved.queries["q"].since, moved.queries["q"].payload) == (Sn(4, 2), "its text")
+    assert moved.slice_holders("s") == {1: 5, 2: 3}
 
 
 def test_what_readers_hold_anywhere_is_held_everywhere() -> None:

@@ -32,7 +32,7 @@ def control_with(*records: tuple[int, Record]) -> Control:
 
 
 def load(number: int) -> Change:
-    return Change("client", number, ((), ()), None, 0)
+    return Change("client", number, "", None, 0)
 
 
 LIVE = (
@@ -58,6 +58,16 @@ def test_a_stream_counts_from_the_tick_after_its_beginning() -> None:
     assert vts_at(control, Sn(9, 0)) == {"a": 9, "b": 3}
     b = control.streams["b"]
     assert [visible_at(control, b, batch) for batch in (1, 2, 3)] == [Sn(8, 0), Sn(8, 0), Sn(9, 0)]
+
+
+def test_a_streams_numbers_may_begin_anywhere() -> None:
+    control = control_with((0, DeclareStream("a", ("p",), 100, first_tick=30)), (0, BeginStream("a")))
+    assert tick_in(control, "live", {"a": 17_000_000}) == 1_700_000_030
+    assert vts_at(control, Sn(1_700_000_029, 0)) == {"a": 16_999_999}
+    assert vts_at(control, Sn(1_700_000_030, 0)) == {"a": 17_000_000}
+    assert visible_at(control, control.streams["a"], 17_000_000) == Sn(1_700_000_030, 0)
+    assert vts_at(control, Sn(20, 0)) == {}
+    assert tick_in(control, "live", {}) == 30
 
 
 def test_a_stream_that_is_complete_holds_nothing_back() -> None:
@@ -107,25 +117,27 @@ def test_without_streams_changes_still_have_their_order() -> None:
 
 
 STREAMS = st.lists(
-    st.tuples(st.integers(1, 3), st.integers(0, 6), st.none() | st.integers(1, 6)), min_size=1, max_size=4
+    st.tuples(st.integers(1, 3), st.integers(0, 6), st.none() | st.integers(1, 6), st.integers(0, 9)),
+    min_size=1,
+    max_size=4,
 )
 
 
 @given(streams=STREAMS, lower=st.lists(st.integers(0, 6), min_size=4), rise=st.lists(st.integers(0, 3), min_size=4))
 def test_ticks_and_snapshots_never_fall_and_stay_inside_the_stable_vts(
-    streams: list[tuple[int, int, int | None]], lower: list[int], rise: list[int]
+    streams: list[tuple[int, int, int | None, int]], lower: list[int], rise: list[int]
 ) -> None:
     records: list[tuple[int, Record]] = [
-        (0, DeclareStream(f"s{n}", ("p",), ticks)) for n, (ticks, _, _) in enumerate(streams)
+        (0, DeclareStream(f"s{n}", ("p",), ticks, first_tick=first)) for n, (ticks, _, _, first) in enumerate(streams)
     ]
     began = sorted(range(len(streams)), key=lambda n: streams[n][1])
     records += [(streams[n][1], BeginStream(f"s{n}")) for n in began]
     end = max(tick for tick, _ in records)
-    records += [(end, EndStream(f"s{n}", last)) for n, (_, _, last) in enumerate(streams) if last is not None]
+    records += [(end, EndStream(f"s{n}", last)) for n, (_, _, last, _) in enumerate(streams) if last is not None]
     control = control_with(*records)
 
     def within(batches: list[int]) -> dict[str, int]:
-        limits = [last for _, _, last in streams]
+        limits = [last for _, _, last, _ in streams]
         return {
             f"s{n}": b if (top := limits[n]) is None else min(b, top) for n, b in enumerate(batches[: len(streams)])
         }

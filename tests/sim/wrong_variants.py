@@ -1,0 +1,331 @@
+"""The wrong variants of the protocol, each a line or two away from the right one; mutants.py runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """module: in wukongs/protocol. old occurs in its text once. first: the seed from which on to look.
+    simulator: of tests/sim."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    first: int = 0
+    simulator: str = "run"
+
+
+MUTANTS = (
+    Mutant(
+        "the stable VTS is the maximum",
+        "progress",
+        "min(report.vts.get(stream, 0) for report in reports) for stream in control.streams",
+        "max(report.vts.get(stream, 0) for report in reports) for stream in control.streams",
+    ),
+    Mutant(
+        "the stable VTS follows the minimum down",
+        "progress",
+        "max(batch, progress.stable.get(stream, 0))",
+        "batch",
+        first=5,
+    ),
+    Mutant(
+        "a report is used before what it requires is committed",
+        "progress",
+        "if latest.required <= committed:",
+        "if True:",
+    ),
+    Mutant(
+        "a leader appends behind the stable tick",
+        "snapshots",
+        "return max(control.last_sn.tick, tick_in(control, LIVE, vts))",
+        "return control.last_sn.tick",
+        first=1,
+    ),
+    Mutant(
+        "a stream that begins holds nothing back",
+        "snapshots",
+        "if stream.group == group and stream.began is not None]",
+        "if stream.group == group and stream.began is not None and vts.get(stream.name)]",
+    ),
+    Mutant(
+        "a stream batch counts before it is inserted",
+        "sealing",
+        "return {stream: intake.inserted for stream, intake in intakes.items() if intake.inserted}",
+        "return {stream: intake.sealed for stream, intake in intakes.items() if intake.sealed}",
+    ),
+    Mutant(
+        "sealing does not wait for terms",
+        "sealing",
+        "batch = min([batch, *(waiting - 1 for waiting in intake.unconfirmed)])",
+        "",
+    ),
+    Mutant(
+        "sealing waits for one partition",
+        "sealing",
+        "batch = min(still_open) if",
+        "batch = max(still_open) if",
+        first=2,
+    ),
+    Mutant(
+        "a partition that is at its end holds the others back",
+        "sealing",
+        "[one.closed for one in partitions if not one.is_ended]",
+        "[one.closed for one in partitions]",
+    ),
+    Mutant(
+        "a piece of a closed stream batch is let in",
+        "sealing",
+        "is_late = piece.batch <= partition.closed or piece.batch < partition.reached or partition.is_ended",
+        "is_late = False",
+        first=15,
+        simulator="stories",
+    ),
+    Mutant(
+        "stream batches fall along a partition",
+        "sealing",
+        "is_late = piece.batch <= partition.closed or piece.batch < partition.reached or partition.is_ended",
+        "is_late = piece.batch <= partition.closed or partition.is_ended",
+        first=13,
+        simulator="stories",
+    ),
+    Mutant(
+        "a marker passes rows that are missing",
+        "sealing",
+        "if begins > partition.offset or partition.is_ended",
+        "if partition.is_ended",
+    ),
+    Mutant(
+        "a restart goes on behind rows that are not inserted",
+        "sealing",
+        "end for number, end in partition.ends.items() if number <= batch",
+        "end for number, end in partition.ends.items()",
+    ),
+    Mutant(
+        "a restart goes on behind rows of a stream batch that a marker in its midst left open",
+        "sealing",
+        "ends = {**ends, max(marker.batch, partition.reached): offset}",
+        "ends = {**ends, marker.batch: offset}",
+        first=14,
+        simulator="stories",
+    ),
+    Mutant(
+        "the end leaves the last rows open",
+        "sealing",
+        "closed = max(marker.batch, partition.reached if marker.is_last else partition.closed)",
+        "closed = max(marker.batch, partition.closed)",
+    ),
+    Mutant(
+        "first ticks are forgotten",
+        "control",
+        "return max(0, (tick - self.first_tick) // self.batch_ticks)",
+        "return max(0, tick // self.batch_ticks)",
+    ),
+    Mutant(
+        "a gap between pieces is let through",
+        "sealing",
+        "if piece.first_offset != partition.offset or",
+        "if",
+    ),
+    Mutant(
+        "one replica's word is enough for a term",
+        "terms",
+        "if not remaining[text] and text not in refused)",
+        "if text not in refused)",
+    ),
+    Mutant(
+        "a node confirms terms before it has what the others agreed to",
+        "membership",
+        "return role in (Role.HOLDING, Role.IN) or (role is Role.JOINING and stay.is_installed)",
+        "return role is not Role.OUT",
+        first=134,
+    ),
+    Mutant(
+        "a joining node is IN before it has caught up",
+        "membership",
+        "case Role.HOLDING if has_caught_up(progress, control, me.node, vts):",
+        "case Role.HOLDING:",
+        first=9,
+    ),
+    Mutant(
+        "nobody waits for a HOLDING node",
+        "progress",
+        "waited_for = control.with_role(Role.HOLDING, Role.IN)",
+        "waited_for = control.with_role(Role.IN)",
+        first=10,
+        simulator="stories",
+    ),
+    Mutant(
+        "a shard without replica is forgotten",
+        "progress",
+        "if not all(waited_for.intersection(shard) for shard in control.shards):",
+        "if not waited_for:",
+        first=10,
+    ),
+    Mutant(
+        "the last replica may go",
+        "control",
+        "member.role is not Role.OUT and control.is_covered_without(record.node)",
+        "member.role is not Role.OUT",
+        first=42,
+    ),
+    Mutant(
+        "a lost disk's node is believed to be what it was",
+        "control",
+        "return member.role if member.disk == voter.disk else Role.OUT",
+        "return member.role",
+        first=3,
+    ),
+    Mutant(
+        "a vote goes to any log",
+        "log",
+        "is_as_new = (message.last_term, message.last_index) >= (log.last_term, log.last)",
+        "is_as_new = True",
+        first=1,
+    ),
+    Mutant(
+        "a minority elects and commits",
+        "log",
+        "return 2 * len(those & log.voters) > len(log.voters)",
+        "return 2 * len(those & log.voters) >= len(log.voters) - 1",
+        first=1,
+        simulator="log_world",
+    ),
+    Mutant(
+        "old terms are committed by count",
+        "log",
+        "if log.term_at(index) == log.term and _is_majority(log, holders):",
+        "if _is_majority(log, holders):",
+        first=2,
+        simulator="log_stories",
+    ),
+    Mutant(
+        "a vote is forgotten in a crash",
+        "log",
+        "return log, [SaveVote(log.term, sender), Send(sender.node, Vote(log.term, True))]",
+        "return log, [Send(sender.node, Vote(log.term, True))]",
+        first=0,
+        simulator="log_stories",
+    ),
+    Mutant(
+        "an entry is acknowledged before it is saved",
+        "log",
+        "return log, [*actions, Send(sender.node, Appended(log.term, True, shared))]",
+        "return log, [Send(sender.node, Appended(log.term, True, shared)), *actions]",
+        first=1,
+        simulator="log_stories",
+    ),
+    Mutant(
+        "what a log has held is forgotten when it is cut off",
+        "log",
+        "high = max(log.high, Position(entries[-1].term, after + len(entries)))",
+        "high = Position(entries[-1].term, after + len(entries))",
+        first=3,
+        simulator="log_stories",
+    ),
+    Mutant(
+        "voters change while the last change is not committed",
+        "log",
+        "return log.may_propose and not any(",
+        "return log.may_propose or not any(",
+        first=4,
+        simulator="log_stories",
+    ),
+    Mutant(
+        "voters change before an entry of the own term is committed",
+        "log",
+        "return log.may_propose and not any(",
+        "return not any(",
+        first=4,
+        simulator="log_stories",
+    ),
+    Mutant(
+        "a node that has lost its disk is read",
+        "state",
+        "return self.role is Role.IN and self.control.index >= index and has_all",
+        "return self.control.index >= index and has_all",
+        first=7,
+        simulator="stories",
+    ),
+    Mutant(
+        "answers of another view count",
+        "terms",
+        "if view != terms.view:",
+        "if False:",
+        first=0,
+        simulator="stories",
+    ),
+    Mutant(
+        "what was compared in another view is told",
+        "node",
+        "if event.view != node.control.view:",
+        "if False:",
+        first=1,
+        simulator="stories",
+    ),
+    Mutant(
+        "askers of another view are answered",
+        "node",
+        "if view != node.control.view or not membership.may_agree(node.control, node.stay, node.me):",
+        "if not membership.may_agree(node.control, node.stay, node.me):",
+        first=1,
+        simulator="stories",
+    ),
+    Mutant(
+        "a report's disk is not looked at",
+        "progress",
+        "return report.incarnation.disk == control.members[report.incarnation.node].disk",
+        "return True",
+        first=2,
+        simulator="stories",
+    ),
+    Mutant(
+        "what an earlier life said counts",
+        "node",
+        "if known is not None and sender < known:",
+        "if False:",
+        first=3,
+        simulator="stories",
+    ),
+    Mutant(
+        "a replaced writer is let in",
+        "sealing",
+        "if piece.epoch < partition.epoch:",
+        "if False:",
+        first=4,
+        simulator="stories",
+    ),
+    Mutant(
+        "newer reports push out those that wait",
+        "progress",
+        "elif waiting.setdefault(node, latest).required <= committed:",
+        "elif waiting.update({node: latest}) or latest.required <= committed:",
+        first=6,
+        simulator="stories",
+    ),
+    Mutant(
+        "an update does not look at the one before it",
+        "control",
+        "and change.after in (None, control.last_update())",
+        "",
+        first=1,
+    ),
+    Mutant(
+        "a repeated change is applied twice",
+        "control",
+        "return change.number > control.requests.get(change.client, 0) and",
+        "return",
+        first=1,
+    ),
+    Mutant(
+        "another group's streams are not waited for",
+        "snapshots",
+        "if advance.sn <= sn and not _covers(control, advance.group, advance.tick, stable):",
+        "if False:",
+        first=11,
+        simulator="stories",
+    ),
+)
