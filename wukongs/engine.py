@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from store.bulk import Run
     from store.rdf_files import RdfReader
-    from wukongs.wire.transport import IngestSocket
+    from wukongs.wire.client_socket import ClientSocket
 
 log = logging.getLogger("wukongs")
 MALFORMED_LOGGED_MAX = 10
@@ -64,7 +64,7 @@ class Engine:
         self._core = Core(settings or Settings.from_environment())
         self._injector = Injector(self._core)
         self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
-        self._sockets: list[IngestSocket] = []
+        self._sockets: list[ClientSocket] = []
         if data_dir is not None:
             from wukongs.durable.recovery import open_folder
 
@@ -278,10 +278,10 @@ class Engine:
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
         from wukongs.injection.ingest import IngestService
-        from wukongs.wire.transport import IngestSocket
+        from wukongs.wire.client_socket import ClientSocket
 
         self._core.check_is_open()
-        socket = IngestSocket(address, IngestService(self._core, self._injector))
+        socket = ClientSocket(address, {}, IngestService(self._core, self._injector))
         self._sockets.append(socket)
         return socket.address
 

@@ -25,7 +25,8 @@ import numpy as np
 from store.encoded import Encoded
 from store.quads import Quads
 from wukongs.errors import StorageError
-from wukongs.wire.messages import Close, Finish, Frame, Open, Piece
+from wukongs.wire.header import Frame
+from wukongs.wire.messages import Close, Finish, Open, Piece
 
 MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
 """The kinds of records: the state of streams and queries at the head of a segment (JSON); a message of

@@ -10,7 +10,7 @@ from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batc
 
 
 class IngestService:
-    """wukongs.wire.transport.IngestHandler: a return means that the message is safe here."""
+    """wukongs.wire.ingesting.IngestHandler: a return means that the message is safe here."""
 
     def __init__(self, core: Core, injector: Injector) -> None:
         self._core = core

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
-from wukongs import errors
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
+from wukongs.wire.header import Frame
 from wukongs.wire.messages import (
     Ack,
     Close,
     Finish,
-    Frame,
     Message,
     Open,
     Opened,
@@ -32,6 +31,7 @@ from wukongs.wire.messages import (
     from_frames,
     to_frames,
 )
+from wukongs.wire.refusals import named_error
 from wukongs.wire.sharding import ShardMap, split_piece
 from wukongs.wire.transport import DealerChannel
 
@@ -226,11 +226,4 @@ def _unavailable(peer: _Peer, silent_s: float) -> NodeUnavailable:
 def error_of(refused: Refused, address: str = "") -> WukongsError:
     """Return the named error that a node answered, as one that can be raised here."""
     message = f"{address}: {refused.message}" if address else refused.message
-    kind = getattr(errors, refused.error, None)
-    if not (isinstance(kind, type) and issubclass(kind, WukongsError)):
-        return WukongsError(f"{refused.error}: {message}")
-    try:
-        error = kind(message)
-    except TypeError:  # an error that is made of its parts: keep its name in the text
-        return WukongsError(f"{refused.error}: {message}")
-    return error
+    return named_error(refused.error, message, message)

@@ -12,7 +12,6 @@ is not inlined has its text.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -23,12 +22,9 @@ import numpy as np
 from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
 from store.encoded import Encoded, TermTable
 from wukongs.errors import DataError, StreamError
+from wukongs.wire.header import Frame, read_header, write_header
 
-PROTOCOL_VERSION = 1
-HEADER_BYTES_MAX = 1 << 20
 _INT64_MAX = (1 << 63) - 1
-
-Frame: TypeAlias = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +164,7 @@ def to_frames(message: Message, sequence: int) -> list[Frame]:
             fields["is_share"] = True
     else:
         fields, columns = asdict(message), []
-    header = {"wukongs": PROTOCOL_VERSION, "kind": _NAMES[type(message)], "seq": sequence, **fields}
-    return [json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(), *columns]
+    return [write_header({"kind": _NAMES[type(message)], "seq": sequence, **fields}), *columns]
 
 
 @lru_cache(maxsize=2)
@@ -236,20 +231,7 @@ def sequence_of(frames: Sequence[Frame]) -> int:
 def _read_header(frames: Sequence[Frame]) -> dict[str, Any]:
     if not frames:
         raise DataError("message: expected a header frame, found no frame")
-    raw = bytes(frames[0][: HEADER_BYTES_MAX + 1])
-    if len(raw) > HEADER_BYTES_MAX:
-        raise DataError(f"message: expected a header of at most {HEADER_BYTES_MAX} bytes, found {len(frames[0])}")
-    try:
-        header = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise DataError(f"message: expected a JSON header, found {raw[:60]!r}") from None
-    if not isinstance(header, dict) or "wukongs" not in header:
-        raise DataError(f"message: expected a header with a 'wukongs' version, found {raw[:60]!r}")
-    if header["wukongs"] != PROTOCOL_VERSION:
-        raise DataError(
-            f"message: expected protocol version {PROTOCOL_VERSION}, found {header['wukongs']!r}. "
-            "Run the same version of wukongs on both sides"
-        )
+    header = read_header(frames[0])
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise DataError(f"message: expected a kind among {', '.join(_KINDS)}, found {kind!r}")

@@ -1,39 +1,37 @@
-"""Sockets: the one place with ZeroMQ. The ingest socket of a node, and the channel that a pipeline opens to it."""
+"""Sockets: the one place with ZeroMQ. A bound socket with its thread, and connections to such sockets."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import re
+import socket
 import threading
-from collections.abc import Sequence
-from typing import Any, Protocol
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
-from wukongs.wire.messages import (
-    Ack,
-    Close,
-    Finish,
-    Frame,
-    Message,
-    Open,
-    Opened,
-    Piece,
-    Refused,
-    from_frames,
-    sequence_of,
-    to_frames,
-)
+from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.wire.codec import MESSAGE_BYTES_MAX
+from wukongs.wire.header import Frame
 
-MESSAGE_BYTES_MAX = 1 << 30
 UNBIND_TIMEOUT_MS = 1000
+QUEUED_MESSAGES_MAX = 1000
+"""What waits for one peer on its way out, and what of one peer waits here to be looked at."""
+HEARTBEAT_MS, SILENT_MS = 1000, 10_000
+"""A connection whose other end does not even answer ZeroMQ's own heartbeats counts as lost."""
+RECONNECT_MS, RECONNECT_MS_MAX = 100, 1000
+LOOK_MS = 50
+"""How often one who waits for an answer looks whether the connection still is the one that the question went over: more
+often than a lost connection can be there again (RECONNECT_MS)."""
+_AT_ONCE_MAX = 64
+
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:\[\]]+):(?P<port>\d{1,5}|\*)")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 
 _log = logging.getLogger(__name__)
 _contexts: dict[int, Any] = {}
-_BELLS = itertools.count()
 
 
 def _context() -> Any:
@@ -61,35 +59,31 @@ def check_address(address: str, *, allow_remote: bool = True) -> str:
     return address
 
 
-class IngestHandler(Protocol):
-    """What a node does with what arrives. Called by one thread, in the order of arrival of each writer.
+class BoundSocket:
+    """A ROUTER socket and the one thread that uses it: hands on what comes in, sends what is posted by any thread.
 
-    A return means that the message is safe, and is acknowledged. A WukongsError is told to the writer, by name.
-    """
-
-    def open_partition(self, message: Open, /) -> Opened: ...
-
-    def inject(self, piece: Piece, /) -> None: ...
-
-    def close_batches(self, message: Close, /) -> None: ...
-
-    def finish_partition(self, message: Finish, /) -> None: ...
-
-
-class IngestSocket:
-    """A thread with a bound ROUTER socket: decodes messages, calls the handler, acknowledges or refuses.
-
-    Garbage, another version or a torn message is refused and never ends the thread.
+    receive(peer, frames) runs in that thread and has to be quick; what it raises is logged. can_read: while it is
+    False, nothing more is taken in, and ZeroMQ holds the senders back; wake() has it asked again.
     Raises: SettingsError (an address that is malformed, not loopback, or cannot be bound).
     """
 
-    def __init__(self, address: str, handler: IngestHandler, *, allow_remote: bool = False) -> None:
+    def __init__(
+        self,
+        address: str,
+        receive: Callable[[bytes, list[Frame]], None],
+        *,
+        name: str,
+        allow_remote: bool = False,
+        can_read: Callable[[], bool] = lambda: True,
+    ) -> None:
         import zmq
 
-        self._handler = handler
+        self._receive, self._can_read = receive, can_read
         self._socket = _context().socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        _bound_queues(self._socket)
         try:
             self._socket.bind(check_address(address, allow_remote=allow_remote))
         except zmq.ZMQError as error:
@@ -101,35 +95,92 @@ class IngestSocket:
             self._socket.close()
             raise
         self.address: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        bell = f"inproc://bell-{next(_BELLS)}"  # id(self) would come again before ZeroMQ has let the name go
-        self._bell = _context().socket(zmq.PAIR)
-        self._bell.bind(bell)
-        self._thread = threading.Thread(target=self._run, args=(bell,), name="wukongs-ingest", daemon=True)
+        self.undelivered = 0
+        self._outgoing: deque[tuple[bytes, Sequence[Frame]]] = deque()
+        self._bell, self._rung = socket.socketpair()
+        self._bell.setblocking(False)
+        self._is_rung = self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to take what comes in; it is a step of its own so that `receive` may use this object."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Stop the thread and free the address; may be called again. What was not acknowledged was not taken."""
-        if self._bell.closed:
-            return
-        if self._thread.is_alive():
-            self._bell.send(b"")
-            self._thread.join()
-        self._bell.close(0)
+    def post(self, peer: bytes, frames: Sequence[Frame]) -> None:
+        """Have a message sent to a peer that was heard; dropped and counted when it is gone, or takes no more."""
+        self._outgoing.append((peer, frames))
+        self.wake()
 
-    def _run(self, bell_address: str) -> None:
+    def wake(self) -> None:
+        """Have the thread look at what is new."""
+        if self._is_rung or self._is_closing:  # once is enough until the thread has seen it
+            return
+        self._is_rung = True
+        self._ring()
+
+    def close(self) -> None:
+        """Stop the thread and free the address; may be called again."""
+        self._is_closing = True
+        if self._thread.is_alive():
+            self._ring()
+            self._thread.join()
+        elif not self._socket.closed:  # never started
+            self._socket.close()
+        self._bell.close()
+        self._rung.close()
+
+    def _ring(self) -> None:
+        try:
+            self._bell.send(b"\0")
+        except (BlockingIOError, OSError):  # full: the thread will see it; closed: there is no thread any more
+            return
+
+    def _run(self) -> None:
         import zmq
 
-        bell = _context().socket(zmq.PAIR)
-        bell.connect(bell_address)
-        poller = zmq.Poller()
-        poller.register(bell, zmq.POLLIN)
-        poller.register(self._socket, zmq.POLLIN)
+        reading, resting = zmq.Poller(), zmq.Poller()
+        for poller in (reading, resting):
+            poller.register(self._rung, zmq.POLLIN)
+        reading.register(self._socket, zmq.POLLIN)
+        rung = self._rung.fileno()
         try:
-            while bell not in dict(poller.poll()):
-                self._serve_one()
+            while not self._is_closing:
+                ready = dict((reading if self._can_read() else resting).poll())
+                if rung in ready:
+                    self._rung.recv(4096)
+                    self._is_rung = False  # before looking: who posts after this look rings again
+                self._send_all()
+                if self._socket in ready:
+                    self._take_in()
         finally:
+            self._send_all()
             self._free_address()
-            bell.close(0)
+
+    def _take_in(self) -> None:
+        """Take in what is there; but now and then it is time to send."""
+        import zmq
+
+        for _ in range(_AT_ONCE_MAX):
+            try:
+                peer, *frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            try:
+                self._receive(peer.bytes, [frame.buffer for frame in frames])
+            except Exception:
+                _log.exception("%s: what came in could not be handled", self._thread.name)
+            if self._outgoing or not self._can_read():
+                return
+
+    def _send_all(self) -> None:
+        import zmq
+
+        while self._outgoing:
+            peer, frames = self._outgoing.popleft()
+            try:
+                self._socket.send_multipart([peer, *frames], zmq.NOBLOCK, copy=False)
+            except zmq.ZMQError:
+                self.undelivered += 1
 
     def _free_address(self) -> None:
         """Close the socket when its address is free: ZeroMQ lets go of it in a thread of its own, and says so."""
@@ -140,44 +191,6 @@ class IngestSocket:
         closed.poll(UNBIND_TIMEOUT_MS)
         self._socket.disable_monitor()
         self._socket.close()
-
-    def _serve_one(self) -> None:
-        import zmq
-
-        try:
-            identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return
-        reply, sequence = self._answer(frames)
-        try:
-            self._socket.send_multipart([identity, *to_frames(reply, sequence)], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            _log.warning("ingest: a reply could not be sent: %s", error)
-
-    def _answer(self, frames: Sequence[Frame]) -> tuple[Message, int]:
-        sequence = 0
-        try:
-            message, sequence = from_frames(frames)
-            return self._handle(message), sequence
-        except WukongsError as error:
-            return Refused(type(error).__name__, str(error)), max(sequence, sequence_of(frames))
-        except Exception as error:
-            _log.exception("ingest: the handler failed")
-            return Refused("WukongsError", f"the node failed: {type(error).__name__}: {error}. See its log"), sequence
-
-    def _handle(self, message: Message) -> Message:
-        if isinstance(message, Open):
-            return self._handler.open_partition(message)
-        if isinstance(message, Piece):
-            self._handler.inject(message)
-            return Ack(message.stream, message.partition, message.end_offset, message.piece)
-        if isinstance(message, Close):
-            self._handler.close_batches(message)
-            return Ack(message.stream, message.partition, message.end_offset, -1)
-        if isinstance(message, Finish):
-            self._handler.finish_partition(message)
-            return Ack(message.stream, message.partition, -1, -1)
-        raise StreamError(f"a node takes open, piece, close and finish, found a message '{type(message).__name__}'")
 
 
 class DealerChannel:
@@ -218,3 +231,81 @@ class DealerChannel:
     def close(self) -> None:
         if self._pid == os.getpid():
             self._socket.close()
+
+
+class Line:
+    """One connection to a node, used by one thread at a time; it holds what is sent only while it is connected."""
+
+    def __init__(self, address: str) -> None:
+        import zmq
+
+        self.address = check_address(address)
+        self._socket = _context().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
+        _bound_queues(self._socket)
+        self._socket.connect(address)
+
+    def send(self, frames: Sequence[Frame], deadline_s: float = 0.0) -> bool:
+        """Send a message as soon as that is possible; False: until deadline_s (time.monotonic) it was not."""
+        import zmq
+
+        while True:
+            try:
+                self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+                return True
+            except zmq.Again:
+                left_ms = _left_ms(deadline_s)
+                if left_ms <= 0:
+                    return False
+                self._socket.poll(left_ms, zmq.POLLOUT)
+
+    def receive(self, timeout_ms: int = 0) -> list[Frame] | None:
+        """Return the next message, None if none comes within timeout_ms."""
+        import zmq
+
+        if timeout_ms > 0 and not self._socket.poll(timeout_ms):
+            return None
+        try:
+            return [frame.buffer for frame in self._socket.recv_multipart(zmq.NOBLOCK, copy=False)]
+        except zmq.Again:
+            return None
+
+    def is_connected(self) -> bool:
+        import zmq
+
+        return bool(self._socket.getsockopt(zmq.EVENTS) & zmq.POLLOUT)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def wait_for_any(lines: Sequence[Line], deadline_s: float) -> None:
+    """Wait until a message has come over one of the lines, but no longer than LOOK_MS, or than until the deadline."""
+    import zmq
+
+    timeout_ms = max(0, min(LOOK_MS, _left_ms(deadline_s)))
+    if len(lines) == 1:
+        lines[0]._socket.poll(timeout_ms)
+        return
+    poller = zmq.Poller()
+    for line in lines:
+        poller.register(line._socket, zmq.POLLIN)
+    poller.poll(timeout_ms)
+
+
+def _bound_queues(of: Any) -> None:
+    import zmq
+
+    of.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES_MAX)
+    of.setsockopt(zmq.RCVHWM, QUEUED_MESSAGES_MAX)
+    of.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+    of.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENT_MS)
+
+
+def _left_ms(deadline_s: float) -> int:
+    """Return the milliseconds until a deadline, rounded up: what is left of the last one is waited for, not spun."""
+    return -int(-(deadline_s - time.monotonic()) * 1000 // 1) if deadline_s else 0

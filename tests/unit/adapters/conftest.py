@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.adapters.receiver import RecordingNode
-from wukongs.wire.transport import IngestSocket
+from wukongs.wire.client_socket import ClientSocket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,10 +19,10 @@ Listen = Callable[[RecordingNode], str]
 @pytest.fixture
 def listen() -> Iterator[Listen]:
     """Let a node listen; returns its address. All sockets are closed at the end."""
-    sockets: list[IngestSocket] = []
+    sockets: list[ClientSocket] = []
 
     def start(node: RecordingNode) -> str:
-        sockets.append(IngestSocket("tcp://127.0.0.1:0", node))
+        sockets.append(ClientSocket("tcp://127.0.0.1:0", {}, node))
         return sockets[-1].address
 
     yield start

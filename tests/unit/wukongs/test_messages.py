@@ -14,6 +14,7 @@ import pytest
 from store.dtypes import CLASH_FIRST
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import DataError, StreamError
+from wukongs.wire.header import HEADER_BYTES_MAX
 from wukongs.wire.messages import (
     Ack,
     Close,
@@ -122,7 +123,7 @@ def test_clashing_terms_travel_with_their_codes() -> None:
         ([b'{"wukongs": 2, "kind": "open"}'], "expected protocol version 1, found 2. Run the same version"),
         ([b'{"wukongs": 1, "kind": "eval"}'], "expected a kind among open, opened, piece.*found 'eval'"),
         ([b'{"wukongs": 1, "kind": ["open"]}'], "expected a kind among"),
-        ([b" " * ((1 << 20) + 1)], "expected a header of at most 1048576 bytes"),
+        ([b" " * (HEADER_BYTES_MAX + 1)], "expected a header of at most 16777216 bytes"),
     ],
 )
 def test_a_foreign_message_is_named(frames: list[bytes], expected: str) -> None:

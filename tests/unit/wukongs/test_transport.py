@@ -12,9 +12,10 @@ import zmq
 
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import SettingsError, StreamError
+from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Ack, Close, Finish, Message, Open, Opened, Piece, Refused, from_frames, to_frames
-from wukongs.wire.transport import DealerChannel, IngestSocket, check_address
+from wukongs.wire.transport import DealerChannel, check_address
 
 
 @dataclass
@@ -47,14 +48,14 @@ def handler() -> Handler:
 
 
 @pytest.fixture
-def ingest(handler: Handler) -> Iterator[IngestSocket]:
-    socket = IngestSocket("tcp://127.0.0.1:0", handler)
+def ingest(handler: Handler) -> Iterator[ClientSocket]:
+    socket = ClientSocket("tcp://127.0.0.1:0", {}, handler)
     yield socket
     socket.close()
 
 
 @pytest.fixture
-def channel(ingest: IngestSocket) -> Iterator[DealerChannel]:
+def channel(ingest: ClientSocket) -> Iterator[DealerChannel]:
     one = DealerChannel(ingest.address)
     yield one
     one.close()
@@ -129,9 +130,7 @@ def test_a_failure_of_the_handler_is_logged_and_told(
 def test_only_loopback_unless_allowed(handler: Handler) -> None:
     for address in ("tcp://0.0.0.0:0", "tcp://*:0", "tcp://192.168.1.4:7411", "tcp://[::]:0", "tcp://example.org:1"):
         with pytest.raises(SettingsError, match=r"expected a loopback address.*other machines are not built yet"):
-            IngestSocket(address, handler)
-    remote = IngestSocket("tcp://0.0.0.0:0", handler, allow_remote=True)
-    remote.close()
+            ClientSocket(address, {}, handler)
 
 
 @pytest.mark.parametrize(
@@ -142,12 +141,12 @@ def test_a_malformed_address_is_refused(address: str) -> None:
         check_address(address)
 
 
-def test_a_taken_address_is_refused_and_a_closed_one_is_free(handler: Handler, ingest: IngestSocket) -> None:
+def test_a_taken_address_is_refused_and_a_closed_one_is_free(handler: Handler, ingest: ClientSocket) -> None:
     with pytest.raises(SettingsError, match=r"cannot be bound.*Use port 0 for a free one"):
-        IngestSocket(ingest.address, handler)
+        ClientSocket(ingest.address, {}, handler)
     ingest.close()
     ingest.close()
-    again = IngestSocket(ingest.address, handler)
+    again = ClientSocket(ingest.address, {}, handler)
     again.close()
 
 
@@ -157,7 +156,7 @@ def _send_from_a_child(address: str) -> None:
         link.flush()
 
 
-def test_a_forked_child_gets_a_context_of_its_own(ingest: IngestSocket, handler: Handler) -> None:
+def test_a_forked_child_gets_a_context_of_its_own(ingest: ClientSocket, handler: Handler) -> None:
     with IngestLink([ingest.address]) as link:
         link.send(make_piece(many(2)))
         link.flush()
@@ -170,7 +169,7 @@ def test_a_forked_child_gets_a_context_of_its_own(ingest: IngestSocket, handler:
     assert [len(one.encoded) for one in handler.seen if isinstance(one, Piece)] == [2, 4, 3]
 
 
-def test_a_peer_that_speaks_no_zeromq_is_ignored(ingest: IngestSocket, channel: DealerChannel) -> None:
+def test_a_peer_that_speaks_no_zeromq_is_ignored(ingest: ClientSocket, channel: DealerChannel) -> None:
     import socket
 
     host, port = ingest.address.removeprefix("tcp://").split(":")
@@ -183,4 +182,4 @@ def test_a_peer_that_speaks_no_zeromq_is_ignored(ingest: IngestSocket, channel: 
 def test_sockets_come_and_go(handler: Handler) -> None:
     """The name of a closed socket's wake-up channel may still be taken while the next one begins."""
     for _ in range(200):
-        IngestSocket("tcp://127.0.0.1:0", handler).close()
+        ClientSocket("tcp://127.0.0.1:0", {}, handler).close()

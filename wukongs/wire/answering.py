@@ -1,0 +1,76 @@
+"""Answering: a request that came in is given to a worker, and its answer, or the error it ends in, goes back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.wire.codec import ANSWER, Header, packet_of, to_frames
+from wukongs.wire.header import Frame, MessageError
+from wukongs.wire.packets import Handler, Packet
+from wukongs.wire.refusals import refusal
+from wukongs.wire.traffic import Traffic
+from wukongs.wire.workers import Workers
+
+_log = logging.getLogger(__name__)
+
+Post = Callable[[bytes, Sequence[Frame]], None]
+
+
+def unknown_kind(kind: str) -> DataError:
+    return DataError(f"no requests of kind '{kind}' are answered here")
+
+
+class Answerer:
+    """handlers: by kind, looked up at each request; post: sends frames to a peer, from any thread."""
+
+    def __init__(self, handlers: Mapping[str, Handler], workers: Workers, traffic: Traffic, post: Post) -> None:
+        self._handlers, self._workers, self._traffic, self._post = handlers, workers, traffic, post
+
+    def take(
+        self, peer: bytes, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
+    ) -> None:
+        """Have a request answered by a worker, which calls done() before it sends the answer; or refuse it."""
+        handler = self._handlers.get(header.kind)
+        if handler is None:
+            self.refuse(peer, header.sequence, "unknown kind", unknown_kind(header.kind))
+        elif not self._workers.submit(lambda: self._answer(peer, header, frames, handler, done)):
+            busy = NodeUnavailable("the node is busy: as many requests wait as may. Ask again")
+            self.refuse(peer, header.sequence, "busy", busy)
+        else:
+            return
+        done()
+
+    def refuse(self, peer: bytes, sequence: int, reason: str, error: WukongsError) -> None:
+        """Count a request that is not taken, and say so to who has asked, where that can be told."""
+        self._traffic.refused(reason)
+        if sequence:
+            self._send(peer, refusal(error), sequence)
+
+    def _answer(
+        self, peer: bytes, header: Header, frames: Sequence[Frame], handler: Handler, done: Callable[[], None]
+    ) -> None:
+        try:
+            answer = handler(packet_of(header, frames))
+        except MessageError as error:
+            self._traffic.refused(error.reason)
+            answer = refusal(error)
+        except WukongsError as error:
+            answer = refusal(error)
+        except Exception as error:
+            _log.exception("a request of kind '%s' failed", header.kind)
+            self._traffic.add("failed")
+            answer = refusal(error)
+        finally:
+            done()
+        self._traffic.add("requests")
+        self._send(peer, answer, header.sequence)
+
+    def _send(self, peer: bytes, answer: Packet, sequence: int) -> None:
+        try:
+            frames = to_frames(answer, ANSWER, sequence)
+        except WukongsError as error:  # an answer that is too big, most of all
+            frames = to_frames(refusal(error), ANSWER, sequence)
+        self._traffic.sent(frames)
+        self._post(peer, frames)

@@ -1,0 +1,144 @@
+"""Asking: questions to several nodes at the same time, each over a connection that nobody else uses meanwhile.
+
+The asking thread itself sends and waits, so an answer wakes it and no other thread. A connection on which an answer is
+missing is closed rather than kept, so no late answer meets another question.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wukongs.errors import DataError, NodeUnavailable
+from wukongs.wire.codec import ANSWER, packet_of, read_packet_header
+from wukongs.wire.header import Frame
+from wukongs.wire.packets import Packet
+from wukongs.wire.refusals import error_in
+from wukongs.wire.traffic import Traffic
+from wukongs.wire.transport import Line, wait_for_any
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """name: what the node is called in errors; frames: a packet with this sequence number."""
+
+    name: str
+    address: str
+    sequence: int
+    frames: Sequence[Frame]
+
+
+class Asker:
+    """Connections to any number of addresses, made as they are needed and kept; at most asks_max asks at a time."""
+
+    def __init__(self, connect: Callable[[str], Line], traffic: Traffic, asks_max: int) -> None:
+        self._connect, self._traffic = connect, traffic
+        self._permits = threading.BoundedSemaphore(asks_max)
+        self._asks_max = asks_max
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[Line]] = {}
+        self._is_closed = False
+
+    def ask(self, questions: Sequence[Question], timeout_s: float) -> list[Packet]:
+        """Return the answers in the order of the questions.
+
+        Raises: NodeUnavailable; whatever error a node answers; DataError (an answer that is none)."""
+        deadline_s = time.monotonic() + timeout_s
+        if not self._permits.acquire(timeout=max(0.0, timeout_s)):
+            raise NodeUnavailable(
+                f"{questions[0].name}: not asked within {timeout_s:g} s, since {self._asks_max} other questions wait "
+                "for answers. Ask again when there are fewer"
+            )
+        lines: list[Line] = []
+        waiting: dict[int, Line] = {}
+        try:
+            lines.extend(self._borrow(question.address) for question in questions)
+            waiting = dict(enumerate(lines))
+            return self._exchange(questions, waiting, deadline_s, timeout_s)
+        finally:
+            unanswered = set(waiting.values())
+            for line in lines:
+                self._give_back(line, line not in unanswered)
+            self._permits.release()
+
+    def keep_only(self, addresses: set[str]) -> None:
+        """Close the idle connections to other addresses than these."""
+        with self._lock:
+            others = [line for address in set(self._idle) - addresses for line in self._idle.pop(address)]
+        for line in others:
+            line.close()
+
+    def close(self) -> None:
+        """Close all connections; who waits for an answer is told within a moment."""
+        self._is_closed = True
+        self.keep_only(set())
+
+    def _exchange(
+        self, questions: Sequence[Question], waiting: dict[int, Line], deadline_s: float, timeout_s: float
+    ) -> list[Packet]:
+        """Send, and take answers until there is one to each question; `waiting` loses those that are answered."""
+        for place, question in enumerate(questions):
+            if not waiting[place].send(question.frames, deadline_s):
+                raise NodeUnavailable(
+                    f"{question.name}: cannot be reached within {timeout_s:g} s. Check that it runs there, and that "
+                    "each side knows the other's key"
+                )
+            self._traffic.sent(question.frames)
+        answers: dict[int, Packet] = {}
+        while waiting:
+            wait_for_any(list(waiting.values()), deadline_s)
+            for place, line in list(waiting.items()):
+                if (frames := line.receive()) is not None:
+                    del waiting[place]
+                    self._traffic.received(frames)
+                    answers[place] = _answer(questions[place], frames)
+                else:
+                    self._check_hope(questions[place], line, deadline_s, timeout_s)
+        return [answers[place] for place in range(len(questions))]
+
+    def _check_hope(self, question: Question, line: Line, deadline_s: float, timeout_s: float) -> None:
+        if self._is_closed:
+            raise NodeUnavailable(f"{question.name}: this side was closed before the answer came")
+        if not line.is_connected():
+            raise NodeUnavailable(
+                f"{question.name}: the connection was lost before the answer came. Ask again when it is back"
+            )
+        if time.monotonic() >= deadline_s:
+            raise NodeUnavailable(
+                f"{question.name}: no answer within {timeout_s:g} s. Allow more time, or check what it is busy with"
+            )
+
+    def _borrow(self, address: str) -> Line:
+        with self._lock:
+            if self._is_closed:
+                raise NodeUnavailable(f"{address}: this side is closed")
+            idle = self._idle.get(address)
+            while idle:
+                line = idle.pop()
+                if line.is_connected():
+                    return line
+                line.close()
+        return self._connect(address)
+
+    def _give_back(self, line: Line, is_good: bool) -> None:
+        with self._lock:
+            if is_good and not self._is_closed:
+                self._idle.setdefault(line.address, []).append(line)
+                return
+        line.close()
+
+
+def _answer(question: Question, frames: Sequence[Frame]) -> Packet:
+    try:
+        header = read_packet_header(frames)
+        if header.way != ANSWER or header.sequence != question.sequence:
+            raise DataError(f"expected the answer {question.sequence}, found {header.way} {header.sequence}")
+        answer = packet_of(header, frames)
+    except DataError as error:
+        raise DataError(f"{question.name}: {error.message}") from None
+    if (refused := error_in(answer)) is not None:
+        refused.add_note(f"answered by {question.name}")
+        raise refused
+    return answer

@@ -1,0 +1,40 @@
+"""ClientChannel: a client's connection to one node."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+
+from wukongs.wire.asking import Asker, Question
+from wukongs.wire.client_socket import PER_CLIENT_MAX
+from wukongs.wire.codec import ASK, to_frames
+from wukongs.wire.packets import Packet
+from wukongs.wire.traffic import Traffic
+from wukongs.wire.transport import Line, check_address
+
+
+class ClientChannel:
+    """Asks a node's ClientSocket; may be used by several threads, which wait for each other only beyond PER_CLIENT_MAX.
+
+    It connects when it is asked, and again after the node was away. Raises: SettingsError (a malformed address).
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = check_address(address)
+        self._name = secrets.token_hex(16)
+        self._sequences = itertools.count(1)
+        self.traffic = Traffic()
+        self._asker = Asker(Line, self.traffic, PER_CLIENT_MAX)
+
+    def ask(self, packet: Packet, timeout_s: float) -> Packet:
+        """Return the node's answer.
+
+        Raises: NodeUnavailable (not reached, no answer within timeout_s seconds, connection lost); whatever error the
+        node answers, by name; DataError (a packet that is too big, an answer that is none)."""
+        sequence = next(self._sequences)
+        frames = to_frames(packet, ASK, sequence, self._name)
+        return self._asker.ask([Question(self.address, self.address, sequence, frames)], timeout_s)[0]
+
+    def close(self) -> None:
+        """Close the connections; may be called again. Who waits for an answer gets NodeUnavailable."""
+        self._asker.close()

@@ -1,0 +1,116 @@
+"""ClientSocket: the address of a node that pipelines and clients talk to.
+
+A pipeline's messages (messages.py) go to the ingest handler, in order. A client's packets go to handlers by their kind,
+each in a thread of its own, so that one which waits for a result holds nobody back. One client has at most
+PER_CLIENT_MAX requests under way, all together REQUESTS_MAX; beyond that a request is refused as busy.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+
+from wukongs.errors import NodeUnavailable
+from wukongs.wire.answering import Answerer
+from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, packet_header
+from wukongs.wire.header import Frame, MessageError, read_header
+from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
+from wukongs.wire.messages import to_frames
+from wukongs.wire.packets import Handler
+from wukongs.wire.replays import ClientReplays
+from wukongs.wire.traffic import Traffic
+from wukongs.wire.transport import BoundSocket
+from wukongs.wire.workers import Workers
+
+PER_CLIENT_MAX = 32
+REQUESTS_MAX = 256
+CLOSE_TIMEOUT_S = 5.0
+
+
+class ClientSocket:
+    """handlers: what answers packets, by kind; ingest: what takes the messages of pipelines, None: nobody does.
+
+    Garbage, another version or a torn message is refused and never ends a thread.
+    Raises: SettingsError (an address that is malformed, not loopback, or cannot be bound).
+    """
+
+    def __init__(
+        self,
+        address: str,
+        handlers: Mapping[str, Handler],
+        ingest: IngestHandler | None = None,
+        *,
+        per_client_max: int = PER_CLIENT_MAX,
+        requests_max: int = REQUESTS_MAX,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
+        self._per_client_max, self._message_bytes_max = per_client_max, message_bytes_max
+        self.traffic = Traffic()
+        self._lock = threading.Lock()
+        self._under_way: Counter[str] = Counter()
+        self._replays = ClientReplays()
+        self._socket = BoundSocket(address, self._receive, name="wukongs-clients", can_read=self._can_read)
+        self._ingesting = None if ingest is None else Ingesting(ingest, self._socket.post, self._socket.wake)
+        self._workers = Workers("wukongs-client", requests_max, 0)
+        self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post)
+        self._socket.start()
+
+    @property
+    def address(self) -> str:
+        return self._socket.address
+
+    def stats(self) -> dict[str, int | dict[str, int]]:
+        """Return the counters of traffic.py."""
+        return {**self.traffic.stats(), "undelivered": self._socket.undelivered}
+
+    def close(self) -> None:
+        """Stop and free the address; may be called again. What was not acknowledged was not taken."""
+        if self._ingesting is not None:
+            self._ingesting.close()
+        self._workers.close(CLOSE_TIMEOUT_S)
+        self._socket.close()
+
+    def _can_read(self) -> bool:
+        return self._ingesting is None or not self._ingesting.is_full()
+
+    def _receive(self, peer: bytes, frames: list[Frame]) -> None:
+        self.traffic.received(frames)
+        try:
+            raw = read_header(frames[0] if frames else b"")
+            if "way" in raw:
+                self._take_packet(peer, packet_header(raw, frames, self._message_bytes_max), frames)
+            elif self._ingesting is not None:
+                self._ingesting.take(peer, frames)
+            else:
+                raise MessageError("message: streams are not taken at this address", "unknown kind")
+        except MessageError as error:
+            if error.sequence:
+                self._answerer.refuse(peer, error.sequence, error.reason, error)
+            else:  # nobody's question: a message of a pipeline, or garbage
+                self.traffic.refused(error.reason)
+                self._socket.post(peer, to_frames(refused(error), 0))
+
+    def _take_packet(self, peer: bytes, header: Header, frames: list[Frame]) -> None:
+        client = header.sender
+        if header.way != ASK or not isinstance(client, str):
+            message = f"packet '{header.kind}': expected a question of a client with a name, found '{header.way}'"
+            raise MessageError(message, sequence=header.sequence)
+        if not self._replays.is_new(client, header.sequence):
+            message = f"packet '{header.kind}': number {header.sequence} has come before"
+            raise MessageError(message, "replayed", header.sequence)
+        with self._lock:
+            is_free = self._under_way[client] < self._per_client_max
+            if is_free:
+                self._under_way[client] += 1
+        if is_free:
+            self._answerer.take(peer, header, frames, lambda: self._leave(client))
+        else:
+            message = f"{self._per_client_max} requests of this client are under way, more are not taken. Ask again"
+            self._answerer.refuse(peer, header.sequence, "busy", NodeUnavailable(message))
+
+    def _leave(self, client: str) -> None:
+        with self._lock:
+            self._under_way[client] -= 1
+            if not self._under_way[client]:
+                del self._under_way[client]

@@ -1,0 +1,127 @@
+"""Ingesting: the messages of pipelines, taken one after the other by a thread of their own.
+
+So each writer's messages are handled in the order of their arrival, and a piece that takes long holds no client back.
+What waits is bounded in bytes; when it is too much, the socket takes in nothing more until some of it is done, and
+ZeroMQ holds the senders back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Protocol
+
+from wukongs.errors import StreamError, WukongsError
+from wukongs.wire.header import Frame
+from wukongs.wire.messages import (
+    Ack,
+    Close,
+    Finish,
+    Message,
+    Open,
+    Opened,
+    Piece,
+    Refused,
+    from_frames,
+    sequence_of,
+    to_frames,
+)
+from wukongs.wire.refusals import refusal
+
+WAITING_BYTES_MAX = 1 << 30
+CLOSE_TIMEOUT_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class IngestHandler(Protocol):
+    """What a node does with what arrives. Called by one thread, in the order of arrival of each writer.
+
+    A return means that the message is safe, and is acknowledged. A WukongsError is told to the writer, by name.
+    """
+
+    def open_partition(self, message: Open, /) -> Opened: ...
+
+    def inject(self, piece: Piece, /) -> None: ...
+
+    def close_batches(self, message: Close, /) -> None: ...
+
+    def finish_partition(self, message: Finish, /) -> None: ...
+
+
+class Ingesting:
+    """A thread that decodes messages, calls the handler, acknowledges or refuses. Garbage never ends it.
+
+    post: sends frames to a peer; wake: has the socket ask `is_full` again.
+    """
+
+    def __init__(
+        self, handler: IngestHandler, post: Callable[[bytes, Sequence[Frame]], None], wake: Callable[[], None]
+    ) -> None:
+        self._handler, self._post, self._wake = handler, post, wake
+        self._waiting: SimpleQueue[tuple[bytes, list[Frame]] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="wukongs-ingest", daemon=True)
+        self._thread.start()
+
+    def is_full(self) -> bool:
+        return self._bytes >= WAITING_BYTES_MAX
+
+    def take(self, peer: bytes, frames: list[Frame]) -> None:
+        with self._lock:
+            self._bytes += sum(map(len, frames))
+        self._waiting.put((peer, frames))
+
+    def close(self) -> None:
+        """Stop after the message that is being handled. What was not acknowledged was not taken."""
+        self._is_closing = True
+        self._waiting.put(None)
+        self._thread.join(CLOSE_TIMEOUT_S)
+        if self._thread.is_alive():
+            _log.warning("ingest: a message is still being handled after %g s; it is not waited for", CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (one := self._waiting.get()) is not None and not self._is_closing:
+            peer, frames = one
+            reply, sequence = self._answer(frames)
+            with self._lock:
+                was_full = self.is_full()
+                self._bytes -= sum(map(len, frames))
+            self._post(peer, to_frames(reply, sequence))
+            if was_full:
+                self._wake()
+
+    def _answer(self, frames: Sequence[Frame]) -> tuple[Message, int]:
+        sequence = 0
+        try:
+            message, sequence = from_frames(frames)
+            return self._handle(message), sequence
+        except WukongsError as error:
+            return refused(error), max(sequence, sequence_of(frames))
+        except Exception as error:
+            _log.exception("ingest: the handler failed")
+            return refused(error), sequence
+
+    def _handle(self, message: Message) -> Message:
+        if isinstance(message, Open):
+            return self._handler.open_partition(message)
+        if isinstance(message, Piece):
+            self._handler.inject(message)
+            return Ack(message.stream, message.partition, message.end_offset, message.piece)
+        if isinstance(message, Close):
+            self._handler.close_batches(message)
+            return Ack(message.stream, message.partition, message.end_offset, -1)
+        if isinstance(message, Finish):
+            self._handler.finish_partition(message)
+            return Ack(message.stream, message.partition, -1, -1)
+        raise StreamError(f"a node takes open, piece, close and finish, found a message '{type(message).__name__}'")
+
+
+def refused(error: BaseException) -> Refused:
+    """Return the message that tells an error to a pipeline."""
+    fields = refusal(error).fields
+    return Refused(fields["error"], fields["message"])

@@ -1,0 +1,197 @@
+"""Network: one node's sockets to the other nodes of its cluster. Implements Peers.
+
+* What a node asks, it asks over connections of the asking thread's own (asking.py); what it tells, without an answer,
+  goes over one more connection per node, in order.
+* What other nodes ask and tell comes in at one bound socket. Requests are answered by workers; what is told is handed
+  on in order by the socket's thread, to a callback that has to be quick.
+* Every message names its sender's incarnation and a number; what has come once, or from an earlier life, is refused.
+* What a node tells may be lost: when the other is away, or takes no more. It is counted, and the protocol repeats.
+* All queues are bounded: by messages in the sockets, by requests_max here. Beyond that a request is refused as busy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wukongs.errors import NodeUnavailable
+from wukongs.protocol.messages import Incarnation
+from wukongs.wire.answering import Answerer, unknown_kind
+from wukongs.wire.asking import Asker, Question
+from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, read_packet_header, to_frames
+from wukongs.wire.header import Frame, MessageError
+from wukongs.wire.packets import Handler, Packet
+from wukongs.wire.replays import NodeReplays
+from wukongs.wire.traffic import Traffic
+from wukongs.wire.transport import BoundSocket, Line
+from wukongs.wire.workers import Workers
+
+CLOSE_TIMEOUT_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Peer:
+    """Another node. sequences: of all that goes to it, in whatever way; tells: under its lock, which also keeps what is
+    told in the order of its numbers."""
+
+    address: str
+    tells: Line
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    sequences: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+
+class Network:
+    """me: this life of this node. handlers: what answers requests, by kind; a request to the node itself is answered in
+    the asking thread, and its deadline is not watched. on_tell(sender, packet): what is told, one at a time.
+
+    Raises: SettingsError (an address that is malformed, not loopback, or cannot be bound).
+    """
+
+    def __init__(
+        self,
+        me: Incarnation,
+        address: str,
+        handlers: Mapping[str, Handler],
+        on_tell: Callable[[Incarnation, Packet], None],
+        *,
+        workers_max: int = 32,
+        requests_max: int = 1024,
+        asks_max: int = 64,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
+        self._me, self._handlers, self._on_tell = me, handlers, on_tell
+        self._message_bytes_max = message_bytes_max
+        self.traffic = Traffic()
+        self._peers: dict[int, _Peer] = {}
+        self._replays = NodeReplays()
+        self._workers = Workers(f"wukongs-peers-{me.node}", workers_max, requests_max - workers_max)
+        self._asker = Asker(Line, self.traffic, asks_max)
+        self._socket = BoundSocket(address, self._receive, name=f"wukongs-network-{me.node}")
+        self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post)
+        self._socket.start()
+
+    @property
+    def me(self) -> int:
+        return self._me.node
+
+    @property
+    def address(self) -> str:
+        """Where other nodes reach this one."""
+        return self._socket.address
+
+    def join(self, addresses: Mapping[int, str]) -> None:
+        """Say where the other nodes are; may be called again when that changes. Messages of others are not taken.
+
+        Raises: SettingsError (a malformed address)."""
+        peers = dict(self._peers)
+        for node in peers.keys() - addresses.keys():
+            del peers[node]
+        for node, address in addresses.items():
+            known = peers.get(node)
+            if node != self.me and (known is None or known.address != address):
+                sequences = itertools.count(1) if known is None else known.sequences
+                peers[node] = _Peer(address, Line(address), sequences=sequences)
+        old, self._peers = self._peers, peers
+        self._asker.keep_only({peer.address for peer in peers.values()})
+        for node, peer in old.items():
+            if peers.get(node) is not peer:
+                with peer.lock:
+                    peer.tells.close()
+
+    def ask(self, asked: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+        """Ask nodes at the same time, and return their answers in the order of the questions; see Peers."""
+        mine = [place for place, (node, _) in enumerate(asked) if node == self.me]
+        others = [place for place, (node, _) in enumerate(asked) if node != self.me]
+        answers: dict[int, Packet] = {}
+        if others:
+            questions = [self._question(*asked[place]) for place in others]
+            answers.update(zip(others, self._asker.ask(questions, timeout_s), strict=True))
+        for place in mine:
+            packet = asked[place][1]
+            handler = self._handlers.get(packet.kind)
+            if handler is None:
+                raise unknown_kind(packet.kind)
+            answers[place] = handler(packet)
+        return [answers[place] for place in range(len(asked))]
+
+    def send(self, node: int, packet: Packet) -> bool:
+        """Tell a node something; False: it was dropped, since the node is away, unknown, or takes no more."""
+        if node == self.me:
+            self._on_tell(self._me, packet)
+            return True
+        peer = self._peers.get(node)
+        is_sent = False
+        if peer is not None:
+            with peer.lock:
+                frames = to_frames(packet, TELL, next(peer.sequences), self._me)
+                is_sent = self._peers.get(node) is peer and peer.tells.send(frames)
+        if is_sent:
+            self.traffic.sent(frames)
+        else:
+            self.traffic.add("dropped")
+        return is_sent
+
+    def stats(self) -> dict[str, int | dict[str, int]]:
+        """Return the counters of traffic.py."""
+        return {**self.traffic.stats(), "undelivered": self._socket.undelivered}
+
+    def close(self) -> None:
+        """Stop, and free the address; may be called again. Who waits for an answer gets NodeUnavailable."""
+        self._asker.close()
+        self._workers.close(CLOSE_TIMEOUT_S)
+        self._socket.close()
+        self.join({})
+
+    def _question(self, node: int, packet: Packet) -> Question:
+        peer = self._peers.get(node)
+        if peer is None:
+            raise NodeUnavailable(f"node {node}: not in this cluster, whose other nodes are {sorted(self._peers)}")
+        sequence = next(peer.sequences)
+        name = f"node {node} ({peer.address})"
+        return Question(name, peer.address, sequence, to_frames(packet, ASK, sequence, self._me))
+
+    def _receive(self, peer: bytes, frames: list[Frame]) -> None:
+        self.traffic.received(frames)
+        try:
+            header = read_packet_header(frames, self._message_bytes_max)
+        except MessageError as error:
+            self._answerer.refuse(peer, error.sequence, error.reason, error)
+            return
+        if header.way == ASK:
+            if self._is_admitted(peer, header):
+                self._answerer.take(peer, header, frames)
+        elif header.way == TELL:
+            if self._is_admitted(peer, header):
+                self._tell(header, frames)
+        else:
+            self.traffic.refused("malformed")
+
+    def _is_admitted(self, peer: bytes, header: Header) -> bool:
+        """Tell whether a message is from a node of this cluster and comes for the first time; else refuse it."""
+        sender = header.sender
+        if not isinstance(sender, tuple) or sender[0] not in self._peers:
+            self.traffic.refused("stranger")
+            return False
+        if not self._replays.is_new(sender, header.sequence):
+            error = MessageError(f"packet '{header.kind}': number {header.sequence} has come before")
+            self._answerer.refuse(peer, header.sequence if header.way == ASK else 0, "replayed", error)
+            return False
+        return True
+
+    def _tell(self, header: Header, frames: Sequence[Frame]) -> None:
+        assert isinstance(header.sender, tuple)
+        try:
+            packet = packet_of(header, frames)
+        except MessageError as error:
+            self.traffic.refused(error.reason)
+            return
+        try:
+            self._on_tell(Incarnation(*header.sender), packet)
+        except Exception:
+            _log.exception("what node %d told, '%s', could not be taken", header.sender[0], header.kind)
+            self.traffic.add("failed")

@@ -1,0 +1,51 @@
+"""How a named error crosses from one process to another: the name of its class and what it is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wukongs import errors
+from wukongs.errors import WukongsError
+from wukongs.wire.packets import Packet
+
+REFUSED = "refused"
+
+
+def refusal(error: BaseException) -> Packet:
+    """Return the packet that tells an error to who has asked; one that is not named, as a failure of the node."""
+    if not isinstance(error, WukongsError):
+        message = f"the node failed: {type(error).__name__}: {error}. See its log"
+        return Packet(REFUSED, {"error": "WukongsError", "message": message, "arguments": [message]})
+    kind = next(one for one in type(error).__mro__ if getattr(errors, one.__name__, None) is one)
+    arguments = error.__reduce__()[1] if kind is type(error) else (str(error),)
+    plain = list(arguments) if all(_is_plain(one) for one in arguments) else [str(error)]
+    return Packet(REFUSED, {"error": kind.__name__, "message": str(error), "arguments": plain})
+
+
+def error_in(packet: Packet) -> WukongsError | None:
+    """Return the error that an answer tells, with the fields that it was raised with; None if the answer is none."""
+    if packet.kind != REFUSED:
+        return None
+    fields = packet.fields
+    name, message = str(fields.get("error")), str(fields.get("message"))
+    arguments = fields.get("arguments")
+    if not isinstance(arguments, list) or not all(_is_plain(one) for one in arguments):
+        arguments = [message]
+    return named_error(name, message, *arguments)
+
+
+def named_error(name: str, message: str, *arguments: Any) -> WukongsError:
+    """Return the error of wukongs/errors.py with this name, made of these arguments; where there is no such one, or
+    others belong to it, one that keeps the name in its text."""
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, WukongsError)):
+        return WukongsError(f"{name}: {message}")
+    try:
+        error = kind(*arguments)
+    except TypeError:
+        return WukongsError(f"{name}: {message}")
+    return error
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int)

@@ -1,0 +1,57 @@
+"""Which sequence numbers of a sender have come already, so that a message that is sent twice is taken once.
+
+Messages of one sender may overtake each other, since it asks over several connections, but not by OVERTAKEN_MAX.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+OVERTAKEN_MAX = 4096
+CLIENTS_MAX = 4096
+
+
+class Sequences:
+    """The numbers that one sender has used; bounded: what is OVERTAKEN_MAX behind the highest counts as used."""
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._seen: set[int] = set()
+
+    def is_new(self, sequence: int) -> bool:
+        """Take a number; tell whether it has come for the first time."""
+        if sequence <= self._highest - OVERTAKEN_MAX or sequence in self._seen:
+            return False
+        self._seen.add(sequence)
+        self._highest = max(self._highest, sequence)
+        if len(self._seen) > 2 * OVERTAKEN_MAX:
+            self._seen = {one for one in self._seen if one > self._highest - OVERTAKEN_MAX}
+        return True
+
+
+class NodeReplays:
+    """Of each node its newest life, (disk, boot): what comes from an earlier one has been overtaken."""
+
+    def __init__(self) -> None:
+        self._lives: dict[int, tuple[tuple[int, int], Sequences]] = {}
+
+    def is_new(self, sender: tuple[int, int, int], sequence: int) -> bool:
+        node, life = sender[0], sender[1:]
+        known = self._lives.get(node)
+        if known is None or life > known[0]:
+            known = self._lives[node] = (life, Sequences())
+        return life == known[0] and known[1].is_new(sequence)
+
+
+class ClientReplays:
+    """The CLIENTS_MAX clients that were heard last, by the names that they gave themselves."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, Sequences] = OrderedDict()
+
+    def is_new(self, client: str, sequence: int) -> bool:
+        known = self._clients.setdefault(client, Sequences())
+        self._clients.move_to_end(client)
+        if len(self._clients) > CLIENTS_MAX:
+            self._clients.popitem(last=False)
+        return known.is_new(sequence)

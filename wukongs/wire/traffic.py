@@ -1,0 +1,58 @@
+"""Traffic: what went over a node's sockets, and what was refused and why. Counted from any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+from wukongs.wire.header import Frame
+
+REASONS = (
+    "malformed",
+    "oversized",
+    "wrong version",
+    "unknown kind",
+    "stranger",
+    "busy",
+    "replayed",
+)
+"""Why a message was not taken."""
+
+
+class Traffic:
+    """Counters that only rise. Units: messages, bytes, requests."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    def add(self, name: str, count: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += count
+
+    def sent(self, frames: Sequence[Frame]) -> None:
+        with self._lock:
+            self._counts["messages_out"] += 1
+            self._counts["bytes_out"] += sum(map(len, frames))
+
+    def received(self, frames: Sequence[Frame]) -> None:
+        with self._lock:
+            self._counts["messages_in"] += 1
+            self._counts["bytes_in"] += sum(map(len, frames))
+
+    def refused(self, reason: str) -> None:
+        assert reason in REASONS, reason
+        with self._lock:
+            self._refused[reason] += 1
+
+    def stats(self) -> dict[str, int | dict[str, int]]:
+        """Return all counters: messages and bytes each way; requests answered here; failures of handlers; tells that
+        were dropped since the peer was away or its queue full; answers that found nobody; refused, by reason."""
+        names = ("messages_in", "messages_out", "bytes_in", "bytes_out", "requests", "failed", "dropped", "undelivered")
+        with self._lock:
+            return {
+                **{name: self._counts[name] for name in names},
+                "refused": {reason: self._refused[reason] for reason in REASONS},
+            }

@@ -1,0 +1,64 @@
+"""Workers: threads that answer requests; both they and what waits for one are bounded."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+Task = Callable[[], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Workers:
+    """At most threads_max threads, started as they are needed, and waiting_max tasks that wait for one of them.
+
+    The threads are daemons: one that is stuck does not hold up the end of the process."""
+
+    def __init__(self, name: str, threads_max: int, waiting_max: int) -> None:
+        self._name, self._threads_max, self._unfinished_max = name, threads_max, threads_max + waiting_max
+        self._lock = threading.Lock()
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._unfinished = 0
+        self._is_closed = False
+
+    def submit(self, task: Task) -> bool:
+        """Have a task done by some thread; False: there is too much to do already, or nobody any more to do it."""
+        with self._lock:
+            if self._is_closed or self._unfinished >= self._unfinished_max:
+                return False
+            self._unfinished += 1
+            if self._unfinished > len(self._threads) < self._threads_max:
+                thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        self._tasks.put(task)
+        return True
+
+    def close(self, timeout_s: float) -> bool:
+        """Take no more tasks and wait for those that are under way; tell whether all ended within timeout_s seconds."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                for _ in self._threads:
+                    self._tasks.put(None)
+            threads = list(self._threads)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads if thread is not threading.current_thread())
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except Exception:
+                _log.exception("%s: a task failed", self._name)
+            finally:
+                with self._lock:
+                    self._unfinished -= 1
