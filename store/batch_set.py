@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,6 +51,19 @@ class BatchSet:
                 descriptor[TOMBSTONES] = table[len(buried) - later :].ctypes.data
                 descriptor[TOMBSTONE_COUNT] = later
         return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count, buried, table if buried else None)
+
+    def followed_by(self, batches: tuple[Batch, ...], last: Batch | None = None, gone: Batch | None = None) -> BatchSet:
+        """Return this read with more batches, of which triples may be in others too, and then one in which tombstones
+        hide triples of all before it."""
+        tombstones = [*self._tombstones_by_batch(), *[None] * len(batches)]
+        if last is not None:
+            return BatchSet.of((*self.batches, *batches, last), False, [*tombstones, gone])
+        return BatchSet.of((*self.batches, *batches), False, tombstones)
+
+    def _tombstones_by_batch(self) -> list[Batch | None]:
+        later = [len(self.tombstones), *self.descriptors[:, TOMBSTONE_COUNT].tolist()]
+        waiting = iter(self.tombstones)
+        return [next(waiting) if before > after else None for before, after in pairwise(later)]
 
     @cached_property
     def graphs(self) -> Int64Array:

@@ -20,6 +20,7 @@ from wukongs.execution.bindings import bind
 from wukongs.execution.explaining import explain_over
 from wukongs.execution.one_shot import ask
 from wukongs.execution.profile import Profile
+from wukongs.execution.reading import dataset_of
 from wukongs.injection.declarations import (
     check_windows,
     declare_stream,
@@ -33,12 +34,10 @@ from wukongs.injection.stream import Stream
 from wukongs.limits import Limits, limits_of
 from wukongs.output import export
 from wukongs.output.results import Result, WindowResult
-from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
 from wukongs.plans.prepared import Prepared, PreparedQueries
 from wukongs.settings import Settings
 from wukongs.terms.names import canonical, graph_term
-from wukongs.terms.query_terms import ConstantIds
 
 if TYPE_CHECKING:
     import rdflib
@@ -171,9 +170,8 @@ class Engine:
         with core.lock:
             core.check_is_open()
             stored = core.arrangement.trace.read(core.sn)
-            return explain_over(
-                prepared.query, Dataset(prepared.query.dataset, stored, {}, ConstantIds(core.registry, core.reserved))
-            )
+            dataset = dataset_of(core, prepared.query.dataset, stored, core.sn)
+        return explain_over(prepared.query, dataset)
 
     def _limits(self, started_s: float, timeout_s: float | None) -> Limits:
         return limits_of(self._core.settings, timeout_s, started_s)

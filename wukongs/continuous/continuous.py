@@ -20,10 +20,11 @@ from wukongs.errors import WukongsError
 from wukongs.execution.answer import Answer, answer
 from wukongs.execution.explaining import explain_over, profiled
 from wukongs.execution.query_counts import QueryCounts
+from wukongs.execution.reading import terms_of
 from wukongs.limits import limits_of
 from wukongs.output.results import WindowResult
 from wukongs.plans.plan_memo import PlanMemo
-from wukongs.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.terms.query_terms import ConstantIds
 
 if TYPE_CHECKING:
     from wukongs.injection.injector import Injector
@@ -203,7 +204,7 @@ class ContinuousQuery:
             at_ms = self._next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
             dataset, _ = self.windows.dataset(at_ms)
-            terms = QueryTerms(self._core.registry, self._core.registry.snapshot_reader())
+            terms = terms_of(self._core)
         limits = limits_of(self._core.settings, None)
         profile = profiled(self.query, dataset, terms, limits, self.plans, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
@@ -356,7 +357,7 @@ class ContinuousQuery:
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
-        terms = QueryTerms(self._core.registry, firing.reader, firing.moment())
+        terms = terms_of(self._core, firing.reader, firing.moment())
         clause = self.query.dataset
         is_empty = not (len(firing.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
         found = self._answer_to_nothing if is_empty else None

@@ -14,6 +14,7 @@ from wukongs.continuous.windows import Interval, interval, matched_in
 from wukongs.core import Core
 from wukongs.errors import BudgetExceeded, CompactedError
 from wukongs.execution.advice import advice
+from wukongs.execution.reading import dataset_of
 from wukongs.plans.dataset import Dataset
 from wukongs.streams.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.terms.query_terms import ConstantIds
@@ -160,14 +161,16 @@ class QueryWindows:
             windows[window] = state.ring.window(span.after, span.to)
             intervals[window] = span
         trace = self._core.arrangement.trace
-        stored = EMPTY
-        if self._clause.default_graphs or self._clause.named_graphs:
-            try:
-                stored = trace.read(tick_sn(at_ms))
-            except CompactedError:
-                # Only for a stream that began after the others had passed this time: the oldest that can be read.
-                stored = trace.read(trace.since)
-        return Dataset(self._clause, stored, windows, self._constants), intervals
+        if not (self._clause.default_graphs or self._clause.named_graphs):
+            return Dataset(self._clause, EMPTY, windows, self._constants), intervals
+        sn = tick_sn(at_ms)
+        try:
+            stored = trace.read(sn)
+        except CompactedError:
+            # Only for a stream that began after the others had passed this time: the oldest that can be read.
+            sn = trace.since
+            stored = trace.read(sn)
+        return dataset_of(self._core, self._clause, stored, sn, windows, self._constants), intervals
 
     def _counted_window(self, window: StreamWindow, at_ms: int) -> tuple[BatchSet, Interval]:
         """Return what a window that counts holds at a time, and the times of its first and last arrival: (start_ms,

@@ -24,9 +24,9 @@ from wukongs.limits import Limits
 from wukongs.operators import operators
 from wukongs.operators.triple_parts import tied
 from wukongs.paths.paths import PathExplorer
+from wukongs.plans import plan_runner
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo, Route
-from wukongs.plans.plan_runner import run
 
 Keep = Callable[[Expression, BindingTable], BindingTable]
 """(condition, table) -> the rows in which it holds"""
@@ -116,6 +116,7 @@ class Exploration:
     ) -> BindingTable:
         """Run the segments of a route, with the filters between them."""
         mark = self.limits.mark()
+        run = plan_runner.run if self.dataset.completion is None else self.dataset.completion.run
         table = self._kept(route.plan.filters, self._with_constants(route, seeds))
         for segment in route.segments:
             if table.length == 0:

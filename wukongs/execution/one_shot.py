@@ -7,11 +7,11 @@ from wukongs.core import Core
 from wukongs.errors import CompactedError
 from wukongs.execution.answer import answer
 from wukongs.execution.profile import Profile
+from wukongs.execution.reading import dataset_of, terms_of
 from wukongs.limits import Limits
 from wukongs.output.results import Result
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
-from wukongs.terms.query_terms import ConstantIds, QueryTerms
 
 
 def ask(
@@ -34,12 +34,13 @@ def ask(
             raise CompactedError(f"at = {at!r}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
         handle = core.arrangement.open(core.sn if at is None else at, owner)
         stored = handle.read()
-        terms = QueryTerms(core.registry, core.registry.snapshot_reader())
-        terms.ids([f"<{name}>" for name in query.dataset.named_graphs])  # GRAPH ?g names them, whatever they hold
+        terms = terms_of(core)
         core.query_count += 1
         scope = f"query {core.query_count}"
     try:
-        dataset = Dataset(query.dataset, stored, {}, ConstantIds(core.registry, core.reserved))
+        dataset = dataset_of(core, query.dataset, stored, handle.sn)
+        with limits:
+            terms.ids([f"<{name}>" for name in query.dataset.named_graphs])  # GRAPH ?g names them, whatever they hold
         found = answer(query, dataset, terms, limits, memo, scope, profile=profile)
     finally:
         with core.lock:

@@ -9,11 +9,12 @@ import numpy as np
 from csparql.algebra import GraphRef
 from csparql.automaton import Automaton, Link
 from csparql.terms import Variable
+from store.batch_set import BatchSet
 from store.dtypes import NO_MATCH, Int64Array
 from wukongs.paths import path_layout as layout
 from wukongs.paths.path_layout import Machine, Source
 from wukongs.plans import plan_layout
-from wukongs.plans.dataset import Dataset
+from wukongs.plans.dataset import Dataset, Resolve
 from wukongs.plans.lowering import LoweredPlan, with_parts
 from wukongs.plans.plan_kernels import resolve_parts
 
@@ -24,20 +25,38 @@ ANY_LINKS = (Link("out", None, ()), Link("in", None, ()))
 def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> Source:
     """Point a step for each link at the batches of a graph. A search meets a triple of several parts again, and finds
     nothing new: nothing has to be united."""
+    steps = _steps(links, isinstance(graph, Variable), dataset.resolve)
+    laid_out, parts = with_parts(LoweredPlan(steps, (graph,) * len(links), (), False), dataset)
+    return _source(laid_out.copy(), parts, dataset.descriptors, dataset.default_graph)
+
+
+def any_links_over(is_named: bool, parts: Int64Array, stored: BatchSet, default_graph: int) -> Source:
+    """Point ANY_LINKS at parts of the stored graph. is_named: the graph of a triple is asked for.
+
+    parts : int64[n, PART_WIDTH]"""
+    steps = _steps(ANY_LINKS, is_named, lambda term: NO_MATCH)
+    steps[:, plan_layout.PARTS_TO] = len(parts)
+    steps[:, plan_layout.HIDING] = bool(stored.tombstones)
+    return _source(steps, parts, stored.descriptors, default_graph)
+
+
+def _steps(links: Sequence[Link], is_named: bool, resolve: Resolve) -> Int64Array:
     steps = np.zeros((len(links), plan_layout.STEP_WIDTH), np.int64)
     for row, link in zip(steps, links, strict=True):
         row[plan_layout.DIRECTION] = 0 if link.direction == "out" else 1
         row[plan_layout.PREDICATE_KIND] = plan_layout.NEW
         if link.predicate is not None:
             row[plan_layout.PREDICATE_KIND] = plan_layout.CONSTANT
-            row[plan_layout.PREDICATE] = dataset.resolve(link.predicate)
-        row[plan_layout.GRAPH_KIND] = plan_layout.NEW if isinstance(graph, Variable) else plan_layout.ANY
-    laid_out, parts = with_parts(LoweredPlan(steps, (graph,) * len(links), (), False), dataset)
-    steps = laid_out.copy()
+            row[plan_layout.PREDICATE] = resolve(link.predicate)
+        row[plan_layout.GRAPH_KIND] = plan_layout.NEW if is_named else plan_layout.ANY
+    return steps
+
+
+def _source(steps: Int64Array, parts: Int64Array, descriptors: Int64Array, default_graph: int) -> Source:
     steps[:, plan_layout.UNION] = 0
     part_rows = np.empty(len(parts), np.int64)
-    resolve_parts(steps, parts, dataset.descriptors, part_rows)
-    return Source(steps, parts, part_rows, dataset.descriptors, dataset.default_graph)
+    resolve_parts(steps, parts, descriptors, part_rows)
+    return Source(steps, parts, part_rows, descriptors, default_graph)
 
 
 def excluded_ids(link: Link, dataset: Dataset) -> Int64Array:

@@ -102,7 +102,7 @@ class PathExplorer:
             return found
         if found != NO_MATCH:
             node, graph = np.array([found], np.int64), np.array([_ANY_GRAPH], np.int64)
-            if len(self._search_any().graphs(node, graph, True)):
+            if len(self._graphs_of(node, graph, True)):
                 return found
         return int(self.terms.ids([term.text])[0])
 
@@ -118,8 +118,14 @@ class PathExplorer:
     def _search(self, way: int) -> Search:
         return Search(source_of(self._automata[way].links(), self.pattern.graph, self.dataset), self.limits)
 
-    def _search_any(self) -> Search:
-        return Search(source_of(ANY_LINKS, self.pattern.graph, self.dataset), self.limits)
+    def _graphs_of(self, nodes: Int64Array, graphs: Int64Array, only_one: bool) -> Rows:
+        """As Search.graphs, of the pattern's graph."""
+        search = Search(source_of(ANY_LINKS, self.pattern.graph, self.dataset), self.limits)
+        found, completion = search.graphs(nodes, graphs, only_one), self.dataset.completion
+        if completion is None:
+            return found
+        also = completion.graphs_of(nodes, graphs, self.pattern.graph, self.dataset)
+        return distinct_rows(*np.concatenate((found, also)).T) if len(also) else found
 
     # --- where searches start -----------------------------------------------------------------------------------------
 
@@ -134,7 +140,7 @@ class PathExplorer:
             is_named = np.isin(graphs, names)
             return numbers[is_named], graphs[is_named]
         if is_open or (self._automata[0].is_nullable and not self._outside):
-            found = self._search_any().graphs(nodes, graphs, not is_open)
+            found = self._graphs_of(nodes, graphs, not is_open)
             rows = found[:, 0]
             return rows, found[:, 1] if is_open else graphs[rows]
         return numbers, graphs
@@ -144,8 +150,14 @@ class PathExplorer:
         starts = distinct_rows(nodes, graphs)
         rows, start_graphs = self._starts(starts[:, 0], starts[:, 1])
         start_nodes = starts[rows, 0]
+        self._complete(way, start_nodes)
         origins = _origins(start_nodes, start_graphs)
         return self._walks(way, origins, rows_wanted)
+
+    def _complete(self, way: int, nodes: Int64Array) -> None:
+        """See that nothing is missing where a search from these nodes leads to."""
+        if self.dataset.completion is not None:
+            self.dataset.completion.follow(self._automata[way], nodes, self.pattern.graph, self.dataset)
 
     def _walks(self, way: int, origins: Origins, rows_wanted: int | None = None) -> Rows:
         found = self._search(way).reached(machine_of(self._automata[way], self.dataset), origins, rows_wanted)
@@ -157,6 +169,8 @@ class PathExplorer:
     def _from_everywhere(self, graphs: Int64Array, rows_wanted: int | None) -> Rows:
         found = self._automata[0]
         links = ANY_LINKS if found.is_nullable else found.first_links()
+        if self.dataset.completion is not None:
+            self.dataset.completion.list_links((*links, *found.links()), self.pattern.graph, self.dataset)
         source = source_of(links, self.pattern.graph, self.dataset)
         asked = np.unique(graphs)
         # One graph is looked up; of several, all nodes are listed and those of other graphs left out.
@@ -179,9 +193,11 @@ class PathExplorer:
         asked = distinct_rows(subjects, graphs, objects)
         rows, start_graphs = self._starts(asked[:, 0], asked[:, 1])
         pairs = distinct_rows(asked[rows, 0], start_graphs, asked[rows, 2])
+        way = int(len(np.unique(pairs[:, 2])) < len(np.unique(pairs[:, 0])))
+        # What leads from one end on holds all walks to the other; the search from there finds these, if nothing else.
+        self._complete(way, pairs[:, 2 * way])
         if len(pairs) <= PAIRS_MAX:
             return self._meeting(pairs)
-        way = int(len(np.unique(pairs[:, 2])) < len(np.unique(pairs[:, 0])))
         if way == 1:
             pairs = distinct_rows(pairs[:, 2], pairs[:, 1], pairs[:, 0])
         is_first = np.ones(len(pairs), np.bool_)

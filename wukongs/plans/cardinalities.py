@@ -11,7 +11,7 @@ from csparql.cardinality import Direction
 from csparql.plan import PlanStep
 from csparql.terms import Term, Variable
 from store.directory_kernels import count_graph, count_named_degree, count_named_edges, count_vertex_edges
-from store.dtypes import NO_MATCH
+from store.dtypes import NO_MATCH, Int64Array
 from store.layout import VERTEX_COUNT
 from store.lookup_kernels import count_degree, count_distinct_keys, count_edges
 from wukongs.binding_table import BindingTable
@@ -56,14 +56,25 @@ class DatasetCardinalities:
         if NO_MATCH in (wanted, label):
             return total
         for part in self._dataset.source(graph).parts:
-            descriptors = part.batches.descriptors
+            batches, share = self._dataset.sample(part)
+            descriptors = batches.descriptors
             if label is None:
-                total += count_vertex_edges(descriptors, part.graph, default, side, wanted, NAMES_ASKED_MAX)
+                held = count_vertex_edges(descriptors, part.graph, default, side, wanted, NAMES_ASKED_MAX)
             elif part.graph == ALL_NAMED:
-                total += count_named_degree(descriptors, default, label, side, wanted, NAMES_ASKED_MAX)
+                held = count_named_degree(descriptors, default, label, side, wanted, NAMES_ASKED_MAX)
             else:
-                total += count_degree(descriptors, part.graph, label, side, wanted)
+                held = count_degree(descriptors, part.graph, label, side, wanted)
+            total += held if share == 1 else self._scaled(held, share, wanted)
         return total
+
+    def _scaled(self, held: float, share: float, vertex: int) -> float:
+        """Return about how many triples there are at a vertex of which this node holds so many: all of them if it
+        answers for the vertex; else those whose other end it answers for. None of a few says little."""
+        completion = self._dataset.completion
+        assert completion is not None
+        if completion.answers_for(np.array([vertex], np.int64))[0]:
+            return held
+        return max(held, 1) / share
 
     def share(self, found: TriplePattern, variable: Variable, asked: TriplePattern) -> float | None:
         """Return the share among the first values that a scan meets: ids are hashes, so these are as good as any others
@@ -77,6 +88,8 @@ class DatasetCardinalities:
         scan = PlanStep(found, "out" if found.subject == variable else "in", 1.0)
         scanned = self._run(scan, BindingTable.unit(), ROWS_SAMPLED_MAX)
         values = np.unique(scanned.column(variable))
+        if self._dataset.completion is not None:
+            values = values[self._dataset.completion.answers_for(values)]  # of others the matches may not be here
         is_all = scanned.length < ROWS_SAMPLED_MAX
         if not len(values) or (len(values) < VALUES_MIN and not is_all):
             return None
@@ -96,12 +109,21 @@ class DatasetCardinalities:
             edges, keys_out, keys_in = (sum(each[at] for each in counts) for at in range(3))
             if predicate is None:
                 # A subject counts once for each of its predicates, but has its place among the vertices only once.
-                keys_out = min(keys_out, sum(int(part.batches.descriptors[:, VERTEX_COUNT].sum()) for part in parts))
+                keys_out = min(keys_out, sum(self._vertices_in(part) for part in parts))
             found = self._counts[graph, predicate] = (float(edges), float(keys_out), float(keys_in))
         return found
 
+    def _vertices_in(self, part: Part) -> float:
+        batches, share = self._dataset.sample(part)
+        return int(batches.descriptors[:, VERTEX_COUNT].sum()) / share
+
     def _count_in(self, part: Part, predicate: int | None) -> Sequence[float]:
-        descriptors, default = part.batches.descriptors, self._dataset.default_graph
+        batches, share = self._dataset.sample(part)
+        counts = self._held_in(batches.descriptors, part, predicate)
+        return counts if share == 1 else [count / share for count in counts]
+
+    def _held_in(self, descriptors: Int64Array, part: Part, predicate: int | None) -> Sequence[float]:
+        default = self._dataset.default_graph
         if predicate is None:
             found = count_graph(descriptors, part.graph, default)
         elif part.graph == ALL_NAMED:

@@ -17,6 +17,7 @@ from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
 from csparql.terms import Term, Variable, iri
 from store.batch_set import BatchSet
 from store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
+from wukongs.plans.completion import Completion
 from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 
 Resolve = Callable[[Term], int]
@@ -34,7 +35,7 @@ class Part(NamedTuple):
 
 class Source(NamedTuple):
     """Where one graph reference is matched; united: a triple may stand in several parts, and counts once; size: the
-    triples of all parts' batches, whatever their graph."""
+    triples of all parts' batches, whatever their graph (of a divided graph, about)."""
 
     parts: tuple[Part, ...]
     united: bool
@@ -54,17 +55,13 @@ class Shape(NamedTuple):
     parts: tuple[tuple[int, int, int, int], ...]
 
 
-def _source(parts: list[Part]) -> Source:
-    united = len(parts) > 1 or not all(part.batches.disjoint for part in parts)
-    return Source(tuple(parts), united, sum([part.batches.count for part in parts]))
-
-
 @dataclass(slots=True)
 class Dataset:
     """The sources of one execution, with all batches in one table of descriptors.
 
     stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause; with_graph:
-    the stored graph that, without any clause, stands for the default graph (WITH of an update).
+    the stored graph that, without any clause, stands for the default graph (WITH of an update); completion: how what
+    other nodes hold of the stored graph is read, None if it is all here.
     """
 
     clause: DatasetClause
@@ -72,6 +69,7 @@ class Dataset:
     windows: Mapping[StreamWindow, BatchSet]
     resolve: Resolve
     with_graph: Term | None = None
+    completion: Completion | None = None
     default_graph: int = field(init=False)
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
@@ -81,6 +79,16 @@ class Dataset:
 
     def __post_init__(self) -> None:
         self.default_graph = self.resolve(_DEFAULT_NAME)
+        self._lay_out()
+
+    def put_stored(self, stored: BatchSet) -> None:
+        """Put other batches, with at least the same triples, in the place of the stored graph's."""
+        self.stored = stored
+        self._sources.clear()
+        self._shapes.clear()
+        self._lay_out()
+
+    def _lay_out(self) -> None:
         if not self.windows:
             self._first = {id(self.stored): 0}
             self.descriptors = self.stored.descriptors
@@ -135,7 +143,7 @@ class Dataset:
         clause."""
         if self._named_graphs is None:
             if self.clause.is_empty:
-                found = self.stored.graphs
+                found = self.stored.graphs if self.completion is None else self.completion.graph_names()
                 self._named_graphs = found[found != self.default_graph]
             else:
                 self._named_graphs = np.unique(
@@ -154,6 +162,20 @@ class Dataset:
         at = int(np.searchsorted(names, wanted))
         return (at < len(names) and int(names[at]) == wanted) or bool(self._declared(graph))
 
+    def sample(self, part: Part) -> tuple[BatchSet, float]:
+        """Return batches that tell how large a part is, and which share of it they are."""
+        if self.completion is None or part.batches is not self.stored:
+            return part.batches, 1.0
+        return self.completion.own, self.completion.share
+
+    def _source(self, parts: list[Part]) -> Source:
+        united = len(parts) > 1 or not all(part.batches.disjoint for part in parts)
+        return Source(tuple(parts), united, sum([self._size(part) for part in parts]))
+
+    def _size(self, part: Part) -> int:
+        batches, share = self.sample(part)
+        return int(batches.count / share)
+
     def _stored(self, name: str) -> Part:
         graph = self.resolve(iri(name))
         return Part(self.stored, graph, graph)
@@ -168,23 +190,23 @@ class Dataset:
     def _default(self) -> Source:
         if self.clause.is_empty:
             graph = self.default_graph if self.with_graph is None else self.resolve(self.with_graph)
-            return _source([Part(self.stored, graph, graph)])
+            return self._source([Part(self.stored, graph, graph)])
         stored = [self._stored(name) for name in dict.fromkeys(self.clause.default_graphs)]
-        return _source([*stored, *(self._window(window) for window in self.clause.windows if not window.named)])
+        return self._source([*stored, *(self._window(window) for window in self.clause.windows if not window.named)])
 
     def _any_named(self) -> Source:
         if self.clause.is_empty:
-            return _source([Part(self.stored, ALL_NAMED, FROM_DIRECTORY)])
+            return self._source([Part(self.stored, ALL_NAMED, FROM_DIRECTORY)])
         stored = [self._stored(name) for name in dict.fromkeys(self.clause.named_graphs)]
         # In order of their ids, which is that of the spans which a step unites.
         stored.sort(key=lambda part: part.graph)
-        return _source([*stored, *(self._window(window) for window in self.clause.windows if window.named)])
+        return self._source([*stored, *(self._window(window) for window in self.clause.windows if window.named)])
 
     def _named(self, graph: Term) -> Source:
         if self.clause.is_empty:
             name = self.resolve(graph)
-            return _source([Part(self.stored, name, name)])
-        return _source(self._declared(graph))
+            return self._source([Part(self.stored, name, name)])
+        return self._source(self._declared(graph))
 
     def _declared(self, graph: Term) -> list[Part]:
         name = graph.text[1:-1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,6 +60,16 @@ class Workspace:
         self.value_spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
 
 
+class Tables(NamedTuple):
+    """What the kernel runs over: steps : int64[n, STEP_WIDTH] that point at parts : int64[n_parts, PART_WIDTH], which
+    point at descriptors."""
+
+    steps: Int64Array
+    parts: Int64Array
+    descriptors: Int64Array
+    default_graph: int
+
+
 class _ThreadWorkspace(threading.local):
     def __init__(self) -> None:
         self.workspace = Workspace()
@@ -83,21 +95,37 @@ def run(
         if rows_of_steps is not None:
             rows_of_steps += [0] * len(plan.steps)
         return BindingTable.empty(plan.variables)
+    tables = Tables(*with_parts(plan, dataset), dataset.descriptors, dataset.default_graph)
+    columns, total = run_tables(
+        tables, seeds.columns, seeds.length, len(plan.variables), limits, rows_wanted, rows_of_steps
+    )
+    return BindingTable(plan.variables, columns, total)
+
+
+def run_tables(
+    tables: Tables,
+    seeds: Sequence[Int64Array],
+    length: int,
+    width: int,
+    limits: Limits,
+    rows_wanted: int | None = None,
+    rows_of_steps: list[int] | None = None,
+) -> tuple[tuple[Int64Array, ...], int]:
+    """Run steps from so many rows to columns, `width` of them; return also their length. Otherwise as run."""
     workspace = _OWN.workspace
-    n, width = len(plan.steps), max(1, len(plan.variables))
-    steps, parts = with_parts(plan, dataset)
-    part_rows = np.empty(len(parts), np.int64)
-    limits.hold(8 * seeds.length * width)
-    start = np.empty((seeds.length, width), np.int64)
-    for first, last in pieces(seeds.length, limits):
-        for at, column in enumerate(seeds.columns):
+    n, n_columns, width = len(tables.steps), width, max(1, width)
+    part_rows = np.empty(len(tables.parts), np.int64)
+    limits.hold(8 * length * width)
+    start = np.empty((length, width), np.int64)
+    for first, last in pieces(length, limits):
+        for at, column in enumerate(seeds):
             start[first:last, at] = column[first:last]
-    tables, out = workspace.tables_for(n - 1, width), workspace.out_for(width)
+    between, out = workspace.tables_for(n - 1, width), workspace.out_for(width)
     if rows_wanted is not None:
         out = out[: max(1, rows_wanted)]  # when it is full the kernel comes back
     state = np.zeros((n + 1, layout.STATE_WIDTH), np.int64)
     state[n, layout.FUEL] = FUEL
-    start_step(state, 0, seeds.length)
+    start_step(state, 0, length)
     control = np.zeros(2, np.int64)
     gathered: list[Int64Array] = []
     total = 0
@@ -105,13 +133,13 @@ def run(
     while status != layout.DONE:
         control[1] = CHUNKS_PER_CALL
         status = run_plan(
-            steps,
-            parts,
+            tables.steps,
+            tables.parts,
             part_rows,
-            dataset.descriptors,
-            dataset.default_graph,
+            tables.descriptors,
+            tables.default_graph,
             start,
-            tables,
+            between,
             out,
             state,
             workspace.spans_for(n),
@@ -133,7 +161,7 @@ def run(
         limits.check()
     if rows_of_steps is not None:
         rows_of_steps += [*state[: n - 1, layout.PASSED].tolist(), total]
-    return BindingTable(plan.variables, _columns(gathered, len(plan.variables), total, limits), total)
+    return _columns(gathered, n_columns, total, limits), total
 
 
 def _columns(gathered: list[Int64Array], width: int, total: int, limits: Limits) -> tuple[Int64Array, ...]:

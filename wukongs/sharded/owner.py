@@ -2,19 +2,211 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import numpy as np
+
+from store.batch_set import BatchSet
+from store.dictionary import split_texts
+from store.dtypes import NO_MATCH, UNBOUND, BoolArray, Int64Array
 from wukongs.core import Core
-from wukongs.wire.packets import Handler
+from wukongs.limits import Limits
+from wukongs.paths.path_machine import any_links_over
+from wukongs.paths.path_search import Search
+from wukongs.plans import plan_layout as layout
+from wukongs.plans.plan_runner import Tables, run_tables
+from wukongs.rows import stable_order
+from wukongs.sharded.requests import (
+    GRAPHS,
+    NODES,
+    RESOLVE,
+    ROWS_PER_ANSWER,
+    RUN,
+    TEXTS,
+    Run,
+    column_of,
+    columns_packet,
+    count_of,
+    ids_of,
+    parts_in,
+    texts_in,
+    timeout_of,
+)
+from wukongs.wire.assignment import shards_of
+from wukongs.wire.packets import Array, Handler, Packet
 
 WaitForSn = Callable[[int, float], None]
 """(sn, timeout_s): returns once this node's trace has come to an SN. Raises NodeUnavailable if that takes longer."""
+TEXT_BYTES_PER_ANSWER = 1 << 26
+"""Texts beyond so many bytes are left for the next question."""
 
 
 def handlers(core: Core, wait_for_sn: WaitForSn) -> dict[str, Handler]:
     """Return what answers the reads of other nodes: kind of a packet -> its handler. They may be called from any
-    thread, several at a time.
+    thread, several at a time, without the core's lock.
 
-    read.run: steps of a plan from given rows; read.texts: ids to texts; read.resolve: texts to ids; read.graphs: names
-    of graphs; read.nodes: the graphs that know some nodes."""
-    raise NotImplementedError
+    Each raises DataError for a packet that is not what its kind says; those with an SN raise NodeUnavailable (not
+    there within the asker's time), CompactedError, QueryTimeout and BudgetExceeded."""
+    owner = Owner(core, wait_for_sn)
+    return {
+        RUN: owner.run,
+        NODES: owner.graphs_of_nodes,
+        GRAPHS: owner.graph_names,
+        TEXTS: owner.texts,
+        RESOLVE: owner.resolve,
+    }
+
+
+class Owner:
+    """One node's own trace and dictionaries, as others ask for them."""
+
+    def __init__(self, core: Core, wait_for_sn: WaitForSn) -> None:
+        self._core = core
+        self._wait_for_sn = wait_for_sn
+
+    def run(self, packet: Packet) -> Packet:
+        """Run steps over the local batches. Of each step's matches those are kept that this node is to answer for: the
+        shard that decides is that of the end by which the triple was found, or of the subject where the predicate is
+        split. So the answers of all nodes together are the matches over the whole graph, each once."""
+        asked = Run.of(packet)
+        limits = self._limits(asked.rows_max, asked.timeout_s)
+        with self._read(asked.sn, asked.timeout_s) as stored, limits:
+            columns, length = asked.columns, asked.length
+            for number, step in enumerate(asked.steps):
+                is_last = number == len(asked.steps) - 1
+                columns, length = self._step(asked, step, stored, columns, length, is_last, limits)
+        if length <= ROWS_PER_ANSWER and not asked.skip:
+            return columns_packet(RUN, columns, rows=length, more=False)
+        # A page of an order that is the same at each question, however batches have been merged in between.
+        order = stable_order(columns)[asked.skip : asked.skip + ROWS_PER_ANSWER]
+        more = asked.skip + len(order) < length
+        return columns_packet(RUN, [column[order] for column in columns], rows=len(order), more=more)
+
+    def _step(
+        self,
+        asked: Run,
+        step: Int64Array,
+        stored: BatchSet,
+        columns: tuple[Int64Array, ...],
+        length: int,
+        is_last: bool,
+        limits: Limits,
+    ) -> tuple[tuple[Int64Array, ...], int]:
+        parts = asked.stored[step[layout.PARTS_FROM] : step[layout.PARTS_TO]]
+        steps, width = step[np.newaxis].copy(), len(columns)
+        width += int(
+            (step[[layout.KEY_KIND, layout.PREDICATE_KIND, layout.VALUE_KIND, layout.GRAPH_KIND]] == layout.NEW).sum()
+        )
+        tables = laid_out(steps, parts, stored, self._core.default_graph)
+        wanted = asked.rows_wanted if is_last else None
+        while True:
+            found, count = run_tables(tables, columns, length, width, limits, wanted)
+            kept = _answered(asked, step, found, count)
+            if wanted is None or count < wanted or len(kept) >= (asked.rows_wanted or 0):
+                return tuple(column[kept] for column in found), len(kept)
+            wanted *= 4  # too few of them are this node's to answer
+
+    def graphs_of_nodes(self, packet: Packet) -> Packet:
+        """Tell, for each (node, graph or -1 for any), in which graphs of some parts the node stands."""
+        nodes = ids_of(packet, "nodes")
+        graphs: Int64Array = column_of(packet, "graphs", np.int64, len(nodes))
+        parts, timeout_s = parts_in(packet), timeout_of(packet)
+        limits = self._limits(count_of(packet, "rows_max"), timeout_s)
+        with self._read(count_of(packet, "sn"), timeout_s) as stored, limits:
+            source = any_links_over(
+                bool(packet.fields.get("named")), laid_out_parts(parts, stored), stored, self._core.default_graph
+            )
+            found = Search(source, limits).graphs(nodes, graphs, bool(packet.fields.get("only_one")))
+        return columns_packet(NODES, [found[:, 0].copy(), found[:, 1].copy()], rows=len(found))
+
+    def graph_names(self, packet: Packet) -> Packet:
+        """Name the graphs with a triple that this node sees."""
+        with self._read(count_of(packet, "sn"), timeout_of(packet)) as stored:
+            return Packet(GRAPHS, {}, {"graphs": stored.graphs})
+
+    def texts(self, packet: Packet) -> Packet:
+        """Give the texts of those of the ids that this node knows, as many as one answer takes; `done`: how many of
+        the ids it has come to."""
+        ids = ids_of(packet, "ids")
+        with self._core.lock:
+            reader = self._core.registry.snapshot_reader()
+        known = np.flatnonzero(reader.contains(ids))
+        text, offsets = reader.gather(ids[known])
+        fitting = max(1, int(np.searchsorted(offsets, TEXT_BYTES_PER_ANSWER, side="right")) - 1)
+        done = len(ids) if fitting >= len(known) else int(known[fitting])
+        known = known[:fitting]
+        arrays: dict[str, Array] = {
+            "ids": ids[known],
+            "text": text[: offsets[len(known)]],
+            "offsets": offsets[: len(known) + 1],
+        }
+        return Packet(TEXTS, {"done": done}, arrays)
+
+    def resolve(self, packet: Packet) -> Packet:
+        """Tell by which ids this node knows some texts: UNBOUND for one that it does not know, NO_MATCH for one whose
+        id it knows as another's; and whether it knows them for ever."""
+        texts = split_texts(*texts_in(packet, count_of(packet, "count")))
+        registry = self._core.registry
+        ids = registry.resolve_all(texts)
+        bound = ids != NO_MATCH
+        ids[bound] = np.where(registry.snapshot_reader().contains(ids[bound]), ids[bound], UNBOUND)
+        lasting = registry.persistent.contains(np.maximum(ids, 0)) & (ids >= 0)
+        return Packet(RESOLVE, {}, {"ids": ids, "lasting": lasting})
+
+    # --- what all need ------------------------------------------------------------------------------------------------
+
+    def _limits(self, rows_max: int, timeout_s: float) -> Limits:
+        settings = self._core.settings
+        rows = min(rows_max, settings.rows_max)
+        return Limits(rows, time.monotonic() + timeout_s, timeout_s, settings.query_bytes_max)
+
+    @contextmanager
+    def _read(self, sn: int, timeout_s: float) -> Iterator[BatchSet]:
+        """Give the batches of an SN, held meanwhile."""
+        self._wait_for_sn(sn, timeout_s)
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            handle = core.arrangement.open(sn, "another node's query")
+            stored = handle.read()
+        try:
+            yield stored
+        finally:
+            with core.lock:
+                handle.close()
+
+
+def laid_out_parts(parts: Int64Array, stored: BatchSet) -> Int64Array:
+    """Return each part once for each batch, as the kernel wants them. int64[n, PART_WIDTH]"""
+    count = len(stored.batches)
+    made = np.empty((len(parts) * count, layout.PART_WIDTH), np.int64)
+    made[:, layout.PART_BATCH] = np.tile(np.arange(count), len(parts))
+    made[:, layout.PART_GRAPH] = np.repeat(parts[:, 0], count)
+    made[:, layout.PART_NAME] = np.repeat(parts[:, 1], count)
+    return made
+
+
+def laid_out(steps: Int64Array, parts: Int64Array, stored: BatchSet, default_graph: int) -> Tables:
+    """Point one step at its parts of the local batches."""
+    made = laid_out_parts(parts, stored)
+    steps[0, layout.PARTS_FROM], steps[0, layout.PARTS_TO] = 0, len(made)
+    steps[0, layout.UNION], steps[0, layout.HIDING] = len(parts) > 1 or not stored.disjoint, bool(stored.tombstones)
+    return Tables(steps, made, stored.descriptors, default_graph)
+
+
+def _answered(asked: Run, step: Int64Array, columns: tuple[Int64Array, ...], length: int) -> Int64Array:
+    """Return the rows of a step's matches that the node is to answer for."""
+
+    def operand(kind_at: int, at: int) -> Int64Array:
+        if step[kind_at] == layout.CONSTANT:
+            return np.full(length, step[at], np.int64)
+        return columns[int(step[at])]
+
+    keys, values = operand(layout.KEY_KIND, layout.KEY), operand(layout.VALUE_KIND, layout.VALUE)
+    deciding = keys
+    if step[layout.DIRECTION] == 1 and len(asked.split):
+        is_split: BoolArray = np.isin(operand(layout.PREDICATE_KIND, layout.PREDICATE), asked.split)
+        deciding = np.where(is_split, values, keys)
+    return np.flatnonzero(asked.shards[shards_of(deciding)])

@@ -7,29 +7,52 @@ whole graph. A core without one (the embedded engine) holds it whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from store.batch_set import BatchSet
+from store.term_registry import TermReader
+from store.tombstones import Difference
+from wukongs.sharded.asking import Asking
+from wukongs.sharded.distant_terms import DistantIds, DistantReader
+from wukongs.sharded.divided_graph import DividedGraph
+from wukongs.sharded.traffic import Traffic, time_left_s
 from wukongs.wire.assignment import Assignment
-from wukongs.wire.packets import Peers
+from wukongs.wire.packets import Packet, Peers
+
+if TYPE_CHECKING:
+    from wukongs.core import Core
 
 
-@dataclass(slots=True)
-class Traffic:
-    """What this node has asked of others for its reads: requests, rows and bytes of arrays in both directions."""
-
-    requests: int = 0
-    rows_sent: int = 0
-    rows_received: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-
-
-@dataclass(slots=True)
 class Reach:
-    """peers: the other nodes; assignment: which node answers for which shard now: asked anew by each execution, with
-    the core's lock held. It names this node for every shard of which this node is an in-sync replica."""
+    """peers: the other nodes; assignment: which node answers for which shard now. It is asked anew by each execution,
+    perhaps with the core's lock held, and names this node for every shard of which this node is an in-sync replica.
+    traffic: of all executions together."""
 
-    peers: Peers
-    assignment: Callable[[], Assignment]
-    traffic: Traffic = field(default_factory=Traffic)
+    def __init__(self, core: Core, peers: Peers, assignment: Callable[[], Assignment]) -> None:
+        self._peers = peers
+        self.assignment = assignment
+        self.traffic = Traffic()
+        self.ids = DistantIds(core.registry, self)
+        """By which ids the whole cluster knows texts."""
+
+    def graph(self, own: BatchSet, sn: int, change: Difference | None = None) -> DividedGraph | None:
+        """Return how one execution reads the whole graph as of an SN, None if this node holds it whole.
+
+        own: what this node holds of it; change: what is read on top, of which nothing is sealed (an update's)."""
+        assignment = self.assignment()
+        return None if assignment.is_local else DividedGraph(Asking(self, assignment, sn), own, change)
+
+    def reader(self, own: TermReader) -> DistantReader:
+        """Return what reads texts here, and asks others for those that are not."""
+        return DistantReader(own, self)
+
+    def ask(self, asked: Sequence[tuple[int, Packet]], traffic: Traffic | None = None) -> list[Packet]:
+        """Ask other nodes at the same time, within the time that the execution has left; return their answers.
+
+        traffic: that of the execution. Raises QueryTimeout, NodeUnavailable, and what a node answers by name."""
+        answers = self._peers.ask(asked, time_left_s())
+        for counted in (self.traffic, traffic):
+            if counted is not None:
+                counted.count((packet for _, packet in asked), answers)
+        return answers

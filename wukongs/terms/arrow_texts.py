@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.dtypes import Int64Array, UInt8Array
+from store.dtypes import BoolArray, Int64Array, UInt8Array
 from wukongs.limits import current
 
 TEXT = pa.large_string()
@@ -102,3 +102,14 @@ def bytes_of(array: pa.LargeStringArray) -> tuple[UInt8Array, Int64Array]:
         bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     held = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return held[bounds[0] : bounds[-1]], bounds - bounds[0]
+
+
+def interleaved(
+    is_first: BoolArray, first: tuple[UInt8Array, Int64Array], second: tuple[UInt8Array, Int64Array]
+) -> tuple[UInt8Array, Int64Array]:
+    """Put two runs of texts, each given as bytes_of gives it, into one: row by row, whether the next one comes of the
+    first. is_first : bool[n]"""
+    order = np.empty(len(is_first), np.int64)
+    order[np.concatenate((np.flatnonzero(is_first), np.flatnonzero(~is_first)))] = np.arange(len(is_first))
+    text, offsets = bytes_of(taken(pa.concat_arrays([text_array(*first), text_array(*second)]), order))
+    return text.copy(), offsets  # kernels are compiled for arrays that can be written

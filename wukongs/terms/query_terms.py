@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from csparql.terms import Term
 from store.dictionary import join_texts
-from store.dtypes import INLINE_MARK, NO_MATCH, Int64Array, UInt8Array
-from store.term_registry import TermReader, TermRegistry
+from store.dtypes import INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
-from wukongs.terms.arrow_texts import bytes_of, taken, text_array
+from wukongs.terms.arrow_texts import interleaved
+from wukongs.terms.decoding import Utf8Reader
 from wukongs.terms.moment import Moment
 
 MANY = 16
@@ -21,10 +21,27 @@ LOOKED_UP_MAX = 1 << 13
 """Between two looks at the clock."""
 
 
+class Resolver(Protocol):
+    """What knows by which ids the data know terms: store.term_registry.TermRegistry says it in full."""
+
+    def resolve(self, canonical: str, /) -> int:
+        """Return the id of a term, NO_MATCH if no data can have it."""
+
+    def resolve_all(self, texts: Sequence[str], /) -> Int64Array:
+        """As resolve, for many terms at once."""
+
+
+class DataTexts(Utf8Reader, Protocol):
+    """The texts of the data."""
+
+    def contains(self, ids: Int64Array) -> BoolArray:
+        """Tell of each id whether its text is at hand; one that is not may still be read."""
+
+
 class ConstantIds:
     """The ids of a query's constants. Those given are reserved and never change; others are as the data has them."""
 
-    def __init__(self, registry: TermRegistry, reserved: Mapping[Term, int] | None = None) -> None:
+    def __init__(self, registry: Resolver, reserved: Mapping[Term, int] | None = None) -> None:
         self._registry = registry
         self._ids = dict(reserved or {})
 
@@ -42,7 +59,7 @@ class QueryTerms:
 
     inlines = True
 
-    def __init__(self, registry: TermRegistry, reader: TermReader, moment: Moment | None = None) -> None:
+    def __init__(self, registry: Resolver, reader: DataTexts, moment: Moment | None = None) -> None:
         self.moment = moment or Moment.of_now()
         self._registry = registry
         self._reader = reader
@@ -65,14 +82,11 @@ class QueryTerms:
         in_data = self._reader.contains(ids)
         if in_data.all():
             return self._reader.gather(ids)
-        text, offsets = join_texts([self._computed[term] for term in ids[~in_data].tolist()])
-        if not in_data.any():
-            return text, offsets
-        order = np.empty(len(ids), np.int64)
-        order[np.concatenate((np.flatnonzero(in_data), np.flatnonzero(~in_data)))] = np.arange(len(ids))
-        parts = [text_array(*self._reader.gather(ids[in_data])), text_array(text, offsets)]
-        text, offsets = bytes_of(taken(pa.concat_arrays(parts), order))
-        return text.copy(), offsets  # kernels are compiled for arrays that can be written
+        others = np.flatnonzero(~in_data)
+        computed = [self._computed.get(term) for term in ids[others].tolist()]
+        in_data[[row for row, text in zip(others.tolist(), computed, strict=True) if text is None]] = True
+        made = join_texts([text for text in computed if text is not None])
+        return made if not in_data.any() else interleaved(in_data, self._reader.gather(ids[in_data]), made)
 
     def first_bytes(self, ids: Int64Array) -> UInt8Array:
         """Return the first byte of each canonical form, uint8[n]: `<` of an IRI, `_` of a blank node, a quote of a

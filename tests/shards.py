@@ -1,0 +1,160 @@
+"""Engines that share one graph, in one process: what a cluster reads by, without sockets, streams and agreement.
+
+One engine, the oracle, holds everything. `share` gives each node what has changed there since: the tuples that the
+placement rule puts on it, at the oracle's snapshot numbers, with the texts of just these tuples.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import wukongs
+from csparql.terms import RDF, iri
+from store.dtypes import INLINE_MARK, BoolArray, Int32Array, Int64Array
+from store.encoded import TermTable
+from store.quads import Quads, is_held, joined, taken
+from wukongs.core import Core
+from wukongs.errors import NodeUnavailable
+from wukongs.settings import Settings
+from wukongs.sharded.owner import handlers
+from wukongs.sharded.reach import Reach
+from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
+from wukongs.wire.packets import Handler, Packet
+
+
+def copied(packet: Packet) -> Packet:
+    """What a packet is after it went over the wire."""
+    return Packet(packet.kind, json.loads(json.dumps(packet.fields)), {k: a.copy() for k, a in packet.arrays.items()})
+
+
+@dataclass
+class DirectPeers:
+    """Peers whose handlers are called; `lies`: (asked node, its answer) -> what is answered in its place."""
+
+    me: int
+    handlers: Sequence[Mapping[str, Handler]]
+    silent: set[int] = field(default_factory=set)
+    lies: Callable[[int, Packet], Packet] | None = None
+    asked: list[tuple[int, Packet]] = field(default_factory=list)
+
+    def ask(self, asked: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+        assert timeout_s > 0
+        self.asked += asked
+        return [self._answer(node, packet) for node, packet in asked]
+
+    def _answer(self, node: int, packet: Packet) -> Packet:
+        assert node != self.me, "a node does not ask itself"
+        if node in self.silent:
+            raise NodeUnavailable(f"node {node} does not answer")
+        answer = copied(self.handlers[node][packet.kind](copied(packet)))
+        return answer if self.lies is None else self.lies(node, answer)
+
+
+class Shards:
+    """count nodes with so many replicas of each shard; split: predicates, as IRIs."""
+
+    def __init__(
+        self, count: int, replicas: int = 1, settings: Settings | None = None, split: Iterable[str] = (RDF + "type",)
+    ) -> None:
+        self.settings = settings or Settings()
+        self.whole = wukongs.Engine(settings=self.settings)
+        self.nodes = [wukongs.Engine(settings=self.settings) for _ in range(count)]
+        self.replicas = (np.arange(SHARD_COUNT)[:, None] + np.arange(replicas)) % count
+        """The nodes of each shard. int64[SHARD_COUNT, replicas]"""
+        self._split = [iri(name).text for name in split]
+        self._shared_to = -1
+        made = [handlers(engine._core, self._wait) for engine in self.nodes]
+        self.peers = [DirectPeers(me, made) for me in range(count)]
+        for me, engine in enumerate(self.nodes):
+            engine._core.reach = Reach(engine._core, self.peers[me], lambda me=me: self.assignment(me))
+
+    def _wait(self, sn: int, timeout_s: float) -> None:
+        if sn > self._shared_to:
+            raise NodeUnavailable(f"SN {sn} is not there after {timeout_s:g} s")
+
+    @property
+    def split_ids(self) -> frozenset[int]:
+        return frozenset(map(self.core.registry.resolve, self._split))
+
+    @property
+    def core(self) -> Core:
+        return self.whole._core
+
+    def assignment(self, me: int) -> Assignment:
+        nodes: Int32Array = np.where((self.replicas == me).any(axis=1), me, self.replicas[:, 0]).astype(np.int32)
+        return Assignment(nodes, me, self.split_ids)
+
+    def held_by(self, node: int, quads: Quads) -> BoolArray:
+        """Tell which tuples the placement rule puts on a node."""
+        _, subjects, predicates, objects = quads
+        holds = (self.replicas == node).any(axis=1)
+        is_split = np.isin(predicates, list(self.split_ids))
+        return holds[shards_of(subjects)] | (holds[shards_of(objects)] & ~is_split)
+
+    def share(self) -> None:
+        """Give all nodes what has changed in the whole engine since."""
+        trace = self.core.arrangement.trace
+        now = all_quads(self.core)
+        for number, engine in enumerate(self.nodes):
+            core = engine._core
+            with core.lock:
+                held = core.arrangement.trace.read(core.sn)
+                own = taken(now, self.held_by(number, now))
+                before = all_quads(core)
+                gone = taken(before, ~np.isin(_keys(before), _keys(own)))
+                come = taken(own, ~is_held(held, own))
+                self._tell_terms(core, come)
+                sn = trace.upper - 1
+                if len(come[0]) or len(gone[0]):
+                    core.arrangement.apply(sn, gone, come)
+                core.pass_to(trace.upper)
+        self._shared_to = max(trace.upper - 1, 0)
+
+    def _tell_terms(self, core: Core, quads: Quads) -> None:
+        core.registry.restore_exceptions(self.core.registry.exception_records(0))
+        ids = np.unique(np.concatenate(quads))
+        ids = ids[(ids & INLINE_MARK == 0) & (ids > 0)]
+        ids = ids[~core.registry.persistent.contains(ids)]
+        texts = [text.encode() for text in self.core.registry.texts(ids)]
+        refused = core.registry.persistent.add(TermTable.of(ids, texts))
+        assert not len(refused), refused
+
+    @property
+    def requests(self) -> int:
+        return sum(len(peers.asked) for peers in self.peers)
+
+    def load(self, text: str | bytes, format: str = "trig") -> None:
+        data = text.encode() if isinstance(text, str) else text
+        self.whole.load(io.BytesIO(data), format=format)
+        self.share()
+
+    def close(self) -> None:
+        for engine in (self.whole, *self.nodes):
+            engine.close()
+
+    def __enter__(self) -> Shards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def all_quads(core: Core) -> Quads:
+    """All that a core sees at its newest SN."""
+    stored = core.arrangement.trace.read(core.sn)
+    parts: list[Quads] = []
+    for graph in stored.graphs.tolist():
+        for subjects, predicate, objects in stored.triples(graph):
+            parts.append((np.full(len(subjects), graph), subjects, np.full(len(subjects), predicate), objects))
+    return joined(parts)
+
+
+def _keys(quads: Quads) -> Int64Array:
+    """One comparable value for each quad."""
+    rows = np.ascontiguousarray(np.stack(quads, axis=1))
+    return rows.view([("", np.int64)] * 4).reshape(-1)

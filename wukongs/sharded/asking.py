@@ -1,0 +1,152 @@
+"""Asking: the questions of one execution to the other nodes, at one snapshot, and what of their answers is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from store.dtypes import IN, BoolArray, Int64Array
+from store.quads import Quads, joined
+from wukongs.errors import DataError
+from wukongs.limits import current
+from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
+from wukongs.sharded import requests
+from wukongs.sharded.requests import Run, wrong_answer
+from wukongs.sharded.traffic import Traffic, time_left_s
+from wukongs.wire.assignment import Assignment
+from wukongs.wire.packets import Packet
+
+if TYPE_CHECKING:
+    from wukongs.sharded.reach import Reach
+
+KEYS_PER_QUESTION = 1 << 17
+Graphs = tuple[int, ...]
+"""Ids of stored graphs, or ALL_NAMED."""
+
+
+class Asking:
+    """assignment: which node answers for what, for the whole of the execution; traffic: what it has asked so far."""
+
+    def __init__(self, reach: Reach, assignment: Assignment, sn: int) -> None:
+        self._reach = reach
+        self._sn = sn
+        self.assignment = assignment
+        self.split = np.array(sorted(assignment.split), np.int64)
+        self.traffic = Traffic()
+        self._others = [node for node in assignment.all_nodes if node != assignment.me]
+
+    def triples(self, keys: Int64Array, direction: int, predicate: int | None, graphs: Graphs, spread: bool) -> Quads:
+        """Return the triples of keys that others answer for. keys : int64[n], sorted; predicate: None for any; spread:
+        they may stand with any node."""
+        step = requests.one_step(direction, predicate, False, len(graphs))
+        found: list[Quads] = []
+        for start in range(0, len(keys), KEYS_PER_QUESTION):
+            some = keys[start : start + KEYS_PER_QUESTION]
+            owners = self.assignment.of(some)
+            asked = [(node, some if spread else some[owners == node]) for node in self._others]
+            runs = [(node, self._run(step, graphs, (own,), len(own), node)) for node, own in asked if len(own)]
+            found += self._quads(runs, direction, predicate, graphs)
+        return joined(found)
+
+    def all_triples(self, predicate: int | None, graphs: Graphs) -> Quads:
+        """Return all triples of a predicate (None: of any) that others answer for."""
+        step = requests.one_step(0, predicate, True, len(graphs))
+        runs = [(node, self._run(step, graphs, (), 1, node)) for node in self._others]
+        return joined(list(self._quads(runs, 0, predicate, graphs)))
+
+    def graphs_of(
+        self, nodes: Int64Array, graphs: Int64Array, parts: Graphs, is_named: bool
+    ) -> tuple[Int64Array, Int64Array]:
+        """Return (place of the node, graph) for each of some graphs in which another node sees a triple of it."""
+        fields = {"sn": self._sn, "named": is_named, "rows_max": current().rows_max, "timeout_s": time_left_s()}
+        packet = Packet(
+            requests.NODES, fields, {"nodes": nodes, "graphs": graphs, "stored": _stored(parts).reshape(-1)}
+        )
+
+        def read(answer: Packet) -> tuple[Int64Array, Int64Array]:
+            rows = requests.count_of(answer, "rows")
+            places, names = requests.ids_of(answer, "c0", rows), requests.ids_of(answer, "c1", rows)
+            if rows and places.max() >= len(nodes):
+                raise DataError(f"{answer.kind}: more nodes than were asked for")
+            return places, names
+
+        found = [
+            requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self._others])
+        ]
+        return np.concatenate([places for places, _ in found]), np.concatenate([names for _, names in found])
+
+    def graph_names(self) -> Int64Array:
+        """Return the ids of the graphs of which other nodes see a triple."""
+        packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
+        read = partial(requests.ids_of, name="graphs")
+        found = [
+            requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self._others])
+        ]
+        return np.unique(np.concatenate(found))
+
+    def rows(self, runs: Sequence[tuple[int, Run]]) -> list[tuple[tuple[Int64Array, ...], int]]:
+        """Return the columns that steps make at some nodes, and their length; long ones come in several answers."""
+        limits = current()
+        gathered: list[list[tuple[Int64Array, ...]]] = [[] for _ in runs]
+        lengths = [0] * len(runs)
+        left = list(enumerate(runs))
+        while left:
+            answers = self._ask([(node, run.packet()) for _, (node, run) in left])
+            again = []
+            for (place, (node, run)), (_, answer) in zip(left, answers, strict=True):
+                columns, rows, is_more = requests.checked(node, answer, partial(_columns, run=run))
+                lengths[place] += rows
+                limits.check_rows(sum(lengths), "Start from fewer keys", "what other nodes give")
+                limits.hold(8 * rows * len(columns), "what other nodes give")
+                gathered[place].append(columns)
+                if is_more:
+                    again.append((place, (node, replace(run, skip=lengths[place]))))
+            left = again
+        return [
+            (pages[0] if len(pages) == 1 else tuple(map(np.concatenate, zip(*pages, strict=True))), length)
+            for pages, length in zip(gathered, lengths, strict=True)
+        ]
+
+    def _run(self, steps: Int64Array, graphs: Graphs, columns: tuple[Int64Array, ...], length: int, node: int) -> Run:
+        limits = current()
+        shards: BoolArray = self.assignment.shards(node)
+        stored = _stored(graphs)
+        return Run(self._sn, steps, stored, columns, length, shards, self.split, limits.rows_max, time_left_s())
+
+    def _quads(
+        self, runs: Sequence[tuple[int, Run]], direction: int, predicate: int | None, graphs: Graphs
+    ) -> Iterable[Quads]:
+        """Ask for triples, as requests.one_step lays them out."""
+        for (node, run), (columns, length) in zip(runs, self.rows(runs), strict=True):
+            keys, values, names = columns[0], columns[-2], columns[-1]
+            if run.columns and not np.isin(keys, run.columns[0]).all():
+                raise wrong_answer(node, "triples of other keys than were asked for")
+            if ALL_NAMED not in graphs and not np.isin(names, graphs).all():
+                raise wrong_answer(node, "triples of other graphs than were asked for")
+            predicates = columns[1] if predicate is None else np.full(length, predicate, np.int64)
+            subjects, objects = (values, keys) if direction == IN else (keys, values)
+            yield names, subjects, predicates, objects
+
+    def _ask(self, asked: Sequence[tuple[int, Packet]]) -> list[tuple[int, Packet]]:
+        answers = self._reach.ask(asked, self.traffic)
+        return [(node, answer) for (node, _), answer in zip(asked, answers, strict=True)]
+
+
+def _stored(graphs: Graphs) -> Int64Array:
+    names = [(graph, FROM_DIRECTORY if graph == ALL_NAMED else graph) for graph in graphs]
+    return np.array(names, np.int64).reshape(-1, 2)
+
+
+def _columns(answer: Packet, run: Run) -> tuple[tuple[Int64Array, ...], int, bool]:
+    """Read an answer to a run: (columns, length, whether there is more). Raises DataError."""
+    rows = requests.count_of(answer, "rows", run.rows_max)
+    is_more = answer.fields.get("more") is True
+    if is_more and not rows:
+        raise DataError(f"{answer.kind}: nothing, and more to come")
+    if len(answer.arrays) != run.width:
+        raise DataError(f"{answer.kind}: {len(answer.arrays)} columns in place of {run.width}")
+    return tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more

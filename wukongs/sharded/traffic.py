@@ -1,0 +1,50 @@
+"""Traffic: what reads ask of other nodes, counted; and how long an answer may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from wukongs.limits import current
+from wukongs.wire.packets import Packet
+
+ASK_TIMEOUT_S = 30.0
+"""How long an answer is waited for where the query has no time limit."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Requests, and the rows and bytes of the arrays that went out and came."""
+
+    requests: int = 0
+    rows_sent: int = 0
+    rows_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+    def count(self, sent: Iterable[Packet], received: Iterable[Packet]) -> None:
+        for packet in sent:
+            self.requests += 1
+            self.rows_sent += int(packet.fields.get("length", 0))
+            self.bytes_sent += _size(packet)
+        for packet in received:
+            rows = packet.fields.get("rows", 0)
+            self.rows_received += rows if isinstance(rows, int) else 0
+            self.bytes_received += _size(packet)
+
+    def stats(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def _size(packet: Packet) -> int:
+    return sum(array.nbytes for array in packet.arrays.values())
+
+
+def time_left_s() -> float:
+    """Return how many seconds an answer may take. Raises QueryTimeout if that is over."""
+    limits = current()
+    limits.check()
+    if limits.deadline_s is None:
+        return ASK_TIMEOUT_S
+    return max(limits.deadline_s - time.monotonic(), 1e-3)
