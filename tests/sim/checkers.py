@@ -16,6 +16,7 @@ from wukongs.protocol.records import (
     BeginStream,
     Change,
     DeclareStream,
+    DropStream,
     EndStream,
     Membership,
     ReEncode,
@@ -35,7 +36,10 @@ class Checkers:
     """Fed by the simulator with everything that nodes do (`tell`) and clients see."""
 
     def __init__(self, streams: list[StreamData], hosts: list[Host]) -> None:
-        self.streams = {stream.name: stream for stream in streams}
+        self.declared = streams
+        self.streams: dict[str, StreamData] = {}
+        self.began: set[str] = set()
+        self.gone: set[str] = set()
         self.hosts = hosts
         self.entries: dict[int, tuple[Any, Any]] = {}
         self.roles: dict[int, tuple[Role, int]] = {}
@@ -61,18 +65,35 @@ class Checkers:
         self.exposed.pop(node, None)
 
     def on_apply(self, node: int, index: int, entry: Any, sn: Any) -> None:
+        is_news = index not in self.entries
         known = self.entries.setdefault(index, (entry, sn))
         if known != (entry, sn):
             raise Violation(f"node {node} has committed {entry} at {index}, another one {known[0]}", [node])
-        record = entry.record
-        if isinstance(record, ReEncode):
-            self.exceptions.add(record.text)
-        if isinstance(record, Membership) and index == max(self.entries):
-            self._on_membership(record)
+        if is_news:
+            self._on_news(index, entry.record)
+
+    def _on_news(self, index: int, record: Any) -> None:
+        """Look at a record that is applied for the first time."""
+        match record:
+            case ReEncode(text=text):
+                self.exceptions.add(text)
+            case Membership():
+                self._on_membership(record)
+            case DeclareStream(stream=name, payload=options):
+                data = next(data for data in self.declared if data.options == options)
+                data.key = name if name not in self.streams else f"{name} {index}"
+                self.streams[data.key] = data
+            case BeginStream(stream=key):
+                self.began.add(key)
+            case DropStream(stream=key) if key not in self.began:
+                self.gone.add(key)
+            case EndStream(stream=key, is_cut=True):
+                self.gone.add(key)
+                self.highest.pop(key, None)
+                for node, (role, disk) in self.roles.items():  # They begin their stay anew.
+                    self.roles[node] = Role.JOINING if role is Role.HOLDING else role, disk
 
     def _on_membership(self, record: Membership) -> None:
-        if self.roles[record.node] == (record.role, record.disk):
-            return
         self.roles[record.node] = record.role, record.disk
         if record.role is Role.IN:
             self._check_replica(record.node, self.highest, "becomes IN, but stable is")
@@ -81,6 +102,7 @@ class Checkers:
                 raise Violation(f"node {record.node} goes, and no in-sync replica of {shard} stays", shard)
 
     def on_stable(self, node: int, vts: dict[str, int]) -> None:
+        vts = {stream: batch for stream, batch in vts.items() if stream not in self.gone}
         before = self.stable.get(node, {})
         for stream, batch in vts.items():
             if batch < before.get(stream, 0):
@@ -119,7 +141,8 @@ class Checkers:
         self.exposed[node] = sn
         self._check_meaning(node, sn, vts)
         stable = self.stable.get(node, {})
-        if any(batch > self.hosts[node].node.progress.stable.get(stream, 0) for stream, batch in vts.items()):
+        reached = self.hosts[node].node.progress.stable
+        if any(batch > reached.get(stream, 0) for stream, batch in vts.items() if stream not in self.gone):
             raise Violation(f"node {node} exposes {sn} = {vts} beyond its stable VTS {stable}", [node])
 
     def _check_meaning(self, node: int, sn: Any, vts: dict[str, int]) -> None:
@@ -187,15 +210,18 @@ class Model:
         self.advances: list[tuple[Any, str, int]] = []
         self.timeline: list[Any] = []
         self.groups: dict[str, int] = {}
-        declared: dict[str, str] = {}
+        self.gone: dict[str, tuple[Any, int]] = {}
         value = 0
         for index in sorted(entries):
             entry, sn = entries[index]
             match entry.record:
-                case DeclareStream(stream=name, group=group):
-                    declared[name] = group
-                case BeginStream(stream=name):
-                    self.began[name] = sn.tick if declared[name] == "live" else self.groups.get(declared[name], 0)
+                case BeginStream(stream=key):
+                    group = streams[key].group
+                    self.began[key] = sn.tick if group == "live" else self.groups.get(group, 0)
+                case DropStream(stream=key) if key not in self.began:
+                    self.gone[key] = sn, 0
+                case EndStream(stream=key, last_batch=batch, is_cut=True):
+                    self.gone[key] = sn, batch
                 case AdvanceGroup(group=group, tick=tick):
                     self.groups[group] = tick
                     self.advances.append((sn, group, tick))
@@ -213,16 +239,26 @@ class Model:
                             self.lost_update = f"{client} {number}: {come}, expected n{value}"
 
     def _visible(self, stream: StreamData, batch: int) -> Any:
-        tick = max(stream.first_tick + batch * stream.batch_ticks, self.began[stream.name] + 1)
+        """Return the first SN that has a stream batch, None if there is none."""
+        tick = max(stream.first_tick + batch * stream.batch_ticks, self.began[stream.key] + 1)
         if stream.group == "live":
             return tick, 0
-        return next(tuple(sn) for sn, group, to in self.advances if group == stream.group and to >= tick)
+        return next((tuple(sn) for sn, group, to in self.advances if group == stream.group and to >= tick), None)
+
+    def _batches(self, stream: StreamData, sn: Any, vts: dict[str, int]) -> list[int]:
+        """Return the stream batches of an SN: of a stream that is gone, those that were visible when it went."""
+        end, last = self.gone.get(stream.key, (None, 0))
+        if end is None or sn < end:
+            return stream.batches(0, vts.get(stream.key, 0))
+        assert stream.key not in vts, (stream.key, sn, vts)
+        seen = ((batch, self._visible(stream, batch)) for batch in stream.batches(0, last))
+        return [batch for batch, since in seen if since is not None and since <= end]
 
     def at(self, sn: Any, vts: dict[str, int]) -> set[Edge]:
         """Return the edges at an SN: by SN order, a stream batch before the records behind its tick."""
         timeline = [entry for entry in self.timeline if entry[0] <= sn]
-        for name, stream in self.streams.items():
-            batches = stream.batches(0, vts.get(name, 0))
+        for stream in self.streams.values():
+            batches = self._batches(stream, sn, vts)
             timeline += [(self._visible(stream, batch), set(), stream.edges(batch)) for batch in batches]
         found: set[Edge] = set()
         for _, gone, come in sorted(timeline, key=lambda entry: tuple(entry[0])):

@@ -38,7 +38,8 @@ class Row:
 @dataclass
 class StreamData:
     """One stream. numbers: per partition, the stream batches at which it sends something, the last one its last; rows:
-    what it has in them; ends: the row behind each one's last, rows that were set aside included."""
+    what it has in them; ends: the row behind each one's last, rows that were set aside included. key: what it is called
+    once it is declared; replaces: that of the one before it."""
 
     name: str
     group: str
@@ -46,9 +47,15 @@ class StreamData:
     first_tick: int
     starts: float
     partitions: tuple[str, ...]
+    replaces: str = ""
+    key: str = ""
     numbers: dict[str, list[int]] = field(default_factory=dict)
     rows: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def options(self) -> str:
+        return f"{self.name} from {self.starts} on"
 
     @property
     def last(self) -> int:
@@ -90,20 +97,26 @@ def random_streams(rng: random.Random, terms: list[str], duration: float) -> lis
     found = []
     epoch = rng.choice((0, 0, 1_000_000))
     for number in range(rng.randint(1, 3)):
-        batch_ticks = rng.choice((1, 1, 2, 3))
-        stream = StreamData(
-            name=f"s{number}",
-            group="replay" if number and rng.random() < 0.3 else "live",
-            batch_ticks=batch_ticks,
-            first_tick=rng.randrange(2 * batch_ticks),
-            starts=rng.uniform(0, duration / 2) if number else 0.0,
-            partitions=("a", "b") if rng.random() < 0.3 else ("a",),
-        )
-        first, count = epoch // batch_ticks + rng.randint(1, 3), rng.randint(4, 11)
-        for name in stream.partitions:
-            _fill(stream, name, _numbers(rng, first, count), rng, terms)
-        found.append(stream)
+        starts = rng.uniform(0, duration / 2) if number else 0.0
+        found.append(random_stream(rng, f"s{number}", terms, epoch, starts))
     return found
+
+
+def random_stream(rng: random.Random, name: str, terms: list[str], epoch: int, starts: float) -> StreamData:
+    """epoch: the tick near which it begins."""
+    batch_ticks = rng.choice((1, 1, 2, 3))
+    stream = StreamData(
+        name=name,
+        group="replay" if starts and rng.random() < 0.3 else "live",
+        batch_ticks=batch_ticks,
+        first_tick=rng.randrange(2 * batch_ticks),
+        starts=starts,
+        partitions=("a", "b") if rng.random() < 0.3 else ("a",),
+    )
+    first, count = epoch // batch_ticks + rng.randint(1, 3), rng.randint(4, 11)
+    for partition in stream.partitions:
+        _fill(stream, partition, _numbers(rng, first, count), rng, terms)
+    return stream
 
 
 def _numbers(rng: random.Random, first: int, count: int) -> list[int]:

@@ -18,7 +18,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation, Message, State, Term
 from wukongs.protocol.node import step
-from wukongs.protocol.records import BEGINNING, Change, Role
+from wukongs.protocol.records import BEGINNING, Change, DropStream, EndStream, Role
 from wukongs.protocol.sealing import position
 from wukongs.protocol.snapshots import Sn, Vts, visible_at
 from wukongs.protocol.state import Cluster, Kept, Node, boot
@@ -142,6 +142,8 @@ class Host:
         if not self.node.can_serve(vts, index):
             return None
         timeline = [entry for entry in self.changes if entry[0] <= sn]
+        gone = {key: stream for key, stream in self.control.streams.items() if stream.gone and stream.gone <= sn}
+        vts = {**vts, **{key: stream.last_batch or 0 for key, stream in gone.items()}}
         outs = self._fold(timeline, vts, 0, shards)
         ins = self._fold(timeline, vts, 1, shards)
         texts = {hashed: text for hashed, text in self.disk.claims.items() if self.shard(hashed) in shards}
@@ -220,7 +222,8 @@ class Host:
         return outs, frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[2])))
 
     def _insert(self, action: act.SealBatch, batches: dict[int, Any], texts: set[str]) -> None:
-        if action.after != self.disk.vts.get(action.stream, 0):
+        stream = self.control.streams[action.stream]
+        if stream.gone is not None or action.after != self.disk.vts.get(action.stream, 0):
             return
         self.disk.batches |= {(action.stream, number): sides for number, sides in batches.items()}
         self.disk.vts[action.stream] = action.batch
@@ -274,26 +277,50 @@ class Host:
                 if text not in self.control.exceptions:
                     claims.setdefault(hash16(text), text)
         self.disk.claims = claims
+        streams = self.control.streams
+        gone = {key for key, stream in streams.items() if stream.gone is not None}
+        for stream, number in sorted({key for state in synced for key in state.payload[2]}):  # type: ignore[index]
+            if stream in gone:
+                self._take_over(stream, number, synced)
         for stream, batch in action.vts.items():
             if batch <= self.disk.vts.get(stream, 0):
                 continue
             after = self.disk.vts.get(stream, 0)
             keys = {key for state in synced for key in state.payload[2]}  # type: ignore[index]
             for number in sorted(number for name, number in keys if name == stream and after < number <= batch):
-                sides = [state.payload[2].get((stream, number), (frozenset(), frozenset())) for state in synced]  # type: ignore[index]
-                self.disk.batches[stream, number] = (
-                    frozenset[IdEdge]().union(*(outs for outs, _ in sides)),
-                    frozenset[IdEdge]().union(*(ins for _, ins in sides)),
-                )
+                self._take_over(stream, number, synced)
             self.disk.vts[stream] = batch
             self.disk.offsets[stream] = action.offsets[stream]
             self.staged = {key: edges for key, edges in self.staged.items() if key[0] != stream}
         self.tell(self.number, "install", vts=action.vts, claims=len(claims))
         self.handle(ev.StateInstalled(action.since, action.vts, action.offsets))
 
+    def _take_over(self, stream: str, number: int, states: list[State]) -> None:
+        """Put what other nodes have of a stream batch on disk."""
+        sides = [state.payload[2].get((stream, number), (frozenset(), frozenset())) for state in states]  # type: ignore
+        mine = self.disk.batches.get((stream, number), (frozenset(), frozenset()))
+        self.disk.batches[stream, number] = (
+            mine[0].union(*(outs for outs, _ in sides)),
+            mine[1].union(*(ins for _, ins in sides)),
+        )
+
+    def _forget_gone(self, key: str) -> None:
+        """Drop what came of a stream beyond its end, once it is gone."""
+        stream = self.control.streams[key]
+        if stream.gone is None:
+            return
+        last = stream.last_batch or 0
+        kept = self.disk.batches.items()
+        self.disk.batches = {(name, number): sides for (name, number), sides in kept if name != key or number <= last}
+        self.staged = {(name, number): edges for (name, number), edges in self.staged.items() if name != key}
+        self.disk.vts.pop(key, None)
+        self.disk.offsets.pop(key, None)
+
     def _apply(self, action: act.Apply) -> None:
         record = action.entry.record
         self.tell(self.number, "apply", index=action.index, entry=action.entry, sn=action.sn)
+        if isinstance(record, EndStream | DropStream):
+            self._forget_gone(record.stream)
         if not isinstance(record, Change):
             return
         assert action.sn is not None

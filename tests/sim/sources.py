@@ -38,10 +38,14 @@ class Source:
 
     @property
     def is_done(self) -> bool:
+        """Whether all nodes know its end, or one of them that its stream was dropped."""
+        streams = [host.control.streams.get(self.data.key) for host in self.hosts]
+        if any(stream is not None and stream.is_dropped for stream in streams):
+            return True
         return all(self.positions.get(host.number, (None, (0, 0, False)))[1][2] for host in self.hosts)
 
     def _tick(self) -> None:
-        for host in self.hosts:
+        for host in self.hosts if self.data.key else ():
             self._send_to(host)
         if self.rng.random() < 0.02:
             self.epoch += 1  # Another writer takes over; what the old one sent may still be on its way.
@@ -68,7 +72,7 @@ class Source:
                 offset = end
 
     def _piece(self, batch: int, offset: int, end_offset: int) -> Piece:
-        return Piece(self.data.name, self.partition, self.epoch, batch, offset, end_offset)
+        return Piece(self.data.key, self.partition, self.epoch, batch, offset, end_offset)
 
     def _marker(self, batch: int, offset: int, end_offset: int) -> Marker:
         """Close a stream batch, or all that are empty behind it as well; or, in its midst, those before it."""
@@ -79,7 +83,7 @@ class Source:
             closed = numbers[numbers.index(batch) + 1] - 1
         elif is_last and self.rng.random() < 0.3 and self.data.rows[self.partition, batch]:
             closed = batch - 1  # The end closes what has rows as well.
-        return Marker(self.data.name, self.partition, self.epoch, closed, end_offset, is_last, offset)
+        return Marker(self.data.key, self.partition, self.epoch, closed, end_offset, is_last, offset)
 
     def _offer(self, host: Host, event: Piece | Marker, edges: set[Any]) -> None:
         def arrive() -> None:

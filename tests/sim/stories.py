@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import CompareTerms, Confirm, Drop, SealBatch, Send
 from wukongs.protocol.control import Control, apply, genesis
-from wukongs.protocol.events import Inserted, Marker, Piece, Received, Submitted, TermsCompared
+from wukongs.protocol.dropping import cuts
+from wukongs.protocol.events import Inserted, Marker, Piece, Pulse, Received, Submitted, TermsCompared
 from wukongs.protocol.log import Standing
 from wukongs.protocol.messages import (
     Body,
@@ -24,10 +26,13 @@ from wukongs.protocol.node import step
 from wukongs.protocol.progress import Progress, hear, settle
 from wukongs.protocol.records import (
     BEGINNING,
+    TICKED,
     AdvanceGroup,
     BeginStream,
     Change,
     DeclareStream,
+    DropStream,
+    EndStream,
     Entry,
     Membership,
     Position,
@@ -41,11 +46,11 @@ from wukongs.protocol.state import Cluster, Kept, Node, boot
 TRIO = Cluster(node_count=3, replica_count=2, shard_count=3)
 
 
-def node_with(records: list[Membership | DeclareStream], number: int = 0) -> Node:
+def node_with(records: list[Any], number: int = 0) -> Node:
     """Return a node of three that has committed these records."""
     node = boot(TRIO, Incarnation(number, 0, 1), Kept())
     leader = Incarnation(2, 0, 1).voter
-    entries = [Entry(1, one, *((0, leader) if isinstance(one, DeclareStream) else ())) for one in records]
+    entries = [Entry(1, one, *((0, leader) if isinstance(one, TICKED) else ())) for one in records]
     control = genesis(3, 2, 3)
     for entry in entries:
         control = apply(control, entry)
@@ -243,6 +248,61 @@ def what_only_leaders_propose_is_refused_from_others() -> None:
     assert after.refused == {"a proposal of what only leaders propose": 1}
 
 
+def _dropping() -> tuple[Node, Node]:
+    """Return a node that has sealed one stream batch of two when it comes to hold the drop, and when it applies it."""
+    node = _begun(Piece("s", "a", 1, 1, 0, 1), Marker("s", "a", 1, 1, 1), Piece("s", "a", 1, 2, 1, 2))
+    entry = Entry(1, DropStream("s"), 0, Incarnation(2, 0, 1).voter)
+    holding = replace(node, log=replace(node.log, entries=(*node.log.entries, entry)))
+    return holding, replace(holding, log=replace(holding.log, commit=holding.log.last))
+
+
+def _begun(*events: Piece | Marker) -> Node:
+    node = node_with([STREAM, BeginStream("s")])
+    for event in events:
+        node, _ = step(node, event)
+    return node
+
+
+def nothing_is_sealed_of_a_stream_once_its_drop_is_held() -> None:
+    """Committed or not: who has told that it is frozen has the record on disk, and knows that it counts again later
+    only when it hears of a leader."""
+    for node in _dropping():
+        node, actions = step(node, Marker("s", "a", 1, 2, 2))
+        assert not any(isinstance(action, SealBatch) for action in actions), "it has told others that it is frozen"
+        assert node.refused == {"a marker of a dropped stream": 1}
+
+
+def _frozen(node: Node) -> frozenset[str]:
+    return node.progress.latest[0].frozen
+
+
+def who_has_sealed_more_than_it_has_inserted_is_not_frozen_yet() -> None:
+    holding, applying = _dropping()
+    holding, _ = step(holding, Pulse(0))
+    assert _frozen(holding) == set(), "the record may still be cut off"
+    applying, _ = step(applying, Pulse(0))
+    applying, _ = step(applying, Pulse(0))
+    assert _frozen(applying) == set(), "stream batch 1 is still on its way to the disk"
+    applying, _ = step(applying, Inserted("s", 1))
+    assert (_frozen(applying), applying.vts) == ({"s"}, {"s": 1})
+
+
+def a_dropped_stream_is_cut_where_all_in_sync_replicas_have_it() -> None:
+    control = node_with([STREAM, BeginStream("s"), DropStream("s")]).control
+    reports = [
+        Report(Incarnation(node, 0, 1), 1, {"s": batch}, BEGINNING, None, None, frozenset({"s"}))
+        for node, batch in enumerate((5, 3, 4))
+    ]
+    assert cuts(control, hear(Progress(), reports)) == [EndStream("s", 3, is_cut=True)]
+    unsaid = [replace(reports[0], frozen=frozenset()), *reports[1:]]
+    assert cuts(control, hear(Progress(), unsaid)) == [], "node 0 may have more, and others, too"
+    assert cuts(control, hear(Progress(), reports[1:])) == [], "node 0 has not said how far it is"
+    lost = [replace(reports[1], incarnation=Incarnation(1, 1, 1)), reports[0], reports[2]]
+    assert cuts(control, hear(Progress(), lost)) == [], "another disk than the one that has the role"
+    out = apply(control, Entry(1, OUT))
+    assert cuts(out, hear(Progress(), reports)) == [EndStream("s", 4, is_cut=True)]
+
+
 STORIES = (
     an_answer_of_another_view_is_no_answer,
     who_learns_of_a_joining_node_tells_nobody_what_it_compared_before,
@@ -260,6 +320,9 @@ STORIES = (
     rows_of_a_stream_batch_that_was_left_do_not_come_later,
     a_marker_in_the_midst_of_a_stream_batch_leaves_its_rows_open,
     what_is_closed_stays_closed,
+    nothing_is_sealed_of_a_stream_once_its_drop_is_held,
+    who_has_sealed_more_than_it_has_inserted_is_not_frozen_yet,
+    a_dropped_stream_is_cut_where_all_in_sync_replicas_have_it,
 )
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from tests.sim.agenda import Agenda, Network
 from tests.sim.checkers import Checkers, Violation
 from tests.sim.clients import Client, Operator
-from tests.sim.data import StreamData, random_streams, random_terms
+from tests.sim.data import StreamData, random_stream, random_streams, random_terms
 from tests.sim.host import Host
 from tests.sim.sources import Source
-from wukongs.protocol.records import DeclareStream, DropQuery, Record, RegisterQuery, Role
+from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, Record, RegisterQuery, Role
 from wukongs.protocol.state import Cluster
 
 DURATION = 260.0
@@ -72,7 +72,9 @@ class World:
         self.events: deque[tuple[float, int, str, dict[str, Any]]] = deque(maxlen=5000)
         self.hosts: list[Host] = []
         self.terms = random_terms(rng)
+        self.weather = rng.choice(WEATHERS)
         self.streams = random_streams(rng, self.terms, DURATION)
+        dropping = self._dropping()
         self.checkers = Checkers(self.streams, self.hosts)
         self.hosts += [Host(n, self.cluster, self.agenda, self.network, rng, self.tell) for n in range(count)]
         self.checkers.start()
@@ -87,8 +89,25 @@ class World:
             Client(f"client {n}", rng.randint(2, 6), self, self.agenda, self.network, rng)
             for n in range(rng.randint(1, 3))
         ]
-        self.operator = Operator(self._records(), self.hosts, self.agenda, rng)
+        self.operator = Operator(self._records() + dropping, self.hosts, self.agenda, rng)
         self._plan_faults()
+
+    def _dropping(self) -> list[tuple[float, Record]]:
+        """Return when the last stream is dropped, if it is. Another one may be declared under its name.
+
+        What a stream brought is lost with the only disk that had it if nobody sends it again: not in these runs."""
+        rng, dropped = self.rng, self.streams[-1]
+        is_safe = self.cluster.replica_count > 1 or not self.weather.disks
+        if len(self.streams) == 1 or not is_safe or rng.random() < 0.5:
+            return []
+        when = rng.uniform(60, DURATION + 60)
+        if rng.random() < 0.6:
+            first = min(numbers[0] for numbers in dropped.numbers.values())
+            epoch, starts = first * dropped.batch_ticks, when + rng.uniform(1, 40)
+            another = random_stream(rng, dropped.name, self.terms, epoch, starts)
+            another.replaces = dropped.name
+            self.streams.append(another)
+        return [(when, DropStream(dropped.name))]
 
     def _records(self) -> list[tuple[float, Record]]:
         rng = self.rng
@@ -129,7 +148,7 @@ class World:
     def _is_over(self) -> bool:
         if self.operator.left or not all(done.is_done for done in (*self.clients, *self.sources)):
             return False
-        last = {stream.name: stream.last for stream in self.streams}
+        last = {stream.key: stream.last for stream in self.streams if stream.key not in self.checkers.gone}
         sns = {host.node.exposed for host in self.hosts}
         return len(sns) == 1 and all(
             host.node.role is Role.IN
@@ -159,7 +178,7 @@ class World:
 
     def _plan_faults(self) -> None:
         rng, network = self.rng, self.network
-        weather = self.weather = rng.choice(WEATHERS)
+        weather = self.weather
         if weather.is_lossy and rng.random() < 0.7:
             network.loss, network.repeats, network.slow = (
                 rng.choice((0, 0.05, 0.2)),
@@ -217,7 +236,6 @@ class World:
                 host.start()
 
 
-def _declaration(stream: StreamData) -> DeclareStream:
-    return DeclareStream(
-        stream.name, stream.partitions, stream.batch_ticks, stream.group, stream.first_tick, f"options of {stream.name}"
-    )
+def _declaration(data: StreamData) -> DeclareStream:
+    how = data.batch_ticks, data.group, data.first_tick
+    return DeclareStream(data.name, data.partitions, *how, data.options, data.replaces)

@@ -46,8 +46,8 @@ class TakePiece:
 class SealBatch:
     """The stream batches after + 1 to batch are whole, their terms confirmed: insert them (and log them, where data is
     durable), then answer Inserted, for one stream in the order of its stream batches. Most of the range may be empty.
-    One whose `after` is not where the store stands is dropped: an InstallState came in between. A host without durable
-    data starts each time as one that has lost its disk.
+    One whose `after` is not where the store stands is dropped: an InstallState came in between, or the stream is gone.
+    A host without durable data starts each time as one that has lost its disk.
 
     offsets: per partition, the row behind the last one of these stream batches."""
 
@@ -86,8 +86,8 @@ class CollectState:
 class InstallState:
     """Take over what other nodes have: of each shard of this node that one of them is an in-sync replica of, their
     terms in place of its own; of the others, all terms that anybody has, beside its own. If vts is not empty: their
-    data, up to it, in place of the rows of these streams that are kept for later stream batches: sources send those
-    again. All safe on disk, then StateInstalled."""
+    data, up to it, and all that streams brought that are gone, in place of the rows of these streams that are kept for
+    later stream batches: sources send those again. All safe on disk, then StateInstalled."""
 
     since: int
     states: Mapping[int, State]
@@ -97,7 +97,9 @@ class InstallState:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An entry is committed and valid. sn: of a ticked record."""
+    """An entry is committed and valid. sn: of a ticked record. At a restart all come again, from the first one on.
+
+    If it makes a stream be gone (`Stream.gone`), the host drops what it has of it beyond Stream.last_batch."""
 
     index: int
     entry: Entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -15,6 +15,7 @@ from wukongs.protocol.records import (
     Change,
     DeclareStream,
     DropQuery,
+    DropStream,
     EndStream,
     Entry,
     Membership,
@@ -26,15 +27,16 @@ from wukongs.protocol.records import (
     Role,
     Voter,
 )
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.snapshots import Sn, vts_at
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """began: the tick of its group at which it began: it counts from the next one on; None: not yet.
-    last_batch: None while it is open."""
+    """key: names it everywhere (records.DeclareStream). began: the tick of its group at which it began: it counts from
+    the next one on; None: not yet. last_batch: None while it is open. gone: of a dropped stream, the SN from which on
+    no vector timestamp names it any more; what it brought up to last_batch stays."""
 
-    name: str
+    key: str
     partitions: tuple[str, ...]
     batch_ticks: int
     group: str
@@ -42,6 +44,8 @@ class Stream:
     payload: str = ""
     began: int | None = None
     last_batch: int | None = None
+    is_dropped: bool = False
+    gone: Sn | None = None
 
     def end_of(self, batch: int) -> int:
         """Return the tick at which a stream batch ends; batch 0: the tick before everything."""
@@ -91,8 +95,9 @@ class Advance:
 class Control:
     """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i.
 
-    exceptions: per text the number of its re-encoding; requests: per client the number of its last change; view: the
-    index of the last membership record; marks, updates and advances are in order."""
+    keys: per name the key of the stream that was declared under it last. exceptions: per text the number of its
+    re-encoding; requests: per client the number of its last change; view: the index of the last membership record;
+    marks, updates and advances are in order."""
 
     shards: tuple[tuple[int, ...], ...]
     members: Mapping[int, Member]
@@ -100,6 +105,7 @@ class Control:
     term: int = 0
     view: int = 0
     streams: Mapping[str, Stream] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
     queries: Mapping[str, Query] = field(default_factory=dict)
     exceptions: Mapping[str, int] = field(default_factory=dict)
@@ -117,6 +123,15 @@ class Control:
     def last_sn(self) -> Sn:
         """Where the last ticked record lies."""
         return self.marks[-1].sn if self.marks else Sn(0, 0)
+
+    @property
+    def live_streams(self) -> Iterator[Stream]:
+        """The streams that are not gone."""
+        return (stream for stream in self.streams.values() if stream.gone is None)
+
+    def takes_in(self, key: str) -> bool:
+        """Whether a stream was declared and not dropped."""
+        return key in self.streams and not self.streams[key].is_dropped
 
     def role_of(self, voter: Voter) -> Role:
         """Return a node's role, OUT if it has another disk than the one that has the role."""
@@ -170,16 +185,21 @@ def is_news(control: Control, record: Record) -> bool:
             return _may_become(control, record)
         case DeclareStream(stream=name):
             is_sound = record.batch_ticks > 0 and record.first_tick >= 0 and len(record.partitions) > 0
-            return name not in control.streams and is_sound
-        case BeginStream(stream=name):
-            return name in control.streams and control.streams[name].began is None
-        case EndStream(stream=name):
-            stream = control.streams.get(name)
+            before = control.keys.get(name, "")
+            return is_sound and " " not in name and before == record.replaces and not control.takes_in(before)
+        case BeginStream(stream=key):
+            return control.takes_in(key) and control.streams[key].began is None
+        case EndStream(stream=key, is_cut=True):
+            return key in control.streams and control.streams[key].is_dropped and control.streams[key].gone is None
+        case EndStream(stream=key):
+            stream = control.streams[key] if control.takes_in(key) else None
             return stream is not None and stream.began is not None and stream.last_batch is None
+        case DropStream(stream=key):
+            return control.takes_in(key) and not any(key in query.streams for query in control.queries.values())
         case AdvanceGroup(group=group, tick=tick):
             return group != LIVE and tick > control.groups.get(group, 0)
         case RegisterQuery(query=name):
-            are_there = set(record.streams) <= control.streams.keys() and set(record.nodes) <= control.members.keys()
+            are_there = all(map(control.takes_in, record.streams)) and set(record.nodes) <= control.members.keys()
             return name not in control.queries and are_there
         case MoveQuery(query=name, nodes=nodes):
             query = control.queries.get(name)
@@ -242,16 +262,22 @@ def _with(control: Control, record: Record) -> Control:
             member = Member(disk, role, since, control.position if role is Role.HOLDING else old.held)
             return replace(control, members={**control.members, node: member}, view=index)
         case DeclareStream(stream=name):
-            stream = Stream(
-                name, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload
-            )
-            return _with_stream(control, stream)
-        case BeginStream(stream=name):
-            group = control.streams[name].group
+            key = f"{name} {index}" if name in control.keys else name
+            stream = Stream(key, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload)
+            return _with_stream(replace(control, keys={**control.keys, name: key}), stream)
+        case BeginStream(stream=key):
+            group = control.streams[key].group
             began = sn.tick if group == LIVE else control.groups.get(group, 0)
-            return _with_stream(control, replace(control.streams[name], began=began))
-        case EndStream(stream=name, last_batch=last_batch):
-            return _with_stream(control, replace(control.streams[name], last_batch=last_batch))
+            return _with_stream(control, replace(control.streams[key], began=began))
+        case EndStream(stream=key, last_batch=last_batch, is_cut=is_cut):
+            if is_cut:
+                return _cut(control, control.streams[key], last_batch)
+            return _with_stream(control, replace(control.streams[key], last_batch=last_batch))
+        case DropStream(stream=key):
+            stream = replace(control.streams[key], is_dropped=True)
+            if stream.began is None:  # No SN has anything of it.
+                stream = replace(stream, last_batch=0, gone=sn)
+            return _with_stream(control, stream)
         case AdvanceGroup(group=group, tick=tick):
             advances = (*control.advances, Advance(sn, group, tick))
             return replace(control, groups={**control.groups, group: tick}, advances=advances)
@@ -273,4 +299,17 @@ def _with(control: Control, record: Record) -> Control:
 
 
 def _with_stream(control: Control, stream: Stream) -> Control:
-    return replace(control, streams={**control.streams, stream.name: stream})
+    return replace(control, streams={**control.streams, stream.key: stream})
+
+
+def _cut(control: Control, stream: Stream, last_batch: int) -> Control:
+    """Let a dropped stream be gone (dropping.py): all nodes that are IN have what it has brought; those that are on
+    their way begin their stay anew, since nobody sends them its rows any more but those that are IN."""
+    sn, index = control.last_sn, control.index
+    last_batch = min(last_batch, vts_at(control, sn).get(stream.key, 0))
+    control = _with_stream(control, replace(stream, last_batch=last_batch, gone=sn))
+    coming = control.with_role(Role.JOINING, Role.HOLDING)
+    if not coming:
+        return control
+    anew = {node: replace(control.members[node], role=Role.JOINING, since=index) for node in coming}
+    return replace(control, members={**control.members, **anew}, view=index)

@@ -9,6 +9,7 @@ from functools import reduce
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import Action
 from wukongs.protocol.control import Control, apply, is_valid
+from wukongs.protocol.dropping import cuts
 from wukongs.protocol.log import Log, Standing
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
@@ -54,8 +55,9 @@ def lead(log: Log, control: Control, progress: Progress, out: list[Membership], 
     """Propose, once a pulse, what this leader sees. out: records that take out who is silent."""
     if log.standing is not Standing.LEADER:
         return log, []
-    groups = sorted({stream.group for stream in control.streams.values() if stream.group != LIVE})
+    groups = sorted({stream.group for stream in control.live_streams if stream.group != LIVE})
     records: list[Record] = [AdvanceGroup(group, tick_in(control, group, progress.stable)) for group in groups]
+    records += cuts(held_control(log, control), progress)
     log, actions = admit(log, control, vts, [*out, *records])
     log, more = _change_voters(log, control)
     return log, actions + more

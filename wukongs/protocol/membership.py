@@ -54,11 +54,11 @@ def installable(stay: Stay, control: Control, me: Incarnation) -> InstallState |
     vts: dict[str, int] = {}
     offsets: dict[str, Mapping[str, int]] = {}
     if mine and all(shard.intersection(donors) for shard in mine):
-        for stream in control.streams:
-            batch, least = min((stay.states[node].vts.get(stream, 0), node) for node in donors)
+        for stream in control.live_streams:
+            batch, least = min((stay.states[node].vts.get(stream.key, 0), node) for node in donors)
             if batch:
-                vts[stream] = batch
-                offsets[stream] = stay.states[least].offsets[stream]
+                vts[stream.key] = batch
+                offsets[stream.key] = stay.states[least].offsets[stream.key]
     return InstallState(stay.since, stay.states, vts, offsets)
 
 
@@ -83,7 +83,8 @@ def next_role(control: Control, progress: Progress, stay: Stay, me: Incarnation,
 
 def _is_near(progress: Progress, control: Control, vts: Vts) -> bool:
     stable = stable_vts(progress, control) or progress.stable
-    return all(vts.get(stream, 0) + LAG_BATCHES_MAX >= batch for stream, batch in stable.items())
+    keys = [stream.key for stream in control.live_streams]
+    return all(vts.get(key, 0) + LAG_BATCHES_MAX >= stable.get(key, 0) for key in keys)
 
 
 @dataclass(frozen=True, slots=True)

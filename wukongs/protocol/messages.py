@@ -78,8 +78,9 @@ class Report:
     """One node's progress. counter: rises with each report of an incarnation.
 
     vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. required: the
-    highest log position that this node has ever held: who uses this report has to have committed as much. oldest_sn,
-    oldest_firing: what readers on this node still hold, None: nothing."""
+    highest log position that this node has ever held: who uses this report has to have committed as much. frozen: the
+    dropped streams of which nothing will be added to vts. oldest_sn, oldest_firing: what readers on this node still
+    hold, None: nothing."""
 
     incarnation: Incarnation
     counter: int
@@ -87,6 +88,7 @@ class Report:
     required: Position
     oldest_sn: Sn | None = None
     oldest_firing: int | None = None
+    frozen: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,21 @@ saved is safe before the actions behind it happen; after a crash, `boot` with wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from wukongs.protocol import dropping, membership, progress, sealing, terms
 from wukongs.protocol import log as raft
-from wukongs.protocol import membership, progress, sealing, terms
 from wukongs.protocol.actions import (
     Action,
     Apply,
     CollectState,
     CompareTerms,
-    Confirm,
     Drop,
     Expose,
-    SealBatch,
     Send,
-    TakePiece,
 )
+from wukongs.protocol.asking import answered, ask, claims, compared, not_re_encoded, settled
 from wukongs.protocol.control import apply, is_current, is_news, is_valid
 from wukongs.protocol.events import (
     Event,
@@ -37,6 +35,7 @@ from wukongs.protocol.events import (
     Submitted,
     TermsCompared,
 )
+from wukongs.protocol.feeding import seal, take_marker, take_piece
 from wukongs.protocol.leading import admit, lead
 from wukongs.protocol.membership import Stay
 from wukongs.protocol.messages import (
@@ -51,22 +50,20 @@ from wukongs.protocol.messages import (
     Report,
     RequestVote,
     State,
-    Term,
     TermsClaimed,
     Vote,
 )
 from wukongs.protocol.records import (
     BeginStream,
     Change,
+    DropStream,
     EndStream,
-    Membership,
     Nothing,
     Record,
     ReEncode,
     Role,
     Voters,
 )
-from wukongs.protocol.sealing import Intake, Verdict
 from wukongs.protocol.snapshots import stable_sn, vts_at
 from wukongs.protocol.state import Node
 
@@ -91,7 +88,7 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
     node, more = _report(node, event.draw)
     actions += more
     if membership.may_agree(node.control, node.stay, node.me):
-        actions += _claims(node)
+        actions += claims(node)
     if node.role is Role.JOINING and not node.stay.is_installed:
         missing = sorted(membership.to_fetch_from(node.stay, node.control, node.me))
         actions += [Send(other, FetchState(node.stay.since)) for other in missing]
@@ -106,7 +103,8 @@ def _report(node: Node, draw: int) -> Outcome:
     """Make a new report, and pass on all that are known to a few others."""
     counter = node.counter + 1
     reading = node.reading
-    report = Report(node.me, counter, node.vts, node.log.high, reading.oldest_sn, reading.oldest_firing)
+    frozen = dropping.frozen(node.control, node.intakes)
+    report = Report(node.me, counter, node.vts, node.log.high, reading.oldest_sn, reading.oldest_firing, frozen)
     node = replace(node, counter=counter, progress=progress.hear(node.progress, [report]))
     gossip = Gossip(tuple(node.progress.latest.values()))
     return node, [Send(other, gossip) for other in _some_others(node, draw)]
@@ -126,15 +124,15 @@ def _some_others(node: Node, draw: int) -> list[int]:
 def _wanted(node: Node) -> list[Record]:
     """Return what this node asks the leader to append."""
     found: list[Record] = []
-    for name, stream in node.control.streams.items():
-        intake = node.intakes.get(name)
-        if intake is None:
+    for key, intake in node.intakes.items():
+        if not node.control.takes_in(key):
             continue
+        stream = node.control.streams[key]
         last_batch = intake.last_batch(stream.partitions)
         if stream.began is None and any(one.offset or one.closed for one in intake.partitions.values()):
-            found.append(BeginStream(name))
+            found.append(BeginStream(key))
         elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
-            found.append(EndStream(name, last_batch))
+            found.append(EndStream(key, last_batch))
     found += [ReEncode(text, node.control.view) for text in sorted(node.terms.refused)]
     role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
     if role is not None and node.log.commit:
@@ -166,7 +164,7 @@ def _received(node: Node, event: Received) -> Outcome:
     sender, body = event.message.sender, event.message.body
     known = node.heard.get(sender.node)
     if known is not None and sender < known:
-        return _count(node, "a message of an earlier incarnation"), []
+        return node.counting("a message of an earlier incarnation"), []
     if known != sender:
         node = replace(node, heard={**node.heard, sender.node: sender})
     if isinstance(body, RequestVote | Vote | Append | Appended):
@@ -180,15 +178,15 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
         case Gossip(reports=reports):
             return replace(node, progress=progress.hear(node.progress, reports)), []
         case Propose(records=records) if node.log.standing is raft.Standing.LEADER:
-            if any(isinstance(record, Nothing | Voters) for record in records):
-                return _count(node, "a proposal of what only leaders propose"), []
+            if any(_is_leaders_own(record) for record in records):
+                return node.counting("a proposal of what only leaders propose"), []
             return _propose(node, list(records))
         case ClaimTerms(view=view, texts=texts):
             if view != node.control.view or not membership.may_agree(node.control, node.stay, node.me):
                 return node, []
             return node, [CompareTerms(sender.node, view, texts)]
         case TermsClaimed(view=view, equal=equal, clashing=clashing):
-            return _terms_answered(node, sender.node, view, equal, clashing)
+            return answered(node, sender.node, view, equal, clashing)
         case FetchState(since=since) if node.control.index >= since:
             offsets = {stream: intake.offsets for stream, intake in node.intakes.items()}
             state = State(since, node.vts, offsets, node.role is Role.IN, None)
@@ -198,75 +196,13 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
     return node, []
 
 
-def _terms_compared(node: Node, event: TermsCompared) -> Outcome:
-    """Answer the asker; unless there is a new view by now, under which somebody may have come to join and asked this
-    node for its terms before these were among them."""
-    if event.view != node.control.view:
-        return node, []
-    if event.asker == node.me.node:
-        return _terms_answered(node, event.asker, event.view, event.equal, event.clashing)
-    return node, [Send(event.asker, TermsClaimed(event.view, event.equal, event.clashing))]
-
-
-def _terms_answered(node: Node, replica: int, view: int, equal: frozenset[str], clashing: frozenset[str]) -> Outcome:
-    found, confirmed = terms.answered(node.terms, replica, view, equal, clashing)
-    node = _texts_settled(replace(node, terms=found), confirmed)
-    return node, [Confirm(confirmed)] if confirmed else []
-
-
-def _texts_settled(node: Node, texts: frozenset[str]) -> Node:
-    """Let nobody wait for these texts any more."""
-    if not texts:
-        return node
-    intakes = {stream: sealing.settle_terms(intake, texts) for stream, intake in node.intakes.items()}
-    pending = {record: waiting - texts for record, waiting in node.pending.items()}
-    return replace(node, terms=terms.settled(node.terms, texts), intakes=intakes, pending=pending)
-
-
-def _claims(node: Node) -> list[Action]:
-    asked = terms.requests(node.terms)
-    view = node.control.view
-    return [
-        CompareTerms(other, view, texts) if other == node.me.node else Send(other, ClaimTerms(view, texts))
-        for other, texts in asked.items()
-    ]
-
-
-def _piece(node: Node, piece: Piece) -> Outcome:
-    if piece.stream not in node.control.streams:
-        return _count(node, "a piece of an undeclared stream"), []
-    piece = replace(piece, unknown=_not_re_encoded(node, piece.unknown))
-    intake, verdict = sealing.take_piece(node.intakes.get(piece.stream, Intake()), piece)
-    if verdict is not Verdict.TAKEN:
-        return _count(node, f"a {verdict.value} piece"), []
-    node = replace(node, intakes={**node.intakes, piece.stream: intake})
-    node, actions = _ask(node, piece.unknown)
-    return node, [TakePiece(piece.stream, piece.partition, piece.first_offset), *actions]
-
-
-def _not_re_encoded(node: Node, unknown: frozenset[Term]) -> frozenset[Term]:
-    """Return the terms that need confirmation: the log may have re-encoded one since the host looked."""
-    return frozenset(term for term in unknown if term.text not in node.control.exceptions)
-
-
-def _ask(node: Node, unknown: Iterable[Term]) -> Outcome:
-    found = terms.ask(node.terms, unknown, node.control)
-    if found is node.terms:
-        return node, []
-    node = replace(node, terms=found)
-    return node, _claims(node) if membership.may_agree(node.control, node.stay, node.me) else []
-
-
-def _marker(node: Node, marker: Marker) -> Outcome:
-    if marker.stream not in node.control.streams:
-        return _count(node, "a marker of an undeclared stream"), []
-    intake, verdict = sealing.take_marker(node.intakes.get(marker.stream, Intake()), marker)
-    if verdict is not Verdict.TAKEN:
-        return _count(node, f"a {verdict.value} marker"), []
-    return replace(node, intakes={**node.intakes, marker.stream: intake}), []
+def _is_leaders_own(record: Record) -> bool:
+    return isinstance(record, Nothing | Voters) or (isinstance(record, EndStream) and record.is_cut)
 
 
 def _inserted(node: Node, event: Inserted) -> Outcome:
+    if event.stream not in node.intakes:
+        return node, []  # It is gone.
     intake = sealing.inserted(node.intakes[event.stream], event.batch)
     node = replace(node, intakes={**node.intakes, event.stream: intake})
     return _report(node, node.counter * 7919)
@@ -292,10 +228,10 @@ def _state_installed(node: Node, event: StateInstalled) -> Outcome:
 def _submitted(node: Node, event: Submitted) -> Outcome:
     if not _may_come(node, event.record):
         return node, [Drop(event.record)]
-    unknown = _not_re_encoded(node, event.unknown)
+    unknown = not_re_encoded(node, event.unknown)
     waiting = frozenset(term.text for term in unknown)
     node = replace(node, pending={**node.pending, event.record: waiting})
-    node, actions = _ask(node, unknown)
+    node, actions = ask(node, unknown)
     node, more = _propose(node, _confirmed(node))
     return node, actions + more
 
@@ -308,7 +244,7 @@ def _settle(before: Node, node: Node) -> Outcome:
     """Draw the conclusions of a change: apply what is committed, seal what is whole, expose what is stable."""
     node, actions = _apply(node)
     if node.intakes is not before.intakes or node.control is not before.control:
-        node, more = _seal(node)
+        node, more = seal(node)
         actions += more
     if node.role is Role.JOINING and (install := membership.installable(node.stay, node.control, node.me)):
         node = replace(node, stay=replace(node.stay, is_installing=True))
@@ -330,18 +266,25 @@ def _apply(node: Node) -> Outcome:
         node = replace(node, control=apply(node.control, entry))
         if not valid:
             continue
-        index = node.control.index
-        actions.append(Apply(index, entry, None if entry.tick is None else node.control.last_sn))
-        if isinstance(entry.record, Membership):
+        actions.append(Apply(node.control.index, entry, None if entry.tick is None else node.control.last_sn))
+        if node.control.view != node.terms.view:
             node = replace(node, terms=terms.view_changed(node.terms, node.control))
-            if entry.record.role is Role.JOINING and entry.record.node == node.me.node:
-                node = replace(node, stay=Stay(index))
-        elif isinstance(entry.record, ReEncode):
-            node = _texts_settled(node, frozenset({entry.record.text}))
+        if node.role is Role.JOINING and node.control.members[node.me.node].since != node.stay.since:
+            node = replace(node, stay=Stay(node.control.members[node.me.node].since))
+        if isinstance(entry.record, ReEncode):
+            node = settled(node, frozenset({entry.record.text}))
+        elif isinstance(entry.record, EndStream | DropStream):
+            node = _forget_gone(node, entry.record.stream)
     if actions and node.pending:
         node, more = _forget_done(node, {one.entry.record for one in actions if isinstance(one, Apply)})
         actions += more
     return node, actions
+
+
+def _forget_gone(node: Node, key: str) -> Node:
+    if node.control.streams[key].gone is None:
+        return node
+    return replace(node, intakes={name: intake for name, intake in node.intakes.items() if name != key})
 
 
 def _forget_done(node: Node, applied: set[Record]) -> Outcome:
@@ -361,29 +304,13 @@ def _may_come(node: Node, record: Record) -> bool:
     return is_current(node.control, record) if isinstance(record, Change) else is_news(node.control, record)
 
 
-def _seal(node: Node) -> Outcome:
-    actions: list[Action] = []
-    intakes = dict(node.intakes)
-    for name, intake in node.intakes.items():
-        if name not in node.control.streams:
-            continue  # A node that has just started has to hear of its streams first.
-        if (batch := sealing.sealable(intake, node.control.streams[name].partitions)) is not None:
-            actions.append(SealBatch(name, intake.sealed, batch, sealing.ends_of(intake, batch)))
-            intakes[name] = replace(intake, sealed=batch)
-    return replace(node, intakes=intakes) if actions else node, actions
-
-
-def _count(node: Node, reason: str) -> Node:
-    return replace(node, refused={**node.refused, reason: node.refused.get(reason, 0) + 1})
-
-
 _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     Pulse: _pulse,
     Received: _received,
-    Piece: _piece,
-    Marker: _marker,
+    Piece: take_piece,
+    Marker: take_marker,
     Inserted: _inserted,
-    TermsCompared: _terms_compared,
+    TermsCompared: compared,
     StateCollected: _state_collected,
     StateInstalled: _state_installed,
     Submitted: _submitted,

@@ -77,7 +77,8 @@ def stable_vts(progress: Progress, control: Control) -> Vts | None:
     reports = [report for node in waited_for if (report := progress.usable.get(node)) and _is_members(report, control)]
     if len(reports) < len(waited_for):
         return None
-    lowest = {stream: min(report.vts.get(stream, 0) for report in reports) for stream in control.streams}
+    streams = [stream.key for stream in control.live_streams]
+    lowest = {stream: min(report.vts.get(stream, 0) for report in reports) for stream in streams}
     return {stream: max(batch, progress.stable.get(stream, 0)) for stream, batch in lowest.items()}
 
 
@@ -91,8 +92,8 @@ def has_caught_up(progress: Progress, control: Control, node: int, vts: Vts) -> 
         if (report := progress.latest.get(other)) and report.required >= held and _is_members(report, control)
     ]
     return len(reports) == len(others) and all(
-        vts.get(stream, 0) >= min((report.vts.get(stream, 0) for report in reports), default=0)
-        for stream in control.streams
+        vts.get(stream.key, 0) >= min((report.vts.get(stream.key, 0) for report in reports), default=0)
+        for stream in control.live_streams
     )
 
 

@@ -68,8 +68,12 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class DeclareStream:
-    """Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
-    markers of all partitions. payload: the host's options for it, as JSON."""
+    """All else names the stream by its key: this name, or, for one that is declared anew after DropStream, the name, a
+    space, and the index of this record. (Names have no spaces.) So what is said of the old one is not said of the new.
+
+    Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
+    markers of all partitions. payload: the host's options for it, as JSON. replaces: the key of the dropped stream that
+    had the name before, if one had; so a late repetition of the first proposal declares nothing."""
 
     stream: str
     partitions: tuple[str, ...]
@@ -77,6 +81,7 @@ class DeclareStream:
     group: str = LIVE
     first_tick: int = 0
     payload: str = ""
+    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +93,19 @@ class BeginStream:
 
 @dataclass(frozen=True, slots=True)
 class EndStream:
-    """The stream's last stream batch; it holds nothing back once that is stable."""
+    """The stream's last stream batch; it holds nothing back once that is stable. is_cut: of a dropped stream, the last
+    one that all in-sync replicas have; from here on the stream is gone. Only leaders say that."""
 
     stream: str
     last_batch: int
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream:
+    """Nothing is sealed of the stream from here on, and its name is free. An EndStream will tell where it ends."""
+
+    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +118,8 @@ class AdvanceGroup:
 
 @dataclass(frozen=True, slots=True)
 class RegisterQuery:
-    """A continuous query, and the nodes that keep slices for it. payload: the host's text and options, as JSON."""
+    """A continuous query, and the nodes that keep slices for it. query: a name that is not used again once dropped, for
+    the same reason as DeclareStream.replaces. payload: the host's text and options, as JSON."""
 
     query: str
     streams: tuple[str, ...]
@@ -156,6 +171,7 @@ Record = (
     | DeclareStream
     | BeginStream
     | EndStream
+    | DropStream
     | AdvanceGroup
     | RegisterQuery
     | MoveQuery
@@ -163,7 +179,7 @@ Record = (
     | Change
     | ReEncode
 )
-TICKED = (DeclareStream, BeginStream, EndStream, AdvanceGroup, RegisterQuery, MoveQuery, DropQuery, Change)
+TICKED = (DeclareStream, BeginStream, EndStream, DropStream, AdvanceGroup, RegisterQuery, MoveQuery, DropQuery, Change)
 """Records that have an SN."""
 
 

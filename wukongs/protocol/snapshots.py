@@ -4,7 +4,8 @@ An SN is (tick, minor), in this order. It stands for
 
 * of each stream of the clock group LIVE that began before its tick: the stream batches that end at or before the tick;
 * the ticked records at or before it: record i lies at (T(i), n), the n-th behind tick T(i), before the tick after;
-* of each stream of another clock group: the stream batches up to the last AdvanceGroup among these records.
+* of each stream of another clock group: the stream batches up to the last AdvanceGroup among these records;
+* of a stream that was dropped and is gone by then: what it had when it went, which no vector timestamp says any more.
 
 So an SN's vector timestamp is a function of time and of the log, and nobody announces it (the paper's 4.3, with the
 clock as the plan).
@@ -51,11 +52,11 @@ def tick_in(control: Control, group: str, vts: Vts) -> int:
 
     A stream that began at tick b counts from b + 1 on, and one that is complete holds nothing back. It never falls
     when the VTS rises."""
-    members = [stream for stream in control.streams.values() if stream.group == group and stream.began is not None]
+    members = [stream for stream in control.live_streams if stream.group == group and stream.began is not None]
     limits = [
-        max(stream.began or 0, stream.end_of(vts.get(stream.name, 0)))
+        max(stream.began or 0, stream.end_of(vts.get(stream.key, 0)))
         for stream in members
-        if stream.last_batch is None or vts.get(stream.name, 0) < stream.last_batch
+        if stream.last_batch is None or vts.get(stream.key, 0) < stream.last_batch
     ]
     if limits:
         return min(limits)
@@ -90,8 +91,9 @@ def vts_at(control: Control, sn: Sn) -> dict[str, int]:
     """Return the vector timestamp that an SN stands for, of the streams that have something by then."""
     ticks = {advance.group: advance.tick for advance in control.advances if advance.sn <= sn}
     ticks[LIVE] = sn.tick
-    batches = {stream.name: _batch_at(stream, ticks.get(stream.group, 0)) for stream in control.streams.values()}
-    return {name: batch for name, batch in batches.items() if batch}
+    there = (stream for stream in control.streams.values() if stream.gone is None or sn < stream.gone)
+    batches = {stream.key: _batch_at(stream, ticks.get(stream.group, 0)) for stream in there}
+    return {key: batch for key, batch in batches.items() if batch}
 
 
 def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
@@ -107,8 +109,8 @@ def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
 
 
 def _covers(control: Control, group: str, tick: int, vts: Vts) -> bool:
-    streams = (stream for stream in control.streams.values() if stream.group == group)
-    return all(vts.get(stream.name, 0) >= _batch_at(stream, tick) for stream in streams)
+    streams = (stream for stream in control.live_streams if stream.group == group)
+    return all(vts.get(stream.key, 0) >= _batch_at(stream, tick) for stream in streams)
 
 
 def _batch_at(stream: Stream, tick: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wukongs.protocol import log as raft
 from wukongs.protocol import sealing
@@ -79,11 +79,17 @@ class Node:
         """The local VTS."""
         return sealing.local_vts(self.intakes)
 
+    def counting(self, reason: str) -> Node:
+        """Return this node with one more refusal of this kind."""
+        return replace(self, refused={**self.refused, reason: self.refused.get(reason, 0) + 1})
+
     def can_serve(self, vts: Vts, index: int) -> bool:
         """Whether this node may answer for its shards at an SN that stands for this VTS and the log up to an index.
 
         Who asks may not know yet that this node has lost its disk; the VTS does not tell that its terms are gone."""
-        has_all = all(self.vts.get(stream, 0) >= batch for stream, batch in vts.items())
+        streams = self.control.streams
+        is_gone = {stream for stream in vts if stream in streams and streams[stream].gone is not None}
+        has_all = all(self.vts.get(stream, 0) >= batch for stream, batch in vts.items() if stream not in is_gone)
         return self.role is Role.IN and self.control.index >= index and has_all
 
 

@@ -14,6 +14,7 @@ from wukongs.protocol.records import (
     Change,
     DeclareStream,
     DropQuery,
+    DropStream,
     EndStream,
     Entry,
     Membership,
@@ -24,7 +25,7 @@ from wukongs.protocol.records import (
     Role,
     Voter,
 )
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.snapshots import Sn, vts_at
 
 STREAM = DeclareStream("s", ("p",), 2)
 
@@ -148,3 +149,45 @@ def test_what_readers_hold_anywhere_is_held_everywhere() -> None:
     assert oldest_held(progress, control) == (Sn(4, 0), 8)
     assert oldest_held(progress, apply(control, Entry(1, Membership(1, 0, Role.OUT)))) == (Sn(5, 1), 8)
     assert oldest_held(Progress(), control) == (None, None)
+
+
+def test_a_stream_that_is_declared_anew_is_another_one() -> None:
+    control = with_records(STREAM, DropStream("s"))
+    assert control.streams["s"].gone == Sn(4, 2), "nothing of it was visible"
+    again = DeclareStream("s", ("p",), 2, replaces="s")
+    for ghost in (STREAM, DropStream("s"), BeginStream("s"), EndStream("s", 3), RegisterQuery("q", ("s",), (0,))):
+        assert not is_valid(control, Entry(1, ghost, 4, Voter(0, 0))), ghost
+    control = apply(control, Entry(1, again, 4, Voter(0, 0)))
+    assert control.keys == {"s": "s 3"}
+    assert [stream.key for stream in control.live_streams] == ["s 3"]
+    assert not is_valid(control, Entry(1, DeclareStream("t u", ("p",)), 4, Voter(0, 0))), "a name with a space"
+
+
+def test_a_stream_that_a_query_reads_is_not_dropped() -> None:
+    control = with_records(STREAM, RegisterQuery("q", ("s",), (0,)))
+    assert not is_valid(control, Entry(1, DropStream("s"), 4, Voter(0, 0)))
+    dropped = apply(control, Entry(1, DropQuery("q"), 4, Voter(0, 0)))
+    assert is_valid(dropped, Entry(1, DropStream("s"), 4, Voter(0, 0)))
+    dropped = apply(dropped, Entry(1, DropStream("s"), 4, Voter(0, 0)))
+    assert not is_valid(dropped, Entry(1, RegisterQuery("q", ("s",), (0,)), 4, Voter(0, 0)))
+
+
+def test_a_dropped_stream_ends_where_its_cut_says_and_not_beyond_what_time_has_reached() -> None:
+    control = with_records(STREAM, BeginStream("s"), DropStream("s"))
+    cut = EndStream("s", 9, is_cut=True)
+    assert not is_valid(with_records(STREAM, BeginStream("s")), Entry(1, cut, 4, Voter(0, 0))), "it is not dropped"
+    assert not is_valid(control, Entry(1, EndStream("s", 9), 4, Voter(0, 0))), "what its sources say counts no more"
+    assert control.streams["s"].gone is None
+    gone = apply(control, Entry(1, cut, 12, Voter(0, 0)))
+    assert (gone.streams["s"].last_batch, gone.streams["s"].gone) == (6, Sn(12, 1))
+    assert vts_at(gone, Sn(12, 0)) == {"s": 6}
+    assert vts_at(gone, Sn(12, 1)) == {}
+
+
+def test_who_is_on_the_way_when_a_stream_goes_begins_anew() -> None:
+    comes = (Membership(1, 0, Role.OUT), Membership(1, 0, Role.JOINING), Membership(1, 0, Role.HOLDING, 2))
+    control = with_records(*comes, STREAM, BeginStream("s"), DropStream("s"))
+    assert control.members[1].role is Role.HOLDING
+    gone = apply(control, Entry(1, EndStream("s", 2, is_cut=True), 4, Voter(0, 0)))
+    assert (gone.members[1].role, gone.members[1].since, gone.view) == (Role.JOINING, 7, 7)
+    assert not is_valid(gone, Entry(1, Membership(1, 0, Role.IN, 2)))

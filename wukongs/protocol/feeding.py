@@ -1,0 +1,55 @@
+"""A node's intake of streams: the pieces and markers that it takes, and what it seals (sealing.py has the rules)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wukongs.protocol import sealing
+from wukongs.protocol.actions import Action, SealBatch, TakePiece
+from wukongs.protocol.asking import ask, not_re_encoded
+from wukongs.protocol.dropping import takes_in
+from wukongs.protocol.events import Marker, Piece
+from wukongs.protocol.sealing import Intake, Verdict
+from wukongs.protocol.state import Node
+
+Outcome = tuple[Node, list[Action]]
+
+
+def take_piece(node: Node, piece: Piece) -> Outcome:
+    if refusal := _refusal(node, piece.stream):
+        return node.counting(f"a piece of {refusal}"), []
+    piece = replace(piece, unknown=not_re_encoded(node, piece.unknown))
+    intake, verdict = sealing.take_piece(node.intakes.get(piece.stream, Intake()), piece)
+    if verdict is not Verdict.TAKEN:
+        return node.counting(f"a {verdict.value} piece"), []
+    node = replace(node, intakes={**node.intakes, piece.stream: intake})
+    node, actions = ask(node, piece.unknown)
+    return node, [TakePiece(piece.stream, piece.partition, piece.first_offset), *actions]
+
+
+def take_marker(node: Node, marker: Marker) -> Outcome:
+    if refusal := _refusal(node, marker.stream):
+        return node.counting(f"a marker of {refusal}"), []
+    intake, verdict = sealing.take_marker(node.intakes.get(marker.stream, Intake()), marker)
+    if verdict is not Verdict.TAKEN:
+        return node.counting(f"a {verdict.value} marker"), []
+    return replace(node, intakes={**node.intakes, marker.stream: intake}), []
+
+
+def seal(node: Node) -> Outcome:
+    actions: list[Action] = []
+    intakes = dict(node.intakes)
+    for name, intake in node.intakes.items():
+        if not takes_in(node.control, node.log, name):
+            continue  # It was dropped; or this node has just started and has to hear of its streams first.
+        if (batch := sealing.sealable(intake, node.control.streams[name].partitions)) is not None:
+            actions.append(SealBatch(name, intake.sealed, batch, sealing.ends_of(intake, batch)))
+            intakes[name] = replace(intake, sealed=batch)
+    return replace(node, intakes=intakes) if actions else node, actions
+
+
+def _refusal(node: Node, key: str) -> str | None:
+    """Say why nothing is taken of a stream, if so."""
+    if key not in node.control.streams:
+        return "an undeclared stream"
+    return None if takes_in(node.control, node.log, key) else "a dropped stream"
