@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -55,6 +57,15 @@ class DirectPeers:
         return answer if self.lies is None else self.lies(node, answer)
 
 
+def wait_for_sn(core: Core, sn: int, timeout_s: float) -> None:
+    end_s = time.monotonic() + timeout_s
+    with core.changed:
+        while core.sn < sn:
+            if time.monotonic() > end_s:
+                raise NodeUnavailable(f"SN {sn} is not there after {timeout_s:g} s")
+            core.changed.wait(0.002)
+
+
 class Shards:
     """count nodes with so many replicas of each shard; split: predicates, as IRIs."""
 
@@ -67,15 +78,10 @@ class Shards:
         self.replicas = (np.arange(SHARD_COUNT)[:, None] + np.arange(replicas)) % count
         """The nodes of each shard. int64[SHARD_COUNT, replicas]"""
         self._split = [iri(name).text for name in split]
-        self._shared_to = -1
-        made = [handlers(engine._core, self._wait) for engine in self.nodes]
+        made = [handlers(engine._core, partial(wait_for_sn, engine._core)) for engine in self.nodes]
         self.peers = [DirectPeers(me, made) for me in range(count)]
         for me, engine in enumerate(self.nodes):
             engine._core.reach = Reach(engine._core, self.peers[me], lambda me=me: self.assignment(me))
-
-    def _wait(self, sn: int, timeout_s: float) -> None:
-        if sn > self._shared_to:
-            raise NodeUnavailable(f"SN {sn} is not there after {timeout_s:g} s")
 
     @property
     def split_ids(self) -> frozenset[int]:
@@ -113,7 +119,6 @@ class Shards:
                 if len(come[0]) or len(gone[0]):
                     core.arrangement.apply(sn, gone, come)
                 core.pass_to(trace.upper)
-        self._shared_to = max(trace.upper - 1, 0)
 
     def _tell_terms(self, core: Core, quads: Quads) -> None:
         core.registry.restore_exceptions(self.core.registry.exception_records(0))

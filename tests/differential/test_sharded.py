@@ -17,8 +17,9 @@ from tests.differential.spec_cases.groups import GROUPS
 from tests.differential.spec_cases.patterns import PATTERNS
 from tests.fuzz import FACTOR
 from tests.fuzzing import answers
-from tests.fuzzing.graphs import nquads, random_data
+from tests.fuzzing.graphs import Data, nquads, random_data
 from tests.fuzzing.queries import random_query, text_of
+from tests.fuzzing.windows import fits
 from tests.oracles.values import Undefined
 from tests.shards import Shards
 from wukongs.settings import Settings
@@ -105,3 +106,66 @@ def test_clashing_terms_are_told_apart() -> None:
                     f"SELECT ?x {{ BIND(IRI(CONCAT('http://e/s', STR({number}))) AS ?x) ?x <http://e/p> ?y }}",
                 ):
                     assert Counter(node.query(text).texts()) == Counter(shards.whole.query(text).texts()), text
+
+
+def test_whole_graphs_come_out(tmp_path: Path) -> None:
+    data = random_data(random.Random(7), blank=True)
+    with Shards(3, split=("http://e/p",)) as shards:
+        shards.load(nquads(data), "nq")
+        names = shards.whole.graph_names()
+        for node in shards.nodes:
+            assert node.graph_names() == names
+            for name in (None, *names, "http://e/none"):
+                assert set(node.graph(name)) == set(shards.whole.graph(name))
+                count = node.dump(tmp_path / "ours.nt", name)
+                assert count == shards.whole.dump(tmp_path / "whole.nt", name)
+                ours, whole = (tmp_path / f"{which}.nt" for which in ("ours", "whole"))
+                assert sorted(ours.read_text().splitlines()) == sorted(whole.read_text().splitlines())
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_firings(number: int) -> None:
+    """Windows are whole on each node, the stored graph is divided; whatever a query reads of both, its windows are
+    those of the engine that holds all."""
+    rng = random.Random(f"firings of shards/{number}")
+    count = 2 + number
+    stored, streamed = random_data(rng, blank=False), random_data(rng, blank=False)
+    clause = " ".join(
+        ["FROM <urn:x-wukongs:default> FROM STREAM <http://e/stream> [RANGE 1s STEP 500ms]"]
+        + [f"FROM NAMED {name}" for name in list(stored)[1:]]
+        + [f"FROM NAMED STREAM {name} [RANGE 1s STEP 500ms]" for name in list(streamed)[1:] if name not in stored]
+    )
+    texts = []
+    while len(texts) < 15:
+        query = random_query(rng, stored)
+        if fits(query):
+            texts.append(text_of(query, clause))
+    with Shards(count, split=("http://e/p",)) as shards:
+        shards.load(nquads(stored), "nq")
+        engines = [shards.whole, *shards.nodes]
+        registered = [registered_on(engine, streamed, texts, seed=number) for engine in engines]
+        for engine in engines:
+            engine.settle(timeout_s=30)
+        for at, text in enumerate(texts):
+            windows = [[shown(window) for window in queries[at].results(timeout_s=0)] for queries in registered]
+            assert windows[0], text
+            for node, ours in enumerate(windows[1:]):
+                assert ours == windows[0], f"node {node}: {text}"
+
+
+def registered_on(engine: wukongs.Engine, data: Data, texts: list[str], seed: int) -> list[Any]:
+    """Push some data through streams of an engine, with queries registered on them."""
+    rng = random.Random(seed)
+    streams = {graph: engine.stream((graph or "<http://e/stream>")[1:-1], timing=True) for graph in data}
+    queries = [engine.register(f"REGISTER QUERY q{at} AS {text}") for at, text in enumerate(texts)]
+    for graph, triples in data.items():
+        times = sorted(rng.randint(1, 2000) for _ in triples)
+        streams[graph].push([(*triple, time) for triple, time in zip(triples, times, strict=True)])
+    for stream in streams.values():
+        stream.advance(2500)
+    return queries
+
+
+def shown(window: Any) -> Any:
+    """A window without what differs between engines: the order of rows that no order was asked of."""
+    return window.end_ms, window.boolean, Counter(window.texts()) if window.kind != "ask" else None

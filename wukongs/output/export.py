@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.batch_set import BatchSet
 from store.disk import storage_errors
+from store.dtypes import NO_MATCH, Int64Array
 from store.terms import to_ntriples
 from wukongs.core import Core
 from wukongs.errors import DataError
@@ -25,25 +27,37 @@ _OTHER_CONTENT = frozenset((".rdf", ".owl", ".xml", ".jsonld", ".json", ".gz", "
 def graph_names(core: Core) -> list[str]:
     """Return the IRIs of the stored named graphs."""
     with core.lock:
-        graphs = core.arrangement.trace.read(core.sn).graphs
-        texts = core.registry.texts(graphs[graphs != core.default_graph])
+        stored = core.arrangement.trace.read(core.sn)
+        divided = None if core.reach is None else core.reach.graph(stored, core.sn)
+        reader = core.registry.snapshot_reader()
+    graphs = stored.graphs if divided is None else divided.graph_names()
+    readable = reader if core.reach is None else core.reach.reader(reader)
+    texts = readable.texts(graphs[graphs != core.default_graph])
     return sorted(text[1:-1] if text.startswith("<") else text for text in texts)
 
 
 def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
     """Iterate over a stored graph (None: the default graph) at the newest snapshot, as canonical texts."""
+    resolver = core.registry if core.reach is None else core.reach.ids
+    graph = core.default_graph if name is None else resolver.resolve(graph_term(name).text)
     with core.lock:
         core.check_is_open()
-        graph = core.default_graph if name is None else core.registry.resolve(graph_term(name).text)
         stored = core.arrangement.trace.read(core.sn)
+        divided = None if core.reach is None else core.reach.graph(stored, core.sn)
         reader = core.registry.snapshot_reader()
-    for all_subjects, predicate, all_objects in stored.triples(graph):
-        for first in range(0, len(all_subjects), ROWS_AT_A_TIME):
-            subjects, objects = (
-                reader.texts(column[first : first + ROWS_AT_A_TIME]) for column in (all_subjects, all_objects)
-            )
-            (text,) = reader.texts(np.array([predicate], np.int64))
-            yield from ((subject, text, object_) for subject, object_ in zip(subjects, objects, strict=True))
+    if graph == NO_MATCH:
+        return
+    for columns in _of_one(stored, graph) if divided is None else divided.triples(graph):
+        for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
+            # What it fetches of a divided graph is kept for these rows only.
+            readable = reader if core.reach is None else core.reach.reader(reader)
+            some = (readable.texts(column[first : first + ROWS_AT_A_TIME]) for column in columns)
+            yield from zip(*some, strict=True)
+
+
+def _of_one(stored: BatchSet, graph: int) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+    for subjects, predicate, objects in stored.triples(graph):
+        yield subjects, np.full(len(subjects), predicate, np.int64), objects
 
 
 def as_rdflib(core: Core, name: str | None) -> rdflib.Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.sharded import requests
 from wukongs.sharded.requests import Run, wrong_answer
 from wukongs.sharded.traffic import Traffic, time_left_s
-from wukongs.wire.assignment import Assignment
+from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
 from wukongs.wire.packets import Packet
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 KEYS_PER_QUESTION = 1 << 17
 Graphs = tuple[int, ...]
 """Ids of stored graphs, or ALL_NAMED."""
+Triples = tuple[Int64Array, Int64Array, Int64Array]
+"""Subjects, predicates, objects: int64[n] ids each."""
 
 
 class Asking:
@@ -57,6 +59,19 @@ class Asking:
         step = requests.one_step(0, predicate, True, len(graphs))
         runs = [(node, self._run(step, graphs, (), 1, node)) for node in self._others]
         return joined(list(self._quads(runs, 0, predicate, graphs)))
+
+    def graph_triples(self, graph: int) -> Iterator[Triples]:
+        """Yield all triples of a graph that others answer for by their subjects, some at a time."""
+        for node in self._others:
+            first, shards = 0, self.assignment.shards(node)
+            while first < SHARD_COUNT:
+                fields = {"sn": self._sn, "graph": graph, "first": first, "timeout_s": time_left_s()}
+                [(_, answer)] = self._ask([(node, Packet(requests.TRIPLES, fields, {"shards": shards}))])
+                columns, after = requests.checked(node, answer, _triples)
+                if after <= first or not shards[shards_of(columns[0])].all():
+                    raise wrong_answer(node, "triples of other subjects than were asked for, or none")
+                first = after
+                yield columns
 
     def graphs_of(
         self, nodes: Int64Array, graphs: Int64Array, parts: Graphs, is_named: bool
@@ -134,6 +149,13 @@ class Asking:
     def _ask(self, asked: Sequence[tuple[int, Packet]]) -> list[tuple[int, Packet]]:
         answers = self._reach.ask(asked, self.traffic)
         return [(node, answer) for (node, _), answer in zip(asked, answers, strict=True)]
+
+
+def _triples(answer: Packet) -> tuple[Triples, int]:
+    """Read (triples, the shard to go on from). Raises DataError."""
+    rows = requests.count_of(answer, "rows")
+    columns = tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(3))
+    return (columns[0], columns[1], columns[2]), requests.count_of(answer, "next", SHARD_COUNT)
 
 
 def _stored(graphs: Graphs) -> Int64Array:

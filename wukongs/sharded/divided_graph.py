@@ -36,7 +36,7 @@ from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import LoweredPlan
 from wukongs.rows import distinct_rows
 from wukongs.sharded import requests
-from wukongs.sharded.asking import Asking, Graphs
+from wukongs.sharded.asking import Asking, Graphs, Triples
 
 ROWS_AT_A_TIME = 1 << 16
 """So many rows go through the steps of a plan together: what lies between steps is bounded by what these lead to."""
@@ -285,6 +285,13 @@ class DividedGraph:
         return distinct_rows(known[found[0]], found[1])
 
     # --- graphs -------------------------------------------------------------------------------------------------------
+
+    def triples(self, graph: int) -> Iterator[Triples]:
+        """Yield all triples of a graph, each once, some at a time."""
+        for subjects, predicate, objects in self._base.triples(graph):
+            rows = np.flatnonzero(self.answers_for(subjects))
+            yield subjects[rows], np.full(len(rows), predicate, np.int64), objects[rows]
+        yield from self._asking.graph_triples(graph)
 
     def graph_names(self) -> Int64Array:
         """Return the ids of all graphs with a stored triple, sorted."""

@@ -25,16 +25,18 @@ from wukongs.sharded.requests import (
     ROWS_PER_ANSWER,
     RUN,
     TEXTS,
+    TRIPLES,
     Run,
     column_of,
     columns_packet,
     count_of,
     ids_of,
     parts_in,
+    shards_in,
     texts_in,
     timeout_of,
 )
-from wukongs.wire.assignment import shards_of
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packets import Array, Handler, Packet
 
 WaitForSn = Callable[[int, float], None]
@@ -54,6 +56,7 @@ def handlers(core: Core, wait_for_sn: WaitForSn) -> dict[str, Handler]:
         RUN: owner.run,
         NODES: owner.graphs_of_nodes,
         GRAPHS: owner.graph_names,
+        TRIPLES: owner.triples,
         TEXTS: owner.texts,
         RESOLVE: owner.resolve,
     }
@@ -125,6 +128,29 @@ class Owner:
         """Name the graphs with a triple that this node sees."""
         with self._read(count_of(packet, "sn"), timeout_of(packet)) as stored:
             return Packet(GRAPHS, {}, {"graphs": stored.graphs})
+
+    def triples(self, packet: Packet) -> Packet:
+        """Give the triples of a graph whose subjects are in some shards, from shard `first` on; `next`: the first
+        shard that there was no room for."""
+        graph, first, shards = count_of(packet, "graph"), count_of(packet, "first", SHARD_COUNT), shards_in(packet)
+        shards = shards & (np.arange(SHARD_COUNT) >= first)
+        limits = self._limits(self._core.settings.rows_max, timeout_of(packet))
+        with self._read(count_of(packet, "sn"), timeout_of(packet)) as stored, limits:
+            counts = np.zeros(SHARD_COUNT, np.int64)
+            for subjects, _, _ in stored.triples(graph):
+                limits.check()
+                counts += np.bincount(shards_of(subjects), minlength=SHARD_COUNT)
+            totals = np.cumsum(np.where(shards, counts, 0))
+            fitting = int(np.searchsorted(totals, ROWS_PER_ANSWER, side="right"))
+            stop = fitting if fitting == SHARD_COUNT or totals[max(fitting - 1, 0)] > 0 else fitting + 1
+            shards[stop:] = False
+            parts = []
+            for subjects, predicate, objects in stored.triples(graph):
+                limits.check()
+                rows = np.flatnonzero(shards[shards_of(subjects)])
+                parts.append((subjects[rows], np.full(len(rows), predicate, np.int64), objects[rows]))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 3
+        return columns_packet(TRIPLES, columns, rows=len(columns[0]), next=stop)
 
     def texts(self, packet: Packet) -> Packet:
         """Give the texts of those of the ids that this node knows, as many as one answer takes; `done`: how many of

@@ -18,7 +18,8 @@ from wukongs.plans import plan_layout as layout
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Array, Packet
 
-RUN, TEXTS, RESOLVE, GRAPHS, NODES = "read.run", "read.texts", "read.resolve", "read.graphs", "read.nodes"
+RUN, NODES, GRAPHS, TRIPLES = "read.run", "read.nodes", "read.graphs", "read.triples"
+TEXTS, RESOLVE = "read.texts", "read.resolve"
 Read = TypeVar("Read")
 ROWS_PER_ANSWER = 1 << 20
 """A longer answer comes in so many rows at a time."""
@@ -145,7 +146,7 @@ def wrong_answer(node: int, what: str) -> NodeUnavailable:
 # --- fields and arrays ------------------------------------------------------------------------------------------------
 
 
-def count_of(packet: Packet, name: str, limit: int = 1 << 62) -> int:
+def count_of(packet: Packet, name: str, limit: int = (1 << 63) - 1) -> int:
     """Return a field that has to be an integer from 0 to a limit. Raises DataError."""
     value = packet.fields.get(name)
     if type(value) is not int or not 0 <= value <= limit:
