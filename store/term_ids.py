@@ -14,6 +14,15 @@ import numpy.typing as npt
 from store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
 from store.hash_kernels import hash_id as _hash_id
 from store.hash_kernels import xxh64 as _xxh64
+from store.payload_kernels import (
+    _MASK_62,
+    _SHIFT,
+    _UNMIX_1,
+    _UNMIX_2,
+    SUBTYPE_BITS,
+    SUBTYPE_DATE_TIME_TENTHS,
+    TAG_OTHER,
+)
 from store.term_id_kernels import canonical_id as _canonical_id
 from store.term_id_kernels import canonical_ids as _canonical_ids
 from store.unpack_kernels import unpack as _unpack
@@ -120,6 +129,18 @@ def is_inlined(ids: Int64Array) -> BoolArray:
     """Tell which ids are inlined literals; UNBOUND and other negative values are not."""
     inlined: BoolArray = (ids >= 0) & (ids & INLINE_MARK == INLINE_MARK)
     return inlined
+
+
+def is_literal_id(ids: Int64Array) -> BoolArray:
+    """Tell which inlined ids have a type that there is: what another process sends may be any number, and a kernel
+    that unpacks it would read beyond its tables."""
+    x = ids.astype(np.uint64) >> np.uint64(1)
+    with np.errstate(over="ignore"):
+        for factor in (_UNMIX_2, _UNMIX_1):
+            x = ((x ^ (x >> _SHIFT)) * factor) & _MASK_62
+    payload = (x ^ (x >> _SHIFT)).astype(np.int64)
+    is_typed: BoolArray = (payload >> 60 != TAG_OTHER) | ((payload >> SUBTYPE_BITS) & 31 <= SUBTYPE_DATE_TIME_TENTHS)
+    return is_typed
 
 
 def unpack(ids: Int64Array) -> tuple[UInt8Array, Int64Array]:

@@ -69,7 +69,7 @@ class ContinuousQuery:
         self._injector = injector
         self._on_result = on_result
         self._has_backlog = False
-        self._subscription = Subscription(core.settings.results_max, self._acknowledge)
+        self.subscription = Subscription(core.settings.results_max, self._acknowledge)
         constants = constants_of(query)
         ids, self._references = core.registry.reserve([term.text for term in constants])
         known = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
@@ -95,11 +95,11 @@ class ContinuousQuery:
         """Iterate over the reported windows, in order. Ends when the query is closed and all is read, or when
         timeout_s (seconds) pass without a window. Raises the error of a firing that failed; iterate again to go on
         after it."""
-        return self._subscription.read(timeout_s)
+        return self.subscription.read(timeout_s)
 
     def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
         """As results, for `async for`."""
-        return self._subscription.aread(timeout_s)
+        return self.subscription.aread(timeout_s)
 
     def close(self) -> None:
         """End the query. What it has reported can still be read. Raises StorageError (it cannot be logged)."""
@@ -118,11 +118,11 @@ class ContinuousQuery:
             self.is_closed = True
             self._injector.forget(self)
             self._core.registry.release(self._references)
-        self._subscription.close()
+        self.subscription.close()
 
     def fail(self, error: WukongsError) -> None:
         """End the query with an error that its reader is told, after what was reported before."""
-        self._subscription.put(-FOREVER_MS, error)  # whoever reads it has acknowledged no window
+        self.subscription.put(-FOREVER_MS, error)  # whoever reads it has acknowledged no window
         self.end()
 
     def pause(self) -> None:
@@ -152,10 +152,10 @@ class ContinuousQuery:
         """Give the windows that waited for on_result to it. Called without the lock."""
         if self._has_backlog:
             self._has_backlog = False
-            waiting = len(self._subscription)
+            waiting = len(self.subscription)
             for _ in range(waiting):
                 try:
-                    window = self._subscription.take(0)
+                    window = self.subscription.take(0)
                 except WukongsError:
                     continue  # counted and logged when it happened
                 if window is not None:
@@ -183,9 +183,9 @@ class ContinuousQuery:
         """Return counts, and medians and 99th percentiles of the last firings in microseconds."""
         return {
             **self._counts.stats(),
-            "results_waiting": len(self._subscription),
-            "results_dropped": self._subscription.dropped_count,
-            "results_dropped_to_ms": self._subscription.dropped_to_ms,
+            "results_waiting": len(self.subscription),
+            "results_dropped": self.subscription.dropped_count,
+            "results_dropped_to_ms": self.subscription.dropped_to_ms,
             "plans_made": self.plans.planned_count,
         }
 
@@ -297,7 +297,7 @@ class ContinuousQuery:
         self.skip_to(at_ms)
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
             self._counts.not_reported += 1
-            self._subscription.skip(at_ms)
+            self.subscription.skip(at_ms)
             return None
         self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, self.reporter.is_compared)
         return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
@@ -331,11 +331,11 @@ class ContinuousQuery:
             return
         if window is None:
             self._counts.not_reported += 1
-            self._subscription.skip(firing.at_ms)
+            self.subscription.skip(firing.at_ms)
             return
         self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
         if self._on_result is None:
-            self._subscription.put(firing.at_ms, window)
+            self.subscription.put(firing.at_ms, window)
         else:
             self._report(window)
 
@@ -353,7 +353,7 @@ class ContinuousQuery:
         if self._was_taken(at_ms):
             return
         self._counts.errors += 1
-        self._subscription.put(at_ms, error)
+        self.subscription.put(at_ms, error)
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""

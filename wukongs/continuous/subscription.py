@@ -15,7 +15,7 @@ from wukongs.output.results import WindowResult
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class Fetched:
     """A window, or the error in its place. through_ms: the last firing after it for which nothing is reported."""
 
     end_ms: int
@@ -34,8 +34,8 @@ class Subscription:
     acknowledge: called with the end of a window once its reader has asked for the next one, or it has gone unread."""
 
     def __init__(self, results_max: int, acknowledge: Callable[[int], None] = lambda _: None) -> None:
-        self._waiting: deque[_Waiting] = deque()
-        self._last: _Waiting | None = None
+        self._waiting: deque[Fetched] = deque()
+        self._last: Fetched | None = None
         """The newest window, until it is acknowledged."""
         self._acknowledge = acknowledge
         self._results_max = results_max
@@ -56,8 +56,8 @@ class Subscription:
                 dropped = self._waiting.popleft()
                 self.dropped_to_ms = dropped.end_ms
                 self.dropped_count += 1
-                self._taken(dropped)
-            self._last = _Waiting(end_ms, item, end_ms)
+                self.confirm(dropped)
+            self._last = Fetched(end_ms, item, end_ms)
             self._waiting.append(self._last)
             self._tell()
 
@@ -69,7 +69,26 @@ class Subscription:
             else:
                 self._last.through_ms = end_ms
 
-    def _taken(self, window: _Waiting) -> None:
+    def fetch(self, timeout_s: float | None) -> Fetched | None:
+        """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while not self._waiting:
+                left = None if deadline is None else deadline - time.monotonic()
+                if self._is_closed or (left is not None and left <= 0):
+                    return None
+                self._changed.wait(left)
+            return self._waiting.popleft()
+
+    def give_back(self, window: Fetched) -> None:
+        """Let a window that was fetched wait again, for whoever asks next."""
+        with self._changed:
+            later = (place for place, waiting in enumerate(self._waiting) if waiting.end_ms > window.end_ms)
+            self._waiting.insert(next(later, len(self._waiting)), window)
+            self._tell()
+
+    def confirm(self, window: Fetched) -> None:
+        """Acknowledge a window that was fetched."""
         with self._changed:
             self._acknowledge(window.through_ms)
             if self._last is window:
@@ -95,21 +114,14 @@ class Subscription:
         taken = self._take(timeout_s)
         if taken is None:
             return None
-        self._taken(taken)
+        self.confirm(taken)
         return taken.window
 
-    def _take(self, timeout_s: float | None) -> _Waiting | None:
+    def _take(self, timeout_s: float | None) -> Fetched | None:
         """As take, but not acknowledged."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
-            while not self._waiting:
-                left = None if deadline is None else deadline - time.monotonic()
-                if self._is_closed or (left is not None and left <= 0):
-                    return None
-                self._changed.wait(left)
-            taken = self._waiting.popleft()
-        if isinstance(taken.item, WukongsError):
-            self._taken(taken)
+        taken = self.fetch(timeout_s)
+        if taken is not None and isinstance(taken.item, WukongsError):
+            self.confirm(taken)
             raise taken.item
         return taken
 
@@ -117,7 +129,7 @@ class Subscription:
         """Iterate over windows until take() has none."""
         while (taken := self._take(timeout_s)) is not None:
             yield taken.window
-            self._taken(taken)
+            self.confirm(taken)
 
     async def aread(self, timeout_s: float | None) -> AsyncIterator[WindowResult]:
         """As read, for `async for`. Waits in the event loop, not in a thread: one who is cancelled takes no window."""
@@ -137,11 +149,11 @@ class Subscription:
                 taken = self._take(0)
                 if taken is not None:
                     yield taken.window
-                    self._taken(taken)
+                    self.confirm(taken)
                     deadline = None if timeout_s is None else time.monotonic() + timeout_s
                     continue
                 left = None if deadline is None else deadline - time.monotonic()
-                if self._is_ended() or (left is not None and left <= 0):
+                if self.is_ended() or (left is not None and left <= 0):
                     return
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(arrived.wait(), left)
@@ -149,6 +161,6 @@ class Subscription:
             with self._changed:
                 self._listeners.discard(listener)
 
-    def _is_ended(self) -> bool:
+    def is_ended(self) -> bool:
         with self._changed:
             return self._is_closed and not self._waiting

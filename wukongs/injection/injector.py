@@ -117,7 +117,7 @@ class Injector:
             while (self._has_news or self._is_busy) and self._core.failure is None and not self._core.is_closed:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise StreamError(f"not settled within timeout_s = {timeout_s:g}: give it more time")
+                    raise not_settled(timeout_s)
                 self._core.changed.wait(left)
             self._core.check_is_open()
 
@@ -303,3 +303,9 @@ class Injector:
                 keep_after_ms = stands_ms - state.history_ms
                 found.append((state, min(keep_after_ms, needed.get(state.iri, keep_after_ms))))
         return found
+
+
+def not_settled(timeout_s: float | None) -> StreamError:
+    """Return the error of a wait that was too short. timeout_s: None if it was not its time that has ended it."""
+    within = "before the wait was given up" if timeout_s is None else f"within timeout_s = {timeout_s:g}"
+    return StreamError(f"not settled {within}: give it more time")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from store.dtypes import Int64Array
 from store.encoded import Encoded
 from store.encoder import encode_columns
 from wukongs.core import Core
@@ -19,6 +20,47 @@ from wukongs.wire.messages import Close, Piece, timing_mask
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+TABLE_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
+"""Of a table that is pushed; it may have a graph, too."""
+
+
+def columns_of(
+    stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, int]]
+) -> tuple[list[str], list[str], list[str], Int64Array] | None:
+    """Return what is pushed as columns, terms as N-Triples; None if it is nothing. Raises DataError, StreamError."""
+    rows = list(tuples)
+    if not rows:
+        return None
+    for at, row in enumerate(rows):
+        if len(row) != 4:
+            raise StreamError(
+                f"stream {stream_iri}: tuple {at} of the call has {len(row)} parts: expected (subject, predicate, "
+                "object, timestamp_ms)"
+            )
+        check_timestamp(stream_iri, row[3], f" at tuple {at} of the call")
+    subjects, predicates, objects = ([from_python(row[part]) for row in rows] for part in range(3))
+    return subjects, predicates, objects, np.array([row[3] for row in rows], np.int64)
+
+
+def check_table(stream_iri: str, table: pyarrow.Table) -> None:
+    """Raise StreamError for a table without the columns that are pushed."""
+    missing = [name for name in TABLE_COLUMNS if name not in table.column_names]
+    if missing:
+        raise StreamError(
+            f"stream {stream_iri}: the table has no column {', '.join(missing)}: expected {', '.join(TABLE_COLUMNS)}, "
+            f"found {', '.join(table.column_names) or 'none'}"
+        )
+
+
+def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
+    """Raise StreamError for what is no time in milliseconds. place: where it stands."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or not -(1 << 63) <= int(value) < 1 << 63:  # type: ignore[call-overload]
+        raise StreamError(
+            f"stream {stream_iri}: timestamp {value!r}{place}: expected an integer of 64 bits, in milliseconds"
+        )
 
 
 class Stream:
@@ -41,31 +83,14 @@ class Stream:
         falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
         returns when the tuples are safe; StorageError says that they are not.
         """
-        rows = list(tuples)
-        if not rows:
-            return 0
-        for at, row in enumerate(rows):
-            if len(row) != 4:
-                raise StreamError(
-                    f"stream {self.iri}: tuple {at} of the call has {len(row)} parts: expected (subject, predicate, "
-                    "object, timestamp_ms)"
-                )
-            self._check_timestamp(row[3], f" at tuple {at} of the call")
-        subjects, predicates, objects = ([from_python(row[part]) for row in rows] for part in range(3))
-        times = np.array([row[3] for row in rows], np.int64)
-        return self._encode_and_take(subjects, predicates, objects, times)
+        columns = columns_of(self.iri, tuples)
+        return self._encode_and_take(*columns) if columns is not None else 0
 
     def push_arrow(self, table: pyarrow.Table) -> int:
         """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
         tuple names its graph, graph; in order of time. Returns and raises as push."""
-        wanted = ("subject", "predicate", "object", "timestamp_ms")
-        missing = [name for name in wanted if name not in table.column_names]
-        if missing:
-            raise StreamError(
-                f"stream {self.iri}: the table has no column {', '.join(missing)}: expected {', '.join(wanted)}, "
-                f"found {', '.join(table.column_names) or 'none'}"
-            )
-        subjects, predicates, objects, times = (table.column(name) for name in wanted)
+        check_table(self.iri, table)
+        subjects, predicates, objects, times = (table.column(name) for name in TABLE_COLUMNS)
         graphs = table.column("graph") if "graph" in table.column_names else None
         return self._encode_and_take(subjects, predicates, objects, times, graphs)
 
@@ -73,7 +98,7 @@ class Stream:
         """Promise that nothing at or before this time comes any more: stream batches up to there close.
 
         Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
-        self._check_timestamp(timestamp_ms, "")
+        check_timestamp(self.iri, timestamp_ms)
         with self._core.lock:
             self._core.check_is_open()
             self._state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
@@ -94,13 +119,6 @@ class Stream:
                 self._core.journal.commit({"op": "end", "stream": self.iri})
                 self._state.end()
                 self._injector.wake()
-
-    def _check_timestamp(self, value: object, place: str) -> None:
-        is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not is_integer or not -(1 << 63) <= int(value) < 1 << 63:  # type: ignore[call-overload]
-            raise StreamError(
-                f"stream {self.iri}: timestamp {value!r}{place}: expected an integer of 64 bits, in milliseconds"
-            )
 
     def _encode_and_take(self, *columns: Any) -> int:
         """Encode the columns of encode_columns, blank nodes in the scope of this stream, and take the tuples."""

@@ -72,14 +72,19 @@ def as_rdflib(core: Core, name: str | None) -> rdflib.Graph:
     return found
 
 
-def dump(core: Core, path: str | PathLike[str], name: str | None) -> int:
-    """Write a stored graph to a file as N-Triples; return how many triples. Raises DataError for a name whose
-    extension promises what N-Triples is not, StorageError (no such folder, a full disk)."""
+def check_dump_name(path: str | PathLike[str]) -> None:
+    """Raise DataError for a name whose extension promises what N-Triples is not."""
     extension = Path(path).suffix.lower()
     if extension in _OTHER_CONTENT:
         raise DataError(
             f"dump writes N-Triples: expected a name such as graph.nt, found the extension {extension}", str(path)
         )
+
+
+def dump(core: Core, path: str | PathLike[str], name: str | None) -> int:
+    """Write a stored graph to a file as N-Triples; return how many triples. Raises DataError for a name whose
+    extension promises what N-Triples is not, StorageError (no such folder, a full disk)."""
+    check_dump_name(path)
     count = 0
     advice = "What was written is incomplete: make room, or dump to a file that can be written"
     with storage_errors(f"cannot write {path}", advice), open(path, "w", encoding="utf-8", newline="\n") as file:

@@ -86,6 +86,11 @@ class Result:
     def is_graph(self) -> bool:
         return self.kind in ("construct", "describe")
 
+    @property
+    def width(self) -> int:
+        """How many columns there are: of a graph three, of an ask none."""
+        return len(self._columns)
+
     def __len__(self) -> int:
         return self._rows
 
@@ -109,7 +114,11 @@ class Result:
         """Iterate over chunks of rows (or triples) as (columns of ids, number of rows). `reader` knows their texts."""
         for start in range(0, self._rows, _CHUNK_ROWS):
             stop = min(start + _CHUNK_ROWS, self._rows)
-            yield [column[start:stop] for column in self._columns], stop - start
+            yield self.ids(start, stop), stop - start
+
+    def ids(self, start: int, stop: int) -> list[Int64Array]:
+        """Return the columns of ids of the rows (or triples) [start, stop)."""
+        return [column[start:stop] for column in self._columns]
 
     def cell_chunks(self, cells: Sequence[Callable[[str], str]]) -> Iterator[tuple[list[list[str | None]], int]]:
         """Iterate over chunks of rows (or triples) as (columns of cells, number of rows), None where unbound.

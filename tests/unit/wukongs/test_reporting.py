@@ -258,7 +258,7 @@ def test_the_first_firing_after_a_restart_is_compared_with_the_one_before(
         next(read)
     read.close()
     if taken:
-        query._subscription._acknowledge(taken * 100)
+        query.subscription._acknowledge(taken * 100)
     if checkpoint:
         engine.checkpoint()
     else:

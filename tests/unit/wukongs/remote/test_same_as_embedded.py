@@ -1,0 +1,69 @@
+"""The engine's own scenarios through a client: the tests of the embedded engine, with the fixture of this folder.
+
+Left out are those that make an engine themselves, or look inside of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.unit.wukongs import (
+    test_bindings,
+    test_count_windows,
+    test_engine_delivery,
+    test_engine_errors,
+    test_engine_functions,
+    test_engine_language,
+    test_engine_streams,
+    test_engine_update,
+    test_named_windows,
+    test_rdf12,
+    test_reporting,
+)
+from wukongs.remote.client import RemoteEngine
+
+pytestmark = pytest.mark.nojit
+
+MODULES = (
+    test_bindings,
+    test_count_windows,
+    test_engine_delivery,
+    test_engine_errors,
+    test_engine_functions,
+    test_engine_language,
+    test_engine_streams,
+    test_engine_update,
+    test_named_windows,
+    test_rdf12,
+    test_reporting,
+)
+
+
+def scenarios(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Return the tests of a module that are given an engine."""
+    return {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_")
+        and "engine" in inspect.signature(test).parameters
+        and not {"_core", "Pipe"} & set(names_in(test))
+    }
+
+
+def names_in(test: Callable[..., Any]) -> tuple[str, ...]:
+    code = inspect.unwrap(test).__code__
+    return code.co_names
+
+
+for module in MODULES:
+    assert not scenarios(module).keys() & globals().keys(), module
+    globals().update(scenarios(module))
+
+
+def test_the_engine_of_these_tests_is_a_client(engine: object) -> None:
+    assert isinstance(engine, RemoteEngine)
+    assert sum(len(scenarios(module)) for module in MODULES) > 140

@@ -1,0 +1,321 @@
+"""Calls: the methods of an engine as clients call them by name, with what has to be remembered of streams and queries.
+
+Streams and queries belong to the engine, not to a client: a client that comes back, or another one after it, goes on
+with a stream that it declares with the same options, and with a query that it registers with the same text.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from wukongs.continuous.continuous import QuerySource
+from wukongs.errors import DataError, StreamError
+from wukongs.injection.declarations import parse_continuous
+from wukongs.injection.injector import not_settled
+from wukongs.injection.stream import Stream
+from wukongs.output.results import Result
+from wukongs.remote.columns import Outgoing
+from wukongs.remote.feeds import Feed, Query
+from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
+from wukongs.remote.sessions import Session
+from wukongs.remote.uploads import Upload
+from wukongs.terms.names import graph_term
+from wukongs.wire.packets import Array, Packet
+
+Args = Mapping[str, Any]
+Arrays = Mapping[str, Array]
+Work = Callable[[], Packet]
+
+
+class EngineLike(Protocol):
+    """What a service serves: wukongs.Engine, or a node with the same methods."""
+
+    def query(self, *args: Any, **options: Any) -> Result: ...
+    def explain(self, *args: Any, **options: Any) -> str: ...
+    def update(self, *args: Any, **options: Any) -> int: ...
+    def load(self, *args: Any, **options: Any) -> int: ...
+    def dump(self, *args: Any, **options: Any) -> int: ...
+    def graph_names(self) -> list[str]: ...
+    def stream(self, *args: Any, **options: Any) -> Stream: ...
+    def drop_stream(self, stream_iri: str) -> None: ...
+    def register(self, *args: Any, **options: Any) -> Query: ...
+    def settle(self, timeout_s: float | None = None) -> None: ...
+    def queries(self) -> list[Query]: ...
+    def streams(self) -> list[str]: ...
+    def stats(self) -> dict[str, Any]: ...
+    def checkpoint(self) -> None: ...
+    def backup(self, folder: str) -> None: ...
+
+
+_PLAIN = {
+    "explain": ("text", "base", "analyze", "timeout_s"),
+    "update": ("text", "base", "timeout_s"),
+    "graph_names": (),
+    "streams": (),
+    "stats": (),
+    "checkpoint": (),
+    "backup": ("folder",),
+}
+"""Method -> its arguments; the answer is what it returns."""
+_OF_QUERY = {"explain": ("analyze",), "stats": (), "why": (), "warnings": (), "pause": (), "resume": (), "close": ()}
+_DECLARED = ("stream_iri", "timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
+
+
+@dataclass(slots=True)
+class _Declared:
+    stream: Stream
+    options: dict[str, Any]
+    holders: set[str] = field(default_factory=set)
+    """Tokens of sessions."""
+
+
+@dataclass(slots=True)
+class _Registered:
+    query: Query
+    source: QuerySource
+    owner: str | None
+    """The token of the session that has registered it; None once that has ended."""
+
+
+class Calls:
+    """All methods may be called from any thread."""
+
+    def __init__(self, engine: EngineLike) -> None:
+        self._engine = engine
+        self._life = secrets.token_hex(8)
+        """Names what has begun with this object: windows that were reported since are not reported again."""
+        self._lock = threading.RLock()
+        self._declared: dict[str, _Declared] = {}
+        self._registered: dict[str, _Registered] = {}
+        self._own: dict[str, Callable[[Session, Args], Packet]] = {
+            "query": self._query,
+            "dump": self._dump,
+            "settle": self._settle,
+            "stream": self._stream,
+            "drop_stream": self._drop_stream,
+            "register": self._register,
+            "attach": self._attach,
+            "queries": self._queries,
+            "stream.advance": self._advance,
+            "stream.close": self._close_stream,
+            "query.unread": self._unread,
+        }
+
+    def work(self, session: Session, method: str, args: Args, arrays: Arrays, upload: Upload | None) -> Work:
+        """Return what a call does. Raises DataError for an unknown method."""
+        if upload is not None:
+            return partial(self._load, args, upload)
+        if method == "stream.push":
+            return partial(self._push, session, args, arrays)
+        if method in self._own:
+            return partial(self._own[method], session, args)
+        if method in _PLAIN:
+            return partial(_called, getattr(self._engine, method), _PLAIN[method], args)
+        of_query = method.removeprefix("query.")
+        if of_query != method and of_query in _OF_QUERY:
+            return partial(self._of_query, session, of_query, args)
+        raise DataError(f"a client has called {method!r}, which no engine has: run the same version on both sides")
+
+    def forget(self, session: Session) -> None:
+        """Note that a session has ended: others may go on with its streams and queries."""
+        with self._lock:
+            for declared in self._declared.values():
+                declared.holders.discard(session.token)
+            for registered in self._registered.values():
+                if registered.owner == session.token:
+                    registered.owner = None
+
+    # --- stored graph -------------------------------------------------------------------------------------------------
+
+    def _query(self, session: Session, args: Args) -> Packet:
+        options = {name: args[name] for name in ("text", "bindings", "base", "timeout_s", "at") if name in args}
+        outgoing = Outgoing(self._engine.query(**options))
+        arrays = outgoing.chunk(0)
+        fields: dict[str, Any] = {"head": outgoing.head()}
+        if outgoing.result.width and len(arrays["column 0"]) < len(outgoing.result):
+            with session.lock:
+                fields["result"] = session.results.add(outgoing)
+        return Packet(ANSWER, fields, arrays)
+
+    def _load(self, args: Args, upload: Upload) -> Packet:
+        options = {name: args[name] for name in ("graph", "base", "format", "strict") if name in args}
+        return _value(self._engine.load(upload, on_malformed=upload.report, **options))
+
+    def _dump(self, session: Session, args: Args) -> Packet:
+        """Write the graph to a file without a name, which the client then reads."""
+        descriptor, name = tempfile.mkstemp(prefix="wukongs-dump-", suffix=".nt")
+        try:
+            count = self._engine.dump(name, args.get("graph"))
+            with session.lock:
+                number = session.files.add(os.open(name, os.O_RDONLY))
+        finally:
+            os.close(descriptor)
+            Path(name).unlink()
+        return _value({"count": count, "file": number})
+
+    def read_file(self, session: Session, packet: Packet) -> Packet:
+        start = packet.fields.get("start")
+        with session.lock:  # a descriptor that is closed meanwhile may be another file's
+            descriptor = session.files.get(packet.fields.get("file"))
+            if descriptor is None or type(start) is not int or not 0 <= start < 1 << 62:
+                return Packet(LOST)
+            part = os.pread(descriptor, PART_BYTES, start)
+        return Packet(BYTES, {}, {"bytes": np.frombuffer(part, np.uint8)})
+
+    def release_file(self, session: Session, number: object) -> None:
+        with session.lock:
+            session.release_file(number)
+
+    def _settle(self, session: Session, args: Args) -> Packet:
+        """Wait in turns, so that a client that has gone is noticed."""
+        timeout_s = args.get("timeout_s")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left = POLL_S if deadline is None else deadline - time.monotonic()
+            try:
+                self._engine.settle(min(max(left, 0), POLL_S))
+                return _value(None)
+            except StreamError:
+                if session.is_ended or (timeout_s is not None and left <= POLL_S):
+                    raise not_settled(timeout_s) from None
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def _stream(self, session: Session, args: Args) -> Packet:
+        options = {name: args[name] for name in _DECLARED if name in args}
+        name = graph_term(options["stream_iri"]).text[1:-1]
+        is_again = args.get("is_again") is True
+        with self._lock:
+            known = self._declared.get(name)
+            is_known = known is not None and known.options == options and name in self._engine.streams()
+            if known is None or not is_known or (session.token in known.holders and not is_again):
+                known = _Declared(self._engine.stream(**options), options)
+                self._declared[name] = known
+            known.holders.add(session.token)
+            with session.lock:
+                handle = session.streams.add(known.stream)
+        return _value({"stream": handle, "iri": known.stream.iri, "batch_ms": known.stream.batch_ms})
+
+    def _drop_stream(self, session: Session, args: Args) -> Packet:
+        self._engine.drop_stream(args["stream_iri"])
+        with self._lock:
+            self._declared.pop(args["stream_iri"], None)
+        return _value(None)
+
+    def _push(self, session: Session, args: Args, arrays: Arrays) -> Packet:
+        return _value(_stream_of(session, args).push_arrow(_table(arrays)))
+
+    def _advance(self, session: Session, args: Args) -> Packet:
+        _stream_of(session, args).advance(args["timestamp_ms"])
+        return _value(None)
+
+    def _close_stream(self, session: Session, args: Args) -> Packet:
+        _stream_of(session, args).close()
+        return _value(None)
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def _register(self, session: Session, args: Args) -> Packet:
+        source = QuerySource(args["text"], args.get("base"), args.get("output"))
+        parsed = parse_continuous(source)
+        assert parsed.registration is not None
+        name = parsed.registration.name
+        is_again = args.get("is_again") is True
+        with self._lock:
+            known = self._registered.get(name)
+            if is_again and args.get("life") == self._life:
+                if known is None or known.source != source:
+                    raise StreamError(f"query {name} was closed, and its name is no longer its own")
+            elif known is not None and known.source == source and known.owner is None and not known.query.is_closed:
+                pass  # whoever had registered it has left
+            else:
+                self._forget_closed()
+                query = self._engine.register(source.text, None, source.base, source.output)
+                known = self._registered[name] = _Registered(query, source, None)
+            known.owner = session.token
+        return _value(self._described(session, known.query, args))
+
+    def _forget_closed(self) -> None:
+        for name in [name for name, one in self._registered.items() if one.query.is_closed and one.owner is None]:
+            del self._registered[name]
+
+    def _attach(self, session: Session, args: Args) -> Packet:
+        found = next((query for query in self._engine.queries() if query.name == args["name"]), None)
+        if found is None:
+            raise StreamError(f"there is no query named {args['name']}: it was closed, or the node has begun anew")
+        return _value(self._described(session, found, args))
+
+    def _queries(self, session: Session, args: Args) -> Packet:
+        return _value([self._described(session, query, args) for query in self._engine.queries()])
+
+    def _described(self, session: Session, query: Query, args: Args) -> dict[str, Any]:
+        """Return how the client is to call a query."""
+        with session.lock:
+            known = session.feeds.number_of(lambda feed: feed.query is query)
+            if known is None:
+                known = session.feeds.add(Feed(query, self._taken_before(args)))
+        return {"query": known, "name": query.name, "is_stream": query.is_stream, "life": self._life}
+
+    def _taken_before(self, args: Args) -> Callable[[int], bool]:
+        """Return what tells of a window, by its end, whether the client had it in a session before."""
+        taken_ms = args.get("taken_ms")
+        if type(taken_ms) is not int:
+            return lambda _: False
+        if args.get("life") == self._life:  # others may read too: only the one that was not confirmed comes again
+            return lambda end_ms: end_ms == taken_ms
+        return lambda end_ms: end_ms <= taken_ms
+
+    def _of_query(self, session: Session, method: str, args: Args) -> Packet:
+        return _called(getattr(_feed_of(session, args).query, method), _OF_QUERY[method], args)
+
+    def _unread(self, session: Session, args: Args) -> Packet:
+        return _value(_feed_of(session, args).unread())
+
+
+def _value(value: Any) -> Packet:
+    return Packet(ANSWER, {"value": value})
+
+
+def _called(method: Callable[..., Any], names: tuple[str, ...], args: Args) -> Packet:
+    return _value(method(**{name: args[name] for name in names if name in args}))
+
+
+def _stream_of(session: Session, args: Args) -> Stream:
+    found = session.streams.get(args.get("stream"))
+    if found is None:
+        raise DataError(f"a client has named stream {args.get('stream')!r}, which it has not declared")
+    return found
+
+
+def _feed_of(session: Session, args: Args) -> Feed:
+    found = session.feeds.get(args.get("query"))
+    if found is None:
+        raise DataError(f"a client has named query {args.get('query')!r}, which it has not registered")
+    return found
+
+
+def _table(arrays: Arrays) -> pa.Table:
+    """Return the table that a client pushes. Raises DataError for bytes that are none."""
+    content = arrays.get("table")
+    if content is None or content.dtype != np.uint8:
+        raise DataError("a push without a table: expected an Arrow IPC stream")
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise DataError(f"a push without a table: expected an Arrow IPC stream, found: {first_line}") from None
+    return table

@@ -1,0 +1,288 @@
+"""RemoteEngine: an engine in another process, with Engine's methods, arguments, results and errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+
+from csparql.algebra import Output
+from csparql.parser_base import check_text
+from store.encoded import MalformedLine
+from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.injection.injector import not_settled
+from wukongs.output.export import check_dump_name
+from wukongs.output.results import Result, WindowResult
+from wukongs.remote.connection import SILENCE_S, Connection, SessionLost
+from wukongs.remote.query import Listener, RemoteQuery
+from wukongs.remote.receiving import receive_file, receive_result
+from wukongs.remote.sending import SourceFile, send_file
+from wukongs.remote.stream import RemoteStream
+from wukongs.terms.names import graph_term
+from wukongs.terms.rdf_terms import from_python
+
+if TYPE_CHECKING:
+    import rdflib
+
+    from wukongs.remote.connection import Channel
+
+MARGIN_S = 10.0
+"""How much longer than a query may run its answer is waited for, while the node says that it works."""
+REPEATS_MAX = 3
+"""How often a query is asked anew whose rows stopped coming."""
+OnMalformed: TypeAlias = Callable[[str, MalformedLine], object]
+
+log = logging.getLogger("wukongs")
+MALFORMED_LOGGED_MAX = 10
+
+
+class RemoteEngine:
+    """A connection to a node; a context manager; thread-safe. Every method raises NodeUnavailable, too."""
+
+    def __init__(
+        self, addresses: Sequence[str], open_channel: Callable[[str], Channel], *, silence_s: float = SILENCE_S
+    ) -> None:
+        """addresses: of nodes, tried in turn; silence_s: how long one may say nothing."""
+        self._connection = Connection(addresses, open_channel, silence_s)
+        self._listened: list[RemoteQuery] = []
+        """Queries with on_result."""
+        self._malformed_count = 0
+        try:
+            self._connection.joined()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> RemoteEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteEngine {', '.join(self._connection.addresses)}>"
+
+    # --- stored graph -------------------------------------------------------------------------------------------------
+
+    def load(
+        self,
+        source: str | PathLike[str] | BinaryIO,
+        graph: str | None = None,
+        base: str | None = None,
+        format: str | None = None,
+        *,
+        strict: bool = False,
+        on_malformed: OnMalformed | None = None,
+    ) -> int:
+        """As Engine.load: this process reads the file, and the node takes it in parts as they come."""
+        args = {"graph": _text(graph), "base": _text(base), "format": _text(format), "strict": strict}
+        with SourceFile(source, base) as file:
+            args |= {"name": file.name, "base": file.base}
+            report = partial(self._malformed, on_malformed)
+            answer, _ = self._connection.call(
+                "load",
+                args,
+                is_write=True,
+                during=lambda joined, number: send_file(self._connection, joined, number, file, report),
+            )
+        return int(answer.fields["value"])
+
+    def graph_names(self) -> list[str]:
+        """As Engine.graph_names."""
+        return list(self._call("graph_names"))
+
+    def graph(self, name: str | None = None) -> rdflib.Graph:
+        """As Engine.graph; the triples come as those of a CONSTRUCT, which has the node's limits of memory."""
+        pattern = "{ ?s ?p ?o }" if name is None else f"{{ GRAPH {graph_term(name).text} {{ ?s ?p ?o }} }}"
+        return self.query(f"CONSTRUCT {{ ?s ?p ?o }} WHERE {pattern}", timeout_s=0).graph()
+
+    def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
+        """As Engine.dump, to a file of this machine; the node writes it to a temporary one first."""
+        check_dump_name(path)
+        for _ in range(REPEATS_MAX):
+            answer, joined = self._connection.call("dump", {"graph": _text(graph)})
+            try:
+                receive_file(self._connection, joined, answer.fields["value"]["file"], path)
+            except SessionLost as lost:
+                reason = str(lost)
+                continue
+            return int(answer.fields["value"]["count"])
+        raise NodeUnavailable(f"the dump to {path} has stopped {REPEATS_MAX} times, at last: {reason}")
+
+    def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
+        """As Engine.update. After NodeUnavailable it may have been applied, which the message then says."""
+        args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s}
+        return int(self._call("update", args, is_write=True, limit_s=_limit(timeout_s)))
+
+    # --- one-shot queries ---------------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        text: str,
+        bindings: Mapping[str, Any] | None = None,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        at: int | None = None,
+    ) -> Result:
+        """As Engine.query; the whole result is here when it returns."""
+        texts = {name: from_python(value) for name, value in (bindings or {}).items()}
+        args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
+        for _ in range(REPEATS_MAX):
+            limit_s = self._query_limit(timeout_s)
+            answer, joined = self._connection.call("query", args, limit_s=limit_s)
+            try:
+                return receive_result(self._connection, joined, answer, {"result": answer.fields.get("result")})
+            except SessionLost as lost:
+                reason = str(lost)
+        raise NodeUnavailable(f"the rows of the query have stopped coming {REPEATS_MAX} times, at last: {reason}")
+
+    def explain(
+        self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
+    ) -> str:
+        """As Engine.explain."""
+        args = {"text": _query_text(text), "base": _text(base), "analyze": analyze, "timeout_s": timeout_s}
+        return str(self._call("explain", args, limit_s=self._query_limit(timeout_s)))
+
+    # --- streams and registered queries -------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        stream_iri: str,
+        timing: Sequence[str] | bool = (),
+        batch_ms: int | None = None,
+        into: str | None = None,
+        history_ms: int | None = None,
+        slice_bytes_max: int | None = None,
+        index: Literal["all", "matching"] = "all",
+    ) -> RemoteStream:
+        """As Engine.stream; a stream that another client has declared with the same options is shared with it."""
+        options = {
+            "stream_iri": str(stream_iri),
+            "timing": timing if isinstance(timing, bool | str) else [str(one) for one in timing or ()],
+            "batch_ms": batch_ms,
+            "into": _text(into),
+            "history_ms": history_ms,
+            "slice_bytes_max": slice_bytes_max,
+            "index": index,
+        }
+        return RemoteStream(self._connection, options)
+
+    def drop_stream(self, stream_iri: str) -> None:
+        """As Engine.drop_stream."""
+        self._call("drop_stream", {"stream_iri": str(stream_iri)}, is_write=True)
+
+    def register(
+        self,
+        text: str,
+        on_result: Callable[[WindowResult], object] | None = None,
+        base: str | None = None,
+        output: Output | None = None,
+    ) -> RemoteQuery:
+        """As Engine.register. on_result is called by a thread of this process. The query stays registered when this
+        client leaves; whoever registers the same text then goes on with it."""
+        args = {"text": _query_text(text), "base": _text(base), "output": output}
+        answer, joined = self._connection.call("register", args, is_write=True)
+        query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
+        if on_result is not None:
+            query.listener = Listener(query, on_result)
+            self._listened.append(query)
+        return query
+
+    def listen(self, address: str | None = None) -> str:
+        """Return the address at which the node takes what pipelines send: where clients talk to it. Other than of an
+        embedded engine, no socket is opened, so no address can be asked for: SettingsError."""
+        if address is not None:
+            raise SettingsError(
+                f"address = {address!r}: a node opens its sockets as its own file says: leave the address out to learn "
+                "where it takes what pipelines send"
+            )
+        return self._connection.joined().address
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """As Engine.settle; what is due was given to the on_result of this client, too."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._call("settle", {"timeout_s": timeout_s})
+        for query in [one for one in self._listened if not one.is_over]:
+            assert query.listener is not None
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not query.listener.wait_for(int(query.call("unread")), left):
+                raise not_settled(timeout_s)
+
+    # --- the engine itself --------------------------------------------------------------------------------------------
+
+    def queries(self) -> list[RemoteQuery]:
+        """Return the registered queries, whoever has registered them. A window goes to one reader."""
+        answer, joined = self._connection.call("queries", {})
+        return [
+            RemoteQuery(self._connection, joined, one, ("attach", {"name": one["name"]}))
+            for one in answer.fields["value"]
+        ]
+
+    def streams(self) -> list[str]:
+        """As Engine.streams."""
+        return list(self._call("streams"))
+
+    def stats(self) -> dict[str, Any]:
+        """As Engine.stats."""
+        return dict(self._call("stats"))
+
+    def checkpoint(self) -> None:
+        """As Engine.checkpoint."""
+        self._call("checkpoint")
+
+    def backup(self, folder: str | PathLike[str]) -> None:
+        """As Engine.backup: to a folder of the node's machine."""
+        self._call("backup", {"folder": os.fspath(folder)}, is_write=True)
+
+    def close(self) -> None:
+        """Leave the node, which goes on: streams and registered queries stay. Closing twice is allowed."""
+        self._connection.close()
+        for query in self._listened:
+            if query.listener is not None:
+                query.listener.join()
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        method: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        is_write: bool = False,
+        limit_s: float | None = None,
+    ) -> Any:
+        answer, _ = self._connection.call(method, args or {}, is_write=is_write, limit_s=limit_s)
+        return answer.fields.get("value")
+
+    def _query_limit(self, timeout_s: float | None) -> float | None:
+        return _limit(self._connection.joined().query_timeout_s if timeout_s is None else timeout_s)
+
+    def _malformed(self, on_malformed: OnMalformed | None, file: str, line: MalformedLine) -> None:
+        if on_malformed is not None:
+            on_malformed(file, line)
+            return
+        self._malformed_count += 1
+        if self._malformed_count <= MALFORMED_LOGGED_MAX:
+            log.warning(
+                "%s, line %d, column %d: %s; set aside: %s", file, line.line, line.column, line.reason, line.text
+            )
+
+
+def _limit(timeout_s: float | None) -> float | None:
+    """Return how long an answer is waited for; None: as long as the node says that it works."""
+    is_limit = isinstance(timeout_s, int | float) and timeout_s > 0
+    return timeout_s + MARGIN_S if is_limit else None  # type: ignore[operator]
+
+
+def _query_text(text: str) -> str:
+    check_text(text)
+    return str(text)
+
+
+def _text(value: str | None) -> str | None:
+    """Return a name as plain text: rdflib's are of types of their own."""
+    return None if value is None else str(value)

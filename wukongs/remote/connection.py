@@ -1,0 +1,325 @@
+"""Connection: a client's way to a node, or to the next one when that does not answer any more.
+
+* Every request has a deadline. A node that works for long says so about every POLL_S, so silence is told from work.
+* A call has a number, under which it comes again when its answer was lost; the node then gives the first outcome.
+* When a session is lost, with its node or by time, what only reads is done again in the next one. What writes is not:
+  unless the node says itself that it did not begin, it may have been applied, and that is for the caller to look at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from wukongs.errors import DataError, NodeUnavailable, QueryTimeout, SettingsError, WukongsError
+from wukongs.remote.kinds import (
+    BUSY,
+    CALL,
+    CANCEL,
+    CONNECT,
+    CONNECTED,
+    FAILED,
+    LEAVE,
+    LOST,
+    POLL_S,
+    VERSION,
+    WAIT,
+    WORKING,
+)
+from wukongs.wire.packets import Array, Packet
+from wukongs.wire.refusals import named_error
+
+SILENCE_S = 10.0
+FINISHED_TOLD_MAX = 1000
+_BUSY_S = 0.05
+_BETWEEN_S = 0.1
+_PLAIN_ERRORS: Mapping[str, type[Exception]] = {"TypeError": TypeError, "ValueError": ValueError}
+
+
+class Channel(Protocol):
+    """Packets to one node and back, from any thread."""
+
+    def ask(self, packet: Packet, timeout_s: float) -> Packet:
+        """Raises NodeUnavailable (no answer within timeout_s, or no way to the node)."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """A session that this client has. memory: names where the outcomes of calls are known."""
+
+    token: str
+    memory: str
+    query_timeout_s: float
+    address: str
+    channel: Channel
+
+
+class SessionLost(Exception):
+    """The session has ended, or its node does not answer; told to this package only. may_be_done: what was asked may
+    have been done, unheard."""
+
+    def __init__(self, message: str, *, may_be_done: bool) -> None:
+        super().__init__(message)
+        self.may_be_done = may_be_done
+
+
+Args = Mapping[str, Any]
+
+
+class Connection:
+    """addresses: of the nodes, which are tried in turn; silence_s: how long a node may say nothing, and how long one is
+    looked for then. Raises SettingsError (no address)."""
+
+    def __init__(self, addresses: Sequence[str], open_channel: Callable[[str], Channel], silence_s: float) -> None:
+        if not addresses:
+            raise SettingsError("addresses = '': expected the address of a node, such as tcp://127.0.0.1:7411")
+        self.addresses = list(addresses)
+        self._open_channel = open_channel
+        self.silence_s = silence_s
+        self._client = secrets.token_hex(16)
+        self._channels: dict[str, Channel] = {}
+        self._joining = threading.Lock()
+        self._joined: Joined | None = None
+        self._place = 0
+        """Which address is tried next."""
+        self._numbers = threading.Lock()
+        self._number = 0
+        self._under_way: set[int] = set()
+        self._finished: list[int] = []
+        """Calls that are over, of which the node has not been told."""
+        self._is_closed = False
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def joined(self) -> Joined:
+        """Return the session, a new one if the last was lost.
+
+        Raises NodeUnavailable (no node answers within silence_s), and what a node refuses a client with."""
+        with self._joining:
+            if self._is_closed:
+                raise WukongsError("this connection is closed: make a new one with wukongs.connect()")
+            deadline = time.monotonic() + self.silence_s
+            failures: dict[str, str] = {}
+            while self._joined is None:
+                address = self.addresses[self._place % len(self.addresses)]
+                try:
+                    self._joined = self._join(address, max(deadline - time.monotonic(), _BETWEEN_S))
+                except NodeUnavailable as error:
+                    failures[address] = str(error)
+                    self._place += 1
+                    if time.monotonic() >= deadline and len(failures) == len(set(self.addresses)):
+                        raise NodeUnavailable(
+                            "no node answers: " + "; ".join(failures.values()) + ". Check that it runs there"
+                        ) from None
+                    if len(failures) == len(set(self.addresses)):
+                        time.sleep(_BETWEEN_S)
+            return self._joined
+
+    def _join(self, address: str, left_s: float) -> Joined:
+        if address not in self._channels:
+            self._channels[address] = self._open_channel(address)
+        channel = self._channels[address]
+        wait_s = left_s if len(set(self.addresses)) == 1 else min(left_s, max(1.0, self.silence_s / 4))
+        answer = channel.ask(Packet(CONNECT, {"version": VERSION, "client": self._client}), wait_s)
+        raise_failure(answer, address)
+        fields = answer.fields
+        token, memory, timeout_s = fields.get("session"), fields.get("memory"), fields.get("query_timeout_s")
+        is_known = isinstance(token, str) and isinstance(memory, str) and isinstance(timeout_s, int | float)
+        if answer.kind != CONNECTED or not is_known:
+            raise DataError(f"{address}: expected a session, found an answer '{answer.kind}'")
+        return Joined(token, memory, timeout_s, address, channel)  # type: ignore[arg-type]
+
+    def lose(self, joined: Joined, *, is_silent: bool) -> None:
+        """Note that a session is lost; after silence the next node is tried first."""
+        with self._joining:
+            if self._joined is joined:
+                self._joined = None
+                self._place += is_silent
+
+    def ask(self, joined: Joined, kind: str, fields: Args, arrays: Mapping[str, Array] | None = None) -> Packet:
+        """Ask something of a session that is answered at once, or after POLL_S.
+
+        Raises SessionLost; the error that the node answers."""
+        try:
+            answer = joined.channel.ask(
+                Packet(kind, {**fields, "session": joined.token}, arrays or {}), POLL_S + self.silence_s
+            )
+        except NodeUnavailable as error:
+            self.lose(joined, is_silent=True)
+            raise SessionLost(str(error), may_be_done=True) from error
+        if answer.kind == LOST:
+            self.lose(joined, is_silent=False)
+            raise SessionLost(f"{joined.address}: the session has ended", may_be_done=False)
+        return answer
+
+    def close(self) -> None:
+        """Leave; may be called again."""
+        with self._joining:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            joined, self._joined = self._joined, None
+        if joined is not None:
+            with contextlib.suppress(WukongsError):
+                joined.channel.ask(Packet(LEAVE, {"session": joined.token}), 1.0)
+        for channel in self._channels.values():
+            channel.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        method: str,
+        args: Args | Callable[[Joined], Args],
+        arrays: Mapping[str, Array] | None = None,
+        *,
+        is_write: bool = False,
+        limit_s: float | None = None,
+        during: Callable[[Joined, int], None] | None = None,
+    ) -> tuple[Packet, Joined]:
+        """Call a method of the engine; return its answer, and the session that it is from.
+
+        args: what to call it with, or what makes it for a session (where they name what the session has); is_write:
+        it is not to be done twice; limit_s: after so long it has failed; during: is called once the call has begun, for
+        what has to be sent meanwhile. Raises NodeUnavailable, QueryTimeout (limit_s), and what the method raises."""
+        with self._numbers:
+            self._number += 1
+            number = self._number
+            self._under_way.add(number)
+        asked = _Asked(self, method, args, arrays, number, is_write, limit_s, during)
+        try:
+            return asked.until_answered()
+        except BaseException:
+            asked.cancel()
+            raise
+        finally:
+            with self._numbers:
+                self._under_way.discard(number)
+                self._finished.append(number)
+
+    def needed(self) -> tuple[int, list[int]]:
+        """Return the number of the oldest call that still needs an answer, and later ones that do not any more."""
+        with self._numbers:
+            oldest = min(self._under_way, default=self._number + 1)
+            self._finished = [number for number in self._finished if number > oldest]
+            return oldest, self._finished[:FINISHED_TOLD_MAX]
+
+    def were_told(self, finished: Sequence[int]) -> None:
+        """Note that the node knows of these calls that they are over."""
+        with self._numbers:
+            self._finished = [number for number in self._finished if number not in set(finished)]
+
+
+class _Asked:
+    """One call, until it is answered."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        args: Args | Callable[[Joined], Args],
+        arrays: Mapping[str, Array] | None,
+        number: int,
+        is_write: bool,
+        limit_s: float | None,
+        during: Callable[[Joined, int], None] | None,
+    ) -> None:
+        self._connection, self._method, self._args, self._arrays = connection, method, args, arrays
+        self._number, self._is_write, self._limit_s, self._during = number, is_write, limit_s, during
+        self._deadline = None if limit_s is None else time.monotonic() + limit_s
+        self._begun: Joined | None = None
+        """The session in which it is under way."""
+        self._unsure: Joined | None = None
+        """A session in which it may have been done, unheard."""
+        self._busy_since: float | None = None
+
+    def until_answered(self) -> tuple[Packet, Joined]:
+        while True:
+            joined = self._connection.joined()
+            self._check(joined)
+            try:
+                answer = self._ask(joined)
+            except SessionLost as lost:
+                if lost.may_be_done or self._begun is joined:
+                    self._unsure = joined
+                continue
+            if answer.kind == WORKING:
+                self._begin(joined)
+            elif answer.kind == BUSY:
+                self._stand_by(joined)
+            else:
+                self._begun = None
+                raise_failure(answer, joined.address)
+                return answer, joined
+
+    def cancel(self) -> None:
+        """Tell the node that nobody waits any more, if that is quick."""
+        joined = self._begun
+        if joined is not None:
+            with contextlib.suppress(WukongsError):
+                joined.channel.ask(Packet(CANCEL, {"session": joined.token, "number": self._number}), 1.0)
+
+    def _ask(self, joined: Joined) -> Packet:
+        if self._begun is joined:
+            return self._connection.ask(joined, WAIT, {"number": self._number})
+        args = self._args(joined) if callable(self._args) else self._args
+        done, finished = self._connection.needed()
+        told = {"number": self._number, "done": done, "finished": finished}
+        answer = self._connection.ask(joined, CALL, {**told, "method": self._method, "args": args}, self._arrays)
+        self._connection.were_told(finished)
+        return answer
+
+    def _begin(self, joined: Joined) -> None:
+        is_new = self._begun is not joined
+        self._begun = joined
+        if is_new and self._during is not None:
+            try:
+                self._during(joined, self._number)
+            except SessionLost as lost:
+                self._unsure = joined if lost.may_be_done else self._unsure
+
+    def _stand_by(self, joined: Joined) -> None:
+        """Wait a moment for a node that has too much to do. Raises NodeUnavailable after silence_s of that."""
+        now = time.monotonic()
+        self._busy_since = now if self._busy_since is None else self._busy_since
+        if now - self._busy_since > self._connection.silence_s:
+            raise NodeUnavailable(
+                f"{joined.address}: the node has had too much to do for {self._connection.silence_s:g} s: let "
+                "fewer calls wait at a time"
+            )
+        time.sleep(_BUSY_S)
+
+    def _check(self, joined: Joined) -> None:
+        unsure = self._unsure
+        if self._is_write and unsure is not None and unsure.memory != joined.memory:
+            raise NodeUnavailable(
+                f"{unsure.address}: the node stopped answering while it did {self._method!r}, and whether it was done "
+                "is not known. Look whether the data have it before you repeat it"
+            )
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise QueryTimeout(
+                f"{joined.address}: no outcome of {self._method!r} within {self._limit_s:g} s, though the node "
+                "answers: give it more time (timeout_s), or ask for less"
+            )
+
+
+def raise_failure(answer: Packet, address: str) -> None:
+    """Raise the error that an answer tells, if it does."""
+    if answer.kind != FAILED:
+        return
+    name, message, arguments = (answer.fields.get(key) for key in ("error", "message", "arguments"))
+    if isinstance(name, str) and name in _PLAIN_ERRORS:
+        raise _PLAIN_ERRORS[name](str(message))
+    is_plain = isinstance(arguments, list) and all(one is None or isinstance(one, str | int) for one in arguments)
+    raise named_error(str(name), str(message), *(arguments if is_plain else [str(message)]))  # type: ignore[misc]

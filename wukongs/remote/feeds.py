@@ -1,0 +1,100 @@
+"""Feed: the windows of one registered query on their way to one client.
+
+A window is told with a number until the client has confirmed it with the request for the next one; so a lost answer is
+told again, and a window is acknowledged once its reader has it. One that the client never confirmed waits again for
+another reader when the session ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from wukongs.continuous.subscription import Fetched, Subscription
+from wukongs.errors import StreamError, WukongsError
+from wukongs.remote.columns import Outgoing
+
+
+class Query(Protocol):
+    """What a service needs of a registered query; ContinuousQuery has it."""
+
+    name: str
+    is_stream: bool
+    is_closed: bool
+    subscription: Subscription
+
+    def explain(self, *, analyze: bool = False) -> str: ...
+    def stats(self) -> dict[str, Any]: ...
+    def why(self) -> str: ...
+    def warnings(self) -> tuple[str, ...]: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Feed:
+    """is_taken: whether the client has a window with this end already, by what it had before this session."""
+
+    def __init__(self, query: Query, is_taken: Callable[[int], bool] = lambda _: False) -> None:
+        self.query = query
+        self.number = 0
+        """Of the last window that was told."""
+        self.outgoing: Outgoing | None = None
+        """The window that is told, unless an error stands in its place."""
+        self._is_taken = is_taken
+        self._told: Fetched | None = None
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def next(self, taken: int, wait_s: float) -> Outgoing | WukongsError | None:
+        """Confirm the window with the number `taken`, or say again what comes after it; return the next one, or the
+        error in its place; None if none comes within wait_s seconds."""
+        with self._lock:
+            if self._told is not None and taken == self.number:
+                self.query.subscription.confirm(self._told)
+                self._told = self.outgoing = None
+            if self._told is None:
+                if taken != self.number:
+                    raise StreamError(
+                        f"query {self.query.name}: window {taken} was asked to be followed, the last one told is "
+                        f"{self.number}: let one reader at a time ask"
+                    )
+                self._fetch(wait_s)
+            elif taken != self.number - 1:
+                raise StreamError(f"query {self.query.name}: window {taken} was not told, but {self.number}")
+            if self._told is None:
+                return None
+            return self._told.item if isinstance(self._told.item, WukongsError) else self.outgoing
+
+    def _fetch(self, wait_s: float) -> None:
+        subscription = self.query.subscription
+        fetched = subscription.fetch(wait_s)
+        while fetched is not None and self._is_taken(fetched.end_ms):
+            subscription.confirm(fetched)
+            fetched = subscription.fetch(0)
+        if fetched is None:
+            return
+        if self._is_over:
+            subscription.give_back(fetched)
+            return
+        self._told, self.number = fetched, self.number + 1
+        if not isinstance(fetched.item, WukongsError):
+            self.outgoing = Outgoing(fetched.item)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether there is no window any more, and none will come."""
+        return self._told is None and self.query.subscription.is_ended()
+
+    def unread(self) -> int:
+        """Return the number that the last of the windows that wait will have."""
+        return self.number + len(self.query.subscription)
+
+    def end(self) -> None:
+        """Let a window that the client has not confirmed wait for another reader."""
+        self._is_over = True
+        with self._lock:
+            if self._told is not None:
+                self.query.subscription.give_back(self._told)
+                self._told = self.outgoing = None

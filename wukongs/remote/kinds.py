@@ -1,0 +1,47 @@
+"""What a client and a node say to each other: the kinds of packets, and the times that both know.
+
+| kind | fields | answered by |
+|---|---|---|
+| connect | version, client | connected: session, memory, query_timeout_s; the same session for a client that is known |
+| call | session, number, done, finished, method, args | answer, failed, working (ask again with wait), busy or lost |
+| wait | session, number | as call |
+| rows | session, result, start | rows: the next chunk of a result |
+| bytes | session, file, start | bytes |
+| release | session, result or file | answer |
+| window | session, query, taken, wait_s | window, none, ended or failed |
+| part | session, number, index, is_last, told | more, full, over, or malformed: lines that were set aside |
+| cancel | session, number | answer |
+| leave | session | answer |
+
+* Every call has a number. What became of it is kept until the client says that it needs it no more: `done` is the
+  oldest call that it needs, `finished` are later ones that it does not. So a call that comes again gets its first
+  outcome and is not done twice.
+* `lost` says that there is no such session: nothing of the request was done. A session ends when its client leaves or
+  is silent for SILENT_S; the client then connects again, and names its streams and queries anew.
+* Windows are numbered by session and query; `taken` confirms one, and the next is not told before.
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+POLL_S = 2.0
+"""A node answers every request within about this time, if only by saying that it is still working."""
+SILENT_S = 60.0
+"""After so long without a word from its client a session ends."""
+
+CONNECT, CONNECTED = "connect", "connected"
+CALL, WAIT, ANSWER, FAILED, WORKING, BUSY, LOST = "call", "wait", "answer", "failed", "working", "busy", "lost"
+ROWS, BYTES, RELEASE = "rows", "bytes", "release"
+WINDOW, NONE, ENDED = "window", "none", "ended"
+PART, MORE, FULL, OVER, MALFORMED = "part", "more", "full", "over", "malformed"
+CANCEL, LEAVE = "cancel", "leave"
+
+SESSIONS_MAX = 1024
+CALLS_MAX = 64
+"""Calls of one session whose outcome the client has not confirmed."""
+RESULTS_MAX = 64
+"""Results and files of one session that are not released."""
+HANDLES_MAX = 4096
+"""Streams, and queries, of one session."""
+PART_BYTES = 1 << 20
+"""What one packet carries of a file."""

@@ -1,0 +1,258 @@
+"""Service: answers what clients ask of an engine, or of a node that has an engine's methods.
+
+A call of a client is done by a thread of the service, once; who waits for it is answered within POLL_S, if only that it
+is under way. `kinds.py` says what is asked and answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.remote.calls import Calls, EngineLike
+from wukongs.remote.kinds import (
+    ANSWER,
+    BYTES,
+    CALL,
+    CANCEL,
+    CONNECT,
+    CONNECTED,
+    ENDED,
+    FAILED,
+    LEAVE,
+    LOST,
+    MALFORMED,
+    NONE,
+    PART,
+    POLL_S,
+    RELEASE,
+    ROWS,
+    SESSIONS_MAX,
+    SILENT_S,
+    VERSION,
+    WAIT,
+    WINDOW,
+    WORKING,
+)
+from wukongs.remote.sessions import Call, Session, failed
+from wukongs.remote.uploads import Upload
+from wukongs.settings import Settings
+from wukongs.wire.packets import Handler, Packet
+from wukongs.wire.workers import Workers
+
+THREADS_MAX = 64
+WAITING_MAX = 1024
+_SWEEP_S = 5.0
+_END_S = 5.0
+
+log = logging.getLogger("wukongs")
+
+
+class Service:
+    """handlers: kind of packet -> who answers it, from any thread; each of them answers within about POLL_S seconds."""
+
+    def __init__(self, engine: EngineLike, settings: Settings, *, silent_s: float = SILENT_S) -> None:
+        """silent_s: after so long without a word from its client a session ends."""
+        self._settings = settings
+        self._silent_s = silent_s
+        self._calls = Calls(engine)
+        self._workers = Workers("wukongs-client", THREADS_MAX, WAITING_MAX)
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+        self._stopped = threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="wukongs-sessions", daemon=True)
+        self._sweeper.start()
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        in_session: dict[str, Callable[[Session, Packet], Packet]] = {
+            CALL: self._call,
+            WAIT: self._wait,
+            ROWS: self._rows,
+            BYTES: self._calls.read_file,
+            RELEASE: self._release,
+            WINDOW: self._window,
+            PART: self._part,
+            CANCEL: self._cancel,
+            LEAVE: self._leave,
+        }
+        return {CONNECT: _guarded(self._connect)} | {
+            kind: _guarded(partial(self._in_session, answer)) for kind, answer in in_session.items()
+        }
+
+    def close(self) -> None:
+        """End all sessions: calls that are under way end by themselves, loads with nothing added."""
+        self._stopped.set()
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            self._end(session)
+        self._workers.close(_END_S)
+
+    @property
+    def session_count(self) -> int:
+        with self._lock:
+            return len(self._sessions)
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def _connect(self, packet: Packet) -> Packet:
+        version, client = packet.fields.get("version"), _text(packet, "client")
+        if version != VERSION:
+            raise DataError(
+                f"this node speaks version {VERSION} of the protocol of clients, the client {version!r}: run the same "
+                "version of wukongs on both sides"
+            )
+        with self._lock:
+            if self._stopped.is_set():
+                raise NodeUnavailable("this node stops")
+            known = next((one for one in self._sessions.values() if one.client == client), None)
+            if known is None and len(self._sessions) >= SESSIONS_MAX:
+                raise NodeUnavailable(f"this node serves {SESSIONS_MAX} clients already: try another one, or later")
+            session = known or Session(client)
+            session.heard_s = time.monotonic()
+            self._sessions[session.token] = session
+        return Packet(
+            CONNECTED,
+            {
+                "session": session.token,
+                # Where outcomes of calls are known: in this session only.
+                "memory": session.token,
+                "query_timeout_s": self._settings.query_timeout_s,
+            },
+        )
+
+    def _in_session(self, answer: Callable[[Session, Packet], Packet], packet: Packet) -> Packet:
+        with self._lock:
+            session = self._sessions.get(_text(packet, "session"))
+            if session is None or self._stopped.is_set():
+                return Packet(LOST)
+            session.heard_s = time.monotonic()
+        return answer(session, packet)
+
+    def _leave(self, session: Session, packet: Packet) -> Packet:
+        self._end(session)
+        return Packet(ANSWER)
+
+    def _end(self, session: Session) -> None:
+        with self._lock:
+            self._sessions.pop(session.token, None)
+        session.end()
+        self._calls.forget(session)
+
+    def _sweep(self) -> None:
+        while not self._stopped.wait(min(_SWEEP_S, self._silent_s)):
+            oldest_s = time.monotonic() - self._silent_s
+            with self._lock:
+                silent = [session for session in self._sessions.values() if session.heard_s < oldest_s]
+            for session in silent:
+                log.info("a client was silent for %g s: its session ends", self._silent_s)
+                self._end(session)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _call(self, session: Session, packet: Packet) -> Packet:
+        method, args = _text(packet, "method"), packet.fields.get("args", {})
+        if not isinstance(args, dict):
+            raise DataError(f"call of {method}: expected arguments by name, found {args!r}")
+        number, done, finished = _integer(packet, "number"), _integer(packet, "done"), packet.fields.get("finished", [])
+        if not (isinstance(finished, list) and all(type(one) is int for one in finished)):
+            raise DataError(f"call of {method}: expected the numbers of finished calls, found {finished!r}")
+
+        def start() -> Call | None:
+            call = Call(Upload(str(args.get("name"))) if method == "load" else None)
+            work = self._calls.work(session, method, args, packet.arrays, call.upload)
+            return call if self._workers.submit(partial(call.run, work)) else None
+
+        call = session.call(number, done, finished, start)
+        if isinstance(call, Packet):
+            return call
+        return call.wait(POLL_S if call.upload is None else 0) or Packet(WORKING)
+
+    def _wait(self, session: Session, packet: Packet) -> Packet:
+        call = session.calls.get(_integer(packet, "number"))
+        return Packet(LOST) if call is None else call.wait(POLL_S) or Packet(WORKING)
+
+    def _cancel(self, session: Session, packet: Packet) -> Packet:
+        session.cancel(_integer(packet, "number"))
+        return Packet(ANSWER)
+
+    def _part(self, session: Session, packet: Packet) -> Packet:
+        call = session.calls.get(_integer(packet, "number"))
+        if call is None or call.upload is None:
+            return Packet(LOST)
+        upload, part = call.upload, packet.arrays.get("bytes")
+        first, untold = upload.untold(_integer(packet, "told"))
+        if untold:
+            # Only told here, nothing is taken: the client asks again once it has dealt with them.
+            lines = [[file, line.line, line.column, line.reason, line.text] for file, line in untold]
+            return Packet(MALFORMED, {"first": first, "lines": lines})
+        if part is None:
+            return Packet(upload.wait(POLL_S))
+        is_last = packet.fields.get("is_last") is True
+        return Packet(upload.put(_integer(packet, "index"), part.tobytes(), is_last, POLL_S))
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def _rows(self, session: Session, packet: Packet) -> Packet:
+        start = _integer(packet, "start")
+        if "query" in packet.fields:
+            feed = session.feeds.get(packet.fields["query"])
+            outgoing = feed.outgoing if feed is not None else None
+        else:
+            outgoing = session.results.get(packet.fields.get("result"))
+        if outgoing is None:
+            return Packet(LOST)
+        if not 0 <= start < len(outgoing.result):
+            raise DataError(f"rows from {start} on were asked of a result of {len(outgoing.result)}")
+        return Packet(ROWS, {}, outgoing.chunk(start))
+
+    def _release(self, session: Session, packet: Packet) -> Packet:
+        session.results.remove(packet.fields.get("result"))
+        self._calls.release_file(session, packet.fields.get("file"))
+        return Packet(ANSWER)
+
+    def _window(self, session: Session, packet: Packet) -> Packet:
+        feed = session.feeds.get(packet.fields.get("query"))
+        if feed is None:
+            return Packet(LOST)
+        wait_s = packet.fields.get("wait_s")
+        is_time = isinstance(wait_s, int | float) and wait_s >= 0
+        found = feed.next(_integer(packet, "taken"), min(float(wait_s), POLL_S) if is_time else 0)  # type: ignore[arg-type]
+        if found is None:
+            return Packet(ENDED if feed.is_ended else NONE)
+        if isinstance(found, WukongsError):
+            return Packet(FAILED, {**failed(found).fields, "number": feed.number})
+        return Packet(WINDOW, {"number": feed.number, "head": found.head()}, found.chunk(0))
+
+
+def _guarded(answer: Callable[[Packet], Packet]) -> Handler:
+    """Tell an error as a packet of ours: what the node says must not be taken for what the way there says."""
+
+    def handler(packet: Packet) -> Packet:
+        try:
+            return answer(packet)
+        except Exception as error:
+            if not isinstance(error, WukongsError):
+                log.exception("a request of a client has failed")
+            return failed(error)
+
+    return handler
+
+
+def _text(packet: Packet, name: str) -> str:
+    value = packet.fields.get(name)
+    if not isinstance(value, str):
+        raise DataError(f"packet '{packet.kind}': expected {name} as a text, found {value!r}")
+    return value
+
+
+def _integer(packet: Packet, name: str) -> int:
+    value = packet.fields.get(name)
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise DataError(f"packet '{packet.kind}': expected {name} as an integer from 0 on, found {value!r}")
+    return value

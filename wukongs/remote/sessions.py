@@ -1,0 +1,158 @@
+"""Session: what a node keeps for one client: calls and their outcomes, open results, streams, queries. All bounded."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
+from wukongs.injection.stream import Stream
+from wukongs.remote.columns import Outgoing
+from wukongs.remote.feeds import Feed
+from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX
+from wukongs.remote.uploads import Upload
+from wukongs.wire.packets import Packet
+from wukongs.wire.refusals import refusal
+
+T = TypeVar("T")
+_PLAIN_ERRORS = (TypeError, ValueError)
+
+
+def failed(error: BaseException) -> Packet:
+    """Return the packet that tells an error: by name and with its parts, if it is a named one; TypeError and ValueError
+    are told by name, too, since a wrong argument raises them."""
+    if isinstance(error, _PLAIN_ERRORS):
+        kind = next(kind.__name__ for kind in _PLAIN_ERRORS if isinstance(error, kind))
+        return Packet(FAILED, {"error": kind, "message": str(error), "arguments": [str(error)]})
+    return Packet(FAILED, refusal(error).fields)
+
+
+class Call:
+    """Something that is done once, whoever asks how often what became of it."""
+
+    def __init__(self, upload: Upload | None = None) -> None:
+        self.upload = upload
+        self._is_done = threading.Event()
+        self._outcome: Packet | None = None
+
+    def run(self, work: Callable[[], Packet]) -> None:
+        try:
+            self._outcome = work()
+        except Exception as error:
+            self._outcome = failed(error)
+        finally:
+            if self.upload is not None:
+                self.upload.end()
+            self._is_done.set()
+
+    def wait(self, wait_s: float) -> Packet | None:
+        """Return the outcome, None if there is none within wait_s seconds."""
+        self._is_done.wait(wait_s)
+        return self._outcome
+
+
+class Handles(Generic[T]):
+    """Numbered things, at most so many."""
+
+    def __init__(self, what: str, count_max: int) -> None:
+        self._what, self._count_max = what, count_max
+        self._things: dict[int, T] = {}
+        self._last = 0
+
+    def add(self, thing: T) -> int:
+        if len(self._things) >= self._count_max:
+            raise BudgetExceeded(f"this client has {len(self._things)} {self._what} open: close some, or connect anew")
+        self._last += 1
+        self._things[self._last] = thing
+        return self._last
+
+    def get(self, number: object) -> T | None:
+        return self._things.get(number) if isinstance(number, int) else None
+
+    def remove(self, number: object) -> T | None:
+        return self._things.pop(number, None) if isinstance(number, int) else None
+
+    def numbers(self) -> list[int]:
+        return list(self._things)
+
+    def values(self) -> list[T]:
+        return list(self._things.values())
+
+    def number_of(self, is_it: Callable[[T], bool]) -> int | None:
+        """Return the number of the first thing that a test is true of."""
+        return next((number for number, thing in self._things.items() if is_it(thing)), None)
+
+
+class Session:
+    """token: its name, which nobody can guess; client: the name that the client has given itself."""
+
+    def __init__(self, client: str) -> None:
+        self.client = client
+        self.token = secrets.token_hex(16)
+        self.heard_s = time.monotonic()
+        self.lock = threading.Lock()
+        self.calls: dict[int, Call] = {}
+        self.results: Handles[Outgoing] = Handles("results", RESULTS_MAX)
+        self.files: Handles[int] = Handles("files", RESULTS_MAX)
+        """Descriptors."""
+        self.streams: Handles[Stream] = Handles("streams", HANDLES_MAX)
+        self.feeds: Handles[Feed] = Handles("queries", HANDLES_MAX)
+        self._done = 0
+        """The client needs no call below it."""
+        self._finished: set[int] = set()
+        """Calls above it that it does not need either."""
+        self.is_ended = False
+
+    def call(self, number: int, done: int, finished: Iterable[int], start: Callable[[], Call | None]) -> Call | Packet:
+        """Return the call with this number, started now unless it was before.
+
+        done, finished: the calls below, and these, are forgotten; but not that they were, so that none is begun again
+        by a request that was long on its way."""
+        with self.lock:
+            if self.is_ended:
+                return Packet(LOST)
+            self._done = max(self._done, done)
+            self._finished = {one for one in self._finished.union(finished) if one >= self._done}
+            for old in [one for one in self.calls if one < self._done or one in self._finished]:
+                del self.calls[old]
+            known = self.calls.get(number)
+            if known is not None:
+                return known
+            if number < self._done or number in self._finished:
+                return failed(WukongsError(f"call {number} was confirmed before: its outcome is not kept"))
+            started = start() if len(self.calls) < CALLS_MAX else None
+            if started is None:
+                return Packet(BUSY)
+            self.calls[number] = started
+            return started
+
+    def cancel(self, number: int) -> None:
+        """End a call as far as it can be ended: a load stops with nothing added, others go on and are forgotten."""
+        with self.lock:
+            call = self.calls.get(number)
+        if call is not None and call.upload is not None:
+            call.upload.cancel(NodeUnavailable(f"{call.upload.name}: the client has cancelled the load"))
+
+    def release_file(self, number: object) -> None:
+        descriptor = self.files.remove(number)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def end(self) -> None:
+        """Free everything. What was declared and registered stays."""
+        with self.lock:
+            if self.is_ended:
+                return
+            self.is_ended = True
+            calls = list(self.calls.values())
+        for call in calls:
+            if call.upload is not None:
+                call.upload.cancel(NodeUnavailable(f"{call.upload.name}: the client has left"))
+        for feed in self.feeds.values():
+            feed.end()
+        for number in self.files.numbers():
+            self.release_file(number)

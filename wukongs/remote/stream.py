@@ -1,0 +1,82 @@
+"""RemoteStream: a stream of an engine in another process; Stream's methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wukongs.injection.stream import TABLE_COLUMNS, check_table, check_timestamp, columns_of
+from wukongs.remote.connection import Connection, Joined
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class RemoteStream:
+    """Tuples in. All methods may be called from any thread; calls of one stream are taken one after the other."""
+
+    def __init__(self, connection: Connection, options: Mapping[str, Any]) -> None:
+        """Declare the stream. options: what RemoteEngine.stream was called with."""
+        self._connection = connection
+        self._options = options
+        answer, joined = connection.call("stream", options, is_write=True)
+        declared = answer.fields["value"]
+        self.iri: str = declared["iri"]
+        self.batch_ms: int = declared["batch_ms"]
+        self._number: tuple[Joined, int] = joined, declared["stream"]
+
+    def __repr__(self) -> str:
+        return f"<RemoteStream {self.iri}>"
+
+    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
+        """As Stream.push; also NodeUnavailable: whether the tuples were taken is then not known, unless it says so."""
+        columns = columns_of(self.iri, tuples)
+        if columns is None:
+            return 0
+        import pyarrow as pa
+
+        *terms, times = columns
+        texts = [pa.array(column, pa.large_string()) for column in terms]
+        return self._push(pa.table([*texts, pa.array(times)], names=list(TABLE_COLUMNS)))
+
+    def push_arrow(self, table: pyarrow.Table) -> int:
+        """As Stream.push_arrow; also NodeUnavailable, as push."""
+        check_table(self.iri, table)
+        kept = [name for name in (*TABLE_COLUMNS, "graph") if name in table.column_names]
+        return self._push(table.select(kept))
+
+    def advance(self, timestamp_ms: int) -> None:
+        """As Stream.advance."""
+        check_timestamp(self.iri, timestamp_ms)
+        self._call("stream.advance", {"timestamp_ms": int(timestamp_ms)})
+
+    def close(self) -> None:
+        """As Stream.close."""
+        if not self._connection.is_closed:
+            self._call("stream.close", {})
+
+    def _push(self, table: pyarrow.Table) -> int:
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        content = np.frombuffer(sink.getvalue(), np.uint8)
+        return int(self._call("stream.push", {}, {"table": content}))
+
+    def _call(self, method: str, args: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Any:
+        answer, _ = self._connection.call(
+            method, lambda joined: {**args, "stream": self._in(joined)}, arrays, is_write=True
+        )
+        return answer.fields.get("value")
+
+    def _in(self, joined: Joined) -> int:
+        """Return how a session calls the stream; a new one has to be told of it."""
+        known, number = self._number
+        if known.token != joined.token:
+            answer, joined = self._connection.call("stream", {**self._options, "is_again": True}, is_write=True)
+            number = answer.fields["value"]["stream"]
+            self._number = joined, number
+        return number
