@@ -6,7 +6,7 @@ This is the public face. Importing it loads nothing heavy: a name brings its mod
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from wukongs.errors import (
     BudgetExceeded,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wukongs.durable.backup import restore
     from wukongs.engine import Engine
     from wukongs.output.results import Result, WindowResult
+    from wukongs.remote.client import RemoteEngine, connect
     from wukongs.settings import Settings
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ __all__ = [
     "NodeUnavailable",
     "QuerySyntaxError",
     "QueryTimeout",
+    "RemoteEngine",
     "Result",
     "Settings",
     "SettingsError",
@@ -53,22 +55,20 @@ __all__ = [
     "WindowResult",
     "WukongsError",
     "__version__",
+    "connect",
     "parse_query",
     "parse_update",
     "restore",
 ]
 
 _HOME = {
+    "RemoteEngine": "wukongs.remote.client",
+    "connect": "wukongs.remote.client",
     "Engine": "wukongs.engine",
     "Result": "wukongs.output.results",
     "Settings": "wukongs.settings",
     "WindowResult": "wukongs.output.results",
     "restore": "wukongs.durable.backup",
-}
-
-# Names of the design that are still to come: calling one says so, and what serves until then.
-_TO_COME = {
-    "connect": "use wukongs.Engine(), which runs inside of this process",
 }
 
 
@@ -97,13 +97,6 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value
         return value
-    if name in _TO_COME:
-
-        def not_built_yet(*_arguments: object, **_options: object) -> NoReturn:
-            raise WukongsError(f"wukongs.{name} is not built yet in wukongs {__version__}: {_TO_COME[name]}")
-
-        not_built_yet.__name__ = name
-        return not_built_yet
     raise AttributeError(f"module 'wukongs' has no attribute {name!r}")
 
 

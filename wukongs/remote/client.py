@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
@@ -13,17 +14,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 from csparql.algebra import Output
 from csparql.parser_base import check_text
 from store.encoded import MalformedLine
-from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.injection.injector import not_settled
 from wukongs.output.export import check_dump_name
 from wukongs.output.results import Result, WindowResult
-from wukongs.remote.connection import SILENCE_S, Connection, SessionLost
+from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost
 from wukongs.remote.query import Listener, RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
 from wukongs.remote.stream import RemoteStream
 from wukongs.terms.names import graph_term
 from wukongs.terms.rdf_terms import from_python
+from wukongs.wire.client_channel import ClientChannel
+from wukongs.wire.transport import check_address
 
 if TYPE_CHECKING:
     import rdflib
@@ -40,6 +43,17 @@ log = logging.getLogger("wukongs")
 MALFORMED_LOGGED_MAX = 10
 
 
+def connect(addresses: str | Sequence[str], *, silence_s: float = SILENCE_S) -> RemoteEngine:
+    """Return a client of a node, or of one of several: what answers is used, and after it has stopped the next one.
+
+    addresses: as "tcp://host:7411", several with commas between them, or a list; silence_s: seconds that a node may say
+    nothing, even that it is still working, and that a node is looked for then. Raises SettingsError (an address that is
+    none), NodeUnavailable."""
+    given = addresses.split(",") if isinstance(addresses, str) else addresses
+    stripped = [address.strip() for address in given]
+    return RemoteEngine([check_address(address) for address in stripped if address], ClientChannel, silence_s=silence_s)
+
+
 class RemoteEngine:
     """A connection to a node; a context manager; thread-safe. Every method raises NodeUnavailable, too."""
 
@@ -48,6 +62,9 @@ class RemoteEngine:
     ) -> None:
         """addresses: of nodes, tried in turn; silence_s: how long one may say nothing."""
         self._connection = Connection(addresses, open_channel, silence_s)
+        self._connection.on_new_session = self._name_again
+        self._used: list[weakref.ref[RemoteStream | RemoteQuery]] = []
+        """What a new session is told of: in the order in which it was declared."""
         self._listened: list[RemoteQuery] = []
         """Queries with on_result."""
         self._malformed_count = 0
@@ -169,7 +186,9 @@ class RemoteEngine:
             "slice_bytes_max": slice_bytes_max,
             "index": index,
         }
-        return RemoteStream(self._connection, options)
+        stream = RemoteStream(self._connection, options)
+        self._use(stream)
+        return stream
 
     def drop_stream(self, stream_iri: str) -> None:
         """As Engine.drop_stream."""
@@ -187,6 +206,7 @@ class RemoteEngine:
         args = {"text": _query_text(text), "base": _text(base), "output": output}
         answer, joined = self._connection.call("register", args, is_write=True)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
+        self._use(query)
         if on_result is not None:
             query.listener = Listener(query, on_result)
             self._listened.append(query)
@@ -244,6 +264,20 @@ class RemoteEngine:
         for query in self._listened:
             if query.listener is not None:
                 query.listener.join()
+
+    # --- over the end of a session ---------------------------------------------------------------------------------
+
+    def _use(self, thing: RemoteStream | RemoteQuery) -> None:
+        self._used = [*(used for used in self._used if used() is not None), weakref.ref(thing)]
+
+    def _name_again(self, joined: Joined) -> None:
+        """Name streams and queries to a new session at once, so that what is pushed next meets them."""
+        for thing in [used() for used in self._used]:
+            if thing is not None:
+                try:
+                    thing.name_again(joined)
+                except WukongsError as error:
+                    log.warning("%r after a change of node: %s", thing, error)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

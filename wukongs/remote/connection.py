@@ -87,6 +87,9 @@ class Connection:
         self._channels: dict[str, Channel] = {}
         self._joining = threading.Lock()
         self._joined: Joined | None = None
+        self._last_token = ""
+        self.on_new_session: Callable[[Joined], None] = lambda _: None
+        """Is called when a session is another one than before, by whoever has asked for it first."""
         self._place = 0
         """Which address is tried next."""
         self._numbers = threading.Lock()
@@ -102,6 +105,13 @@ class Connection:
         """Return the session, a new one if the last was lost.
 
         Raises NodeUnavailable (no node answers within silence_s), and what a node refuses a client with."""
+        joined, is_new = self._join_any()
+        if is_new:
+            self.on_new_session(joined)
+        return joined
+
+    def _join_any(self) -> tuple[Joined, bool]:
+        """Return the session, and whether it is a new one."""
         with self._joining:
             if self._is_closed:
                 raise WukongsError("this connection is closed: make a new one with wukongs.connect()")
@@ -120,7 +130,8 @@ class Connection:
                         ) from None
                     if len(failures) == len(set(self.addresses)):
                         time.sleep(_BETWEEN_S)
-            return self._joined
+            is_new, self._last_token = self._joined.token != self._last_token, self._joined.token
+            return self._joined, is_new
 
     def _join(self, address: str, left_s: float) -> Joined:
         if address not in self._channels:

@@ -176,6 +176,11 @@ class RemoteQuery:
         answer, _ = self._connection.call(f"query.{method}", lambda joined: {**args, "query": self._in(joined)})
         return answer.fields.get("value")
 
+    def name_again(self, joined: Joined) -> None:
+        """Register the query in a session that does not have it, unless it was closed."""
+        if not self._is_closed and not self._is_ended:
+            self._in(joined)
+
     def _in(self, joined: Joined) -> int:
         """Return how a session calls the query; a new one has to be told of it, and of the last window taken."""
         known, number = self._number

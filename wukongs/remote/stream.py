@@ -72,6 +72,10 @@ class RemoteStream:
         )
         return answer.fields.get("value")
 
+    def name_again(self, joined: Joined) -> None:
+        """Declare the stream in a session that does not have it, unless it was dropped."""
+        self._in(joined)
+
     def _in(self, joined: Joined) -> int:
         """Return how a session calls the stream; a new one has to be told of it."""
         known, number = self._number

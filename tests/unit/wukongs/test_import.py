@@ -89,19 +89,6 @@ def test_parse_update_reports_the_place_of_an_error() -> None:
     assert (caught.value.line, caught.value.column) == (2, 11)
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("connect", "use wukongs.Engine(), which runs inside of this process"),
-    ],
-)
-def test_a_name_that_is_still_to_come_says_so_when_it_is_called(name: str, advice: str) -> None:
-    assert name not in wukongs.__all__
-    with pytest.raises(wukongs.WukongsError) as caught:
-        getattr(wukongs, name)("tcp://host:7411")
-    assert str(caught.value) == f"wukongs.{name} is not built yet in wukongs {wukongs.__version__}: {advice}"
-
-
 def test_other_names_are_attribute_errors() -> None:
     assert not hasattr(wukongs, "nonsense")
     with pytest.raises(AttributeError, match="module 'wukongs' has no attribute 'nonsense'"):

@@ -44,19 +44,14 @@ MODULES = (
 
 
 def scenarios(module: ModuleType) -> dict[str, Callable[..., Any]]:
-    """Return the tests of a module that are given an engine."""
-    return {
-        name: test
-        for name, test in vars(module).items()
-        if name.startswith("test_")
-        and "engine" in inspect.signature(test).parameters
-        and not {"_core", "Pipe"} & set(names_in(test))
-    }
+    """Return the tests of a module that are given an engine, and nothing else."""
+    found = {name: test for name, test in vars(module).items() if name.startswith("test_")}
+    return {name: test for name, test in found.items() if is_scenario(test)}
 
 
-def names_in(test: Callable[..., Any]) -> tuple[str, ...]:
-    code = inspect.unwrap(test).__code__
-    return code.co_names
+def is_scenario(test: Callable[..., Any]) -> bool:
+    names = inspect.unwrap(test).__code__.co_names
+    return "engine" in inspect.signature(test).parameters and not {"_core", "Pipe"} & set(names)
 
 
 for module in MODULES:

@@ -1,0 +1,82 @@
+"""Several clients of one node, one after the other and at the same time; connections that end."""
+
+from __future__ import annotations
+
+import pytest
+
+import wukongs
+from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
+from tests.unit.wukongs.remote.served import Wire, connected, served
+from wukongs.errors import NodeUnavailable, StreamError, WukongsError
+
+pytestmark = pytest.mark.nojit
+
+
+def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as one, connected(wire) as two:
+        stream, same = one.stream(A, batch_ms=100), two.stream(A, batch_ms=100)
+        with pytest.raises(StreamError, match="declared already"):
+            two.stream(A, batch_ms=100)
+        with pytest.raises(StreamError, match="declared already"):
+            two.stream(A, batch_ms=200)
+        one.register(register_text("RANGE 100ms STEP 100ms"))
+        with pytest.raises(StreamError, match="registered already"):
+            two.register(register_text("RANGE 100ms STEP 100ms"))
+        stream.push([at("a", 50)])
+        same.push([at("b", 150)])
+        two.settle(60) if stream.advance(200) is None else None
+        (watched,) = two.queries()
+        assert windows(watched) == {100: ["a"], 200: ["b"]}
+
+
+def test_a_query_goes_on_for_who_registers_the_same_text_later(embedded: wukongs.Engine) -> None:
+    text = register_text("RANGE 100ms STEP 100ms")
+    with served(embedded) as (_, wire):
+        with connected(wire) as one:
+            stream = one.stream(A, batch_ms=100)
+            query = one.register(text)
+            stream.push([at("a", 50), at("b", 150)])
+            stream.advance(200)
+            one.settle(60)
+            assert next(query.results(timeout_s=60)).end_ms == 100  # never confirmed
+        with connected(wire) as two:
+            assert two.streams() == [A]
+            with pytest.raises(StreamError, match="registered already"):
+                two.register(register_text("RANGE 200ms STEP 100ms"))
+            assert windows(two.register(text)) == {100: ["a"], 200: ["b"]}
+
+
+def test_a_reader_that_leaves_does_not_take_its_window_along(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as stays:
+        stream = stays.stream(A, batch_ms=100)
+        query = stays.register(register_text("RANGE 100ms STEP 100ms"))
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        stays.settle(60)
+        with connected(wire) as leaves:
+            assert next(leaves.queries()[0].results(timeout_s=60)).end_ms == 100
+            assert windows(query) == {}
+        assert windows(query, 5) == {100: ["a"]}
+
+
+def test_a_closed_connection_refuses_all_work(wire: Wire) -> None:
+    client = connected(wire)
+    stream = client.stream(A)
+    query = client.register(register_text("RANGE 100ms STEP 100ms"))
+    client.close()
+    client.close()
+    stream.close()
+    query.close()
+    assert list(query.results()) == []
+    for work in (lambda: client.query("ASK {}"), lambda: stream.push([at("a", 50)]), client.stats, query.why):
+        with pytest.raises(WukongsError, match=r"this connection is closed: make a new one with wukongs\.connect"):
+            work()
+
+
+def test_a_node_that_closes_ends_its_clients(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire):
+        client = connected(wire, silence_s=0.2)
+        embedded.stream(A)
+    with pytest.raises(NodeUnavailable, match="this node stops"):
+        client.stats()
+    client.close()
