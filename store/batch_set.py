@@ -87,6 +87,10 @@ class BatchSet:
         """Yield (subjects, predicate, objects) of a graph, one directory row after the other, each triple that is seen
         once. subjects, objects : int64[n]. Only for a disjoint read."""
         assert self.disjoint, "the triples of overlapping batches would come more than once"
+        return self.pairs(graph)
+
+    def pairs(self, graph: int) -> Iterator[tuple[Int64Array, int, Int64Array]]:
+        """As triples, of any read: a triple comes once from each batch that it is seen in."""
         for batch, descriptor in zip(self.batches, self.descriptors, strict=True):
             for row in np.flatnonzero(batch.graphs == graph):
                 subjects, objects = visible_pairs(descriptor, row)

@@ -36,6 +36,18 @@ class GraphChange:
         """Not in _gone and _come yet: (whether they come, quads)."""
         self._difference: Difference | None = None
 
+    def see(self, stored: BatchSet) -> None:
+        """Read more of the snapshot than was known of it so far: all of what the change rests on (see `needs`)."""
+        if stored is not self._stored:
+            self._stored = stored
+            self._difference = None
+
+    def needs(self) -> tuple[Quads, Int64Array]:
+        """Return what `difference` rests on: the quads of which it asks whether they are there, and the graphs of which
+        it takes all that is there."""
+        self._fold()
+        return self._gone, self._cleared
+
     # --- operations ---------------------------------------------------------------------------------------------------
 
     def delete(self, quads: Quads) -> None:

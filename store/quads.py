@@ -45,13 +45,15 @@ def is_held(read: BatchSet, quads: Quads) -> BoolArray:
 
 
 def graph_quads(read: BatchSet, graph: int, name: int | None = None) -> Quads:
-    """Return all triples that a read sees in a graph. name: the graph that they are to have instead. Only for a
-    disjoint read; cost: as BatchSet.triples."""
+    """Return all triples that a read sees in a graph, each once. name: the graph that they are to have instead.
+
+    Cost: as BatchSet.pairs; those of a read that is not disjoint are sorted."""
     parts = []
-    for subjects, predicate, objects in read.triples(graph):
+    for subjects, predicate, objects in read.pairs(graph):
         graphs, predicates = (np.full(len(subjects), term) for term in (graph if name is None else name, predicate))
         parts.append((graphs, subjects, predicates, objects))
-    return joined(parts)
+    found = joined(parts)
+    return found if read.disjoint else build_batch(*found).triples()
 
 
 def without_held(batch: Batch, read: BatchSet) -> Batch:

@@ -16,15 +16,18 @@ from functools import partial
 import numpy as np
 
 import wukongs
+from csparql.parser_update import parse_update
 from csparql.terms import RDF, iri
 from store.dtypes import INLINE_MARK, BoolArray, Int32Array, Int64Array
 from store.encoded import TermTable
 from store.quads import Quads, is_held, joined, taken
 from wukongs.core import Core
 from wukongs.errors import NodeUnavailable
+from wukongs.limits import Limits
 from wukongs.settings import Settings
 from wukongs.sharded.owner import handlers
 from wukongs.sharded.reach import Reach
+from wukongs.updates.update import evaluated
 from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
 from wukongs.wire.packets import Handler, Packet
 
@@ -132,6 +135,18 @@ class Shards:
     @property
     def requests(self) -> int:
         return sum(len(peers.asked) for peers in self.peers)
+
+    def evaluated(self, node: int, text: str) -> tuple[Quads, Quads, Int64Array]:
+        """What the next update would change, evaluated on a node: quads that go, quads that come, cleared graphs."""
+        core = self.nodes[node]._core
+        with core.lock:
+            handle = core.arrangement.open(core.sn, "test")
+        try:
+            number = self.core.load_count + 1
+            change = evaluated(core, handle, number, parse_update(text).operations, Limits())
+            return change.gone, change.come, change.cleared
+        finally:
+            handle.close()
 
     def load(self, text: str | bytes, format: str = "trig") -> None:
         data = text.encode() if isinstance(text, str) else text

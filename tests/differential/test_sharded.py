@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import wukongs
+from store.quads import Quads
+from tests import strategies as make
+from tests.differential.scenario import fuzz
 from tests.differential.spec_cases import PREFIXES, Case
 from tests.differential.spec_cases.forms import FORMS
 from tests.differential.spec_cases.groups import GROUPS
@@ -20,8 +25,11 @@ from tests.fuzzing import answers
 from tests.fuzzing.graphs import Data, nquads, random_data
 from tests.fuzzing.queries import random_query, text_of
 from tests.fuzzing.windows import fits
+from tests.oracles.rdf import Term, Triple, nquad
+from tests.oracles.update_ast import Operation
 from tests.oracles.values import Undefined
-from tests.shards import Shards
+from tests.shards import Shards, all_quads
+from tests.update_requests import NAMES, REQUESTS, request_text
 from wukongs.settings import Settings
 
 SHAPES = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2))
@@ -32,6 +40,8 @@ SPEC_CASES_EVERY = 12 if FACTOR == 1 else 1
 CASES = Path(__file__).with_name("cases")
 OPEN = re.compile(r"LIMIT|OFFSET|SAMPLE|GROUP_CONCAT")
 """What may be answered otherwise by another order of rows."""
+
+Quad = tuple[int, ...]
 
 pytestmark = pytest.mark.nojit
 
@@ -169,3 +179,41 @@ def registered_on(engine: wukongs.Engine, data: Data, texts: list[str], seed: in
 def shown(window: Any) -> Any:
     """A window without what differs between engines: the order of rows that no order was asked of."""
     return window.end_ms, window.boolean, Counter(window.texts()) if window.kind != "ask" else None
+
+
+@fuzz(25)
+@given(st.lists(st.tuples(NAMES, make.triples(blank=False)), max_size=25), REQUESTS, st.sampled_from(SHAPES[1:]))
+def test_updates(
+    quads: list[tuple[Term | None, Triple]], requests: list[list[Operation]], shape: tuple[int, int]
+) -> None:
+    """What a request changes, evaluated on any node, is what the engine that holds all makes of it."""
+    with Shards(*shape, split=(make.PREDICATES[0].value,)) as shards:
+        shards.load("".join(nquad(triple, graph) for graph, triple in quads), "nq")
+        for number, request in enumerate(requests):
+            text = request_text(request)
+            before = quad_set(all_quads(shards.core))
+            made = [evaluated_on(shards, node, text) for node in {number % shape[0], (number + 1) % shape[0]}]
+            try:
+                shards.whole.update(text)
+            except wukongs.UpdateError:
+                assert made == [None] * len(made), text
+                continue
+            shards.share()
+            after = quad_set(all_quads(shards.core))
+            for change in made:
+                assert change is not None, text
+                gone, come, cleared = change
+                assert gone <= before, "what goes was there"
+                assert {quad for quad in before - gone if quad[0] not in cleared} | come == after, text
+
+
+def evaluated_on(shards: Shards, node: int, text: str) -> tuple[set[Quad], set[Quad], list[int]] | None:
+    try:
+        gone, come, cleared = shards.evaluated(node, text)
+    except wukongs.UpdateError:
+        return None
+    return quad_set(gone), quad_set(come), cleared.tolist()
+
+
+def quad_set(quads: Quads) -> set[Quad]:
+    return set(zip(*(column.tolist() for column in quads), strict=True))

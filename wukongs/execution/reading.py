@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from csparql.algebra import DatasetClause, StreamWindow
-from csparql.terms import Term
 from store.batch_set import BatchSet
 from store.term_registry import TermReader
-from store.tombstones import Difference
 from wukongs.core import Core
 from wukongs.plans.dataset import Dataset, Resolve
 from wukongs.terms.moment import Moment
-from wukongs.terms.query_terms import ConstantIds, QueryTerms, Resolver
+from wukongs.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
 
 
 def dataset_of(
@@ -22,28 +20,22 @@ def dataset_of(
     sn: int,
     windows: Mapping[StreamWindow, BatchSet] | None = None,
     constants: Resolve | None = None,
-    with_graph: Term | None = None,
-    change: Difference | None = None,
 ) -> Dataset:
     """Return the dataset of an execution. stored: what this core holds of the stored graph at the SN; windows: of the
-    clause; constants: their ids (default: as the data knows them); change: of the stored graph, read on top of it.
+    clause; constants: their ids (default: as the data knows them).
 
     Never asks another node: it may be called with the core's lock held."""
-    constants = constants or ConstantIds(resolver_of(core), core.reserved)
-    graph = None if core.reach is None else core.reach.graph(stored, sn, change)
-    if graph is not None:
-        stored = graph.own
-    elif change is not None:
-        stored = stored.followed_by((), change.additions, change.tombstones)
-    return Dataset(clause, stored, windows or {}, constants, with_graph, graph)
+    constants = constants or ConstantIds(ids_of(core), core.reserved)
+    graph = None if core.reach is None else core.reach.graph(stored, sn)
+    return Dataset(clause, stored, windows or {}, constants, completion=graph)
 
 
 def terms_of(core: Core, reader: TermReader | None = None, moment: Moment | None = None) -> QueryTerms:
     """Return the terms of an execution. reader: the texts as they are to be read, by default as they are now."""
     reader = reader or core.registry.snapshot_reader()
-    return QueryTerms(resolver_of(core), reader if core.reach is None else core.reach.reader(reader), moment)
+    return QueryTerms(ids_of(core), reader if core.reach is None else core.reach.reader(reader), moment)
 
 
-def resolver_of(core: Core) -> Resolver:
-    """Return what knows by which ids the data know terms. May ask other nodes, so not with the core's lock held."""
+def ids_of(core: Core) -> TermKeeper:
+    """Return what knows the ids of terms. May ask other nodes, so not with the core's lock held."""
     return core.registry if core.reach is None else core.reach.ids

@@ -38,8 +38,8 @@ def graph_names(core: Core) -> list[str]:
 
 def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
     """Iterate over a stored graph (None: the default graph) at the newest snapshot, as canonical texts."""
-    resolver = core.registry if core.reach is None else core.reach.ids
-    graph = core.default_graph if name is None else resolver.resolve(graph_term(name).text)
+    terms = core.registry if core.reach is None else core.reach.ids
+    graph = core.default_graph if name is None else terms.resolve(graph_term(name).text)
     with core.lock:
         core.check_is_open()
         stored = core.arrangement.trace.read(core.sn)

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from store.dictionary import Dictionary, join_texts, split_texts
-from store.dtypes import INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
-from store.encoded import TermTable
+from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
+from store.encoded import Encoded, TermTable, replace_ids
 from store.term_registry import SETTLED_CHARACTERS_MAX, SETTLED_MAX, TermReader, TermRegistry
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.limits import OBJECT_BYTES, current
@@ -52,11 +53,13 @@ _ROUNDS: tuple[Callable[[Assignment, Int64Array], list[Question]], ...] = (_of_o
 
 
 class DistantIds:
-    """The ids by which the cluster knows texts: wukongs.terms.query_terms.Resolver."""
+    """The ids by which the cluster knows texts: wukongs.terms.query_terms.TermKeeper."""
 
-    def __init__(self, registry: TermRegistry, reach: Reach) -> None:
+    def __init__(self, registry: TermRegistry, reach: Reach, keep_all: Callable[[Sequence[str]], Int64Array]) -> None:
+        """keep_all: makes terms known for ever in the whole cluster; see TermRegistry.keep_all."""
         self._registry = registry
         self._reach = reach
+        self.keep_all = keep_all
         self._settled: dict[str, int] = {}
         """Texts that another node knows for ever."""
 
@@ -80,6 +83,33 @@ class DistantIds:
             some = asked[start : start + ASKED_MAX]
             ids[some] = self._ask([texts[row] for row in some], ids[some])
         return ids
+
+    def known(self, text: str) -> int:
+        """Return an id that no other term has; NO_MATCH for a term that no stored tuple can hold."""
+        return self.resolve(text)
+
+    def known_all(self, texts: Sequence[str]) -> Int64Array:
+        """As known, for many terms at once."""
+        return self.resolve_all(texts)
+
+    def keep(self, text: str) -> int:
+        """As keep_all, for one."""
+        return int(self.keep_all([text])[0])
+
+    def confirm(self, encoded: Encoded) -> tuple[Encoded, Int64Array]:
+        """As TermRegistry.confirm, of tuples that are all timeless."""
+        terms, clashes = encoded.terms, encoded.clashes
+        ids, others = self.keep_all(terms.texts()), self.keep_all(clashes.texts())
+        old = np.concatenate((terms.ids, CLASH_FIRST - np.arange(len(others))))
+        new = np.concatenate((ids, others))
+        names = "graphs", "subjects", "predicates", "objects"
+        columns = {name: replace_ids(getattr(encoded, name), old, new) for name in names}
+        table = TermTable(
+            new,
+            np.concatenate((terms.offsets, terms.offsets[-1] + clashes.offsets[1:])),
+            np.concatenate((terms.text, clashes.text)),
+        )
+        return replace(encoded, **columns, terms=table, clashes=TermTable.empty()), np.empty(0, np.int64)
 
     def _ask(self, texts: Sequence[str], hashes: Int64Array) -> Int64Array:
         """Return by which ids other nodes know texts, NO_MATCH if another text has its hash, else the hash."""

@@ -26,7 +26,8 @@ from csparql.terms import Variable
 from store.batch import Batch, build_batch
 from store.batch_set import BatchSet
 from store.dtypes import IN, NO_MATCH, OUT, BoolArray, Int64Array
-from store.quads import Quads, joined
+from store.graph_change import GraphChange
+from store.quads import Quads, graph_quads, joined
 from store.tombstones import Difference
 from wukongs.binding_table import BindingTable
 from wukongs.limits import Limits, current
@@ -53,7 +54,6 @@ class DividedGraph:
         self._assignment = asking.assignment
         self._change = change
         self._base = own
-        self.own = own if change is None else own.followed_by((), change.additions, change.tombstones)
         self.share = max(float((self._assignment.nodes == self._assignment.me).mean()), 1e-3)
         self._fetched: list[Batch] = []
         self._known: dict[tuple[int, int | None, Graphs], Int64Array] = {}
@@ -61,6 +61,40 @@ class DividedGraph:
         self._listed: set[tuple[int | None, Graphs]] = set()
         """Predicates and graphs of which all triples have been fetched."""
         self._names: Int64Array | None = None
+
+    @property
+    def own(self) -> BatchSet:
+        """What this node holds itself, with the change on top."""
+        return self._base if self._change is None else self._read((), self._change)
+
+    @property
+    def stored(self) -> BatchSet:
+        """What is here by now, with the change on top."""
+        return self._read(tuple(self._fetched), self._change)
+
+    def _read(self, fetched: tuple[Batch, ...], change: Difference | None) -> BatchSet:
+        come, gone = change or (None, None)
+        return self._base if not fetched and come is None else self._base.followed_by(fetched, come, gone)
+
+    def with_change(self, change: Difference) -> DividedGraph:
+        """Return the same graph, what is here by now included, with another change on top."""
+        other = DividedGraph(self._asking, self._base, change)
+        other._fetched, other._known, other._listed = self._fetched, self._known, self._listed
+        return other
+
+    def complete_graph(self, graph: int) -> None:
+        """Fetch all triples of a graph."""
+        self._list(None, (graph,), None)
+
+    def snapshot_for(self, change: GraphChange) -> BatchSet:
+        """Return what is here by now without a change, once it holds all that a change of it rests on."""
+        (graphs, subjects, predicates, _), cleared = change.needs()
+        for graph in cleared.tolist():
+            self.complete_graph(graph)
+        for graph, predicate in np.unique(np.stack((graphs, predicates), axis=1), axis=0).tolist():
+            keys = subjects[(graphs == graph) & (predicates == predicate)]
+            self._fetch_keys(keys, OUT, predicate, (graph,), None)
+        return self._read(tuple(self._fetched), None)
 
     def answers_for(self, ids: Int64Array) -> BoolArray:
         """Tell of each id (>= 0) whether this node answers for it."""
@@ -189,7 +223,7 @@ class DividedGraph:
     # --- what is fetched ----------------------------------------------------------------------------------------------
 
     def _fetch_keys(
-        self, keys: Int64Array, direction: int, predicate: int | None, graphs: Graphs, dataset: Dataset
+        self, keys: Int64Array, direction: int, predicate: int | None, graphs: Graphs, dataset: Dataset | None
     ) -> None:
         """Fetch the triples of those of some keys that are not here."""
         if not self._listed.isdisjoint(((predicate, graphs), (None, graphs))):
@@ -208,13 +242,13 @@ class DividedGraph:
             known_keys = self._known.get(place)
             self._known[place] = missing if known_keys is None else np.union1d(known_keys, missing)
 
-    def _list(self, predicate: int | None, graphs: Graphs, dataset: Dataset) -> None:
+    def _list(self, predicate: int | None, graphs: Graphs, dataset: Dataset | None) -> None:
         """Fetch all triples of a predicate, or of all."""
         if self._listed.isdisjoint(((predicate, graphs), (None, graphs))):
             self._add(self._asking.all_triples(predicate, graphs), dataset)
             self._listed.add((predicate, graphs))
 
-    def _add(self, quads: Quads, dataset: Dataset) -> None:
+    def _add(self, quads: Quads, dataset: Dataset | None) -> None:
         """Put fetched triples beside those that are here."""
         if not len(quads[0]):
             return
@@ -223,8 +257,8 @@ class DividedGraph:
         while len(self._fetched) > 1 and len(self._fetched[-2]) <= 2 * len(self._fetched[-1]):
             last = [self._fetched.pop(), self._fetched.pop()]
             self._fetched.append(build_batch(*joined([batch.triples() for batch in last])))
-        come, gone = self._change or (None, None)
-        dataset.put_stored(self._base.followed_by(tuple(self._fetched), come, gone))
+        if dataset is not None:
+            dataset.put_stored(self.stored)
 
     # --- paths --------------------------------------------------------------------------------------------------------
 
@@ -297,7 +331,19 @@ class DividedGraph:
         """Return the ids of all graphs with a stored triple, sorted."""
         if self._names is None:
             self._names = np.union1d(self._base.graphs, self._asking.graph_names())
+            if self._change is not None:
+                come, gone = self._change
+                emptied = [] if gone is None else [name for name in gone.graphs.tolist() if self._is_emptied(name)]
+                self._names = np.union1d(np.setdiff1d(self._names, emptied), come.graphs)
         return self._names
+
+    def _is_emptied(self, graph: int) -> bool:
+        """Whether nothing is left of a graph, before what the change adds."""
+        assert self._change is not None
+        assert self._change.tombstones is not None
+        self.complete_graph(graph)
+        count = len(graph_quads(self._read(tuple(self._fetched), None), graph)[0])
+        return count == int((self._change.tombstones.triples()[0] == graph).sum())
 
 
 def _stored_graphs(graph: GraphRef, dataset: Dataset) -> Graphs:

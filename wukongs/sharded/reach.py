@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from store.batch_set import BatchSet
+from store.dtypes import Int64Array
 from store.term_registry import TermReader
-from store.tombstones import Difference
 from wukongs.sharded.asking import Asking
 from wukongs.sharded.distant_terms import DistantIds, DistantReader
 from wukongs.sharded.divided_graph import DividedGraph
@@ -27,21 +27,28 @@ if TYPE_CHECKING:
 class Reach:
     """peers: the other nodes; assignment: which node answers for which shard now. It is asked anew by each execution,
     perhaps with the core's lock held, and names this node for every shard of which this node is an in-sync replica.
-    traffic: of all executions together."""
+    traffic: of all executions together; keep: how updates make new terms known for ever in the whole cluster (canonical
+    forms -> ids); by default this node alone learns them, which is right only where no two texts have one hash."""
 
-    def __init__(self, core: Core, peers: Peers, assignment: Callable[[], Assignment]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        peers: Peers,
+        assignment: Callable[[], Assignment],
+        keep: Callable[[Sequence[str]], Int64Array] | None = None,
+    ) -> None:
         self._peers = peers
         self.assignment = assignment
         self.traffic = Traffic()
-        self.ids = DistantIds(core.registry, self)
+        self.ids = DistantIds(core.registry, self, keep or core.registry.keep_all)
         """By which ids the whole cluster knows texts."""
 
-    def graph(self, own: BatchSet, sn: int, change: Difference | None = None) -> DividedGraph | None:
+    def graph(self, own: BatchSet, sn: int) -> DividedGraph | None:
         """Return how one execution reads the whole graph as of an SN, None if this node holds it whole.
 
-        own: what this node holds of it; change: what is read on top, of which nothing is sealed (an update's)."""
+        own: what this node holds of it."""
         assignment = self.assignment()
-        return None if assignment.is_local else DividedGraph(Asking(self, assignment, sn), own, change)
+        return None if assignment.is_local else DividedGraph(Asking(self, assignment, sn), own)
 
     def reader(self, own: TermReader) -> DistantReader:
         """Return what reads texts here, and asks others for those that are not."""

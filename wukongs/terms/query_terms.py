@@ -10,6 +10,7 @@ import numpy as np
 from csparql.terms import Term
 from store.dictionary import join_texts
 from store.dtypes import INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
+from store.encoded import Encoded
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.terms.arrow_texts import interleaved
 from wukongs.terms.decoding import Utf8Reader
@@ -29,6 +30,25 @@ class Resolver(Protocol):
 
     def resolve_all(self, texts: Sequence[str], /) -> Int64Array:
         """As resolve, for many terms at once."""
+
+
+class TermKeeper(Resolver, Protocol):
+    """What also makes terms known for ever, for updates: store.term_registry.TermRegistry says it in full."""
+
+    def known(self, text: str, /) -> int:
+        """Return the id of a term that stored tuples may hold; NO_MATCH for one that none of them can."""
+
+    def known_all(self, texts: Sequence[str], /) -> Int64Array:
+        """As known, for many terms at once."""
+
+    def keep(self, text: str, /) -> int:
+        """Make a term known for ever; return its id."""
+
+    def keep_all(self, texts: Sequence[str], /) -> Int64Array:
+        """As keep, for many terms at once."""
+
+    def confirm(self, encoded: Encoded, /) -> tuple[Encoded, Int64Array]:
+        """Make the terms of tuples known, and give each the id that is its own."""
 
 
 class DataTexts(Utf8Reader, Protocol):

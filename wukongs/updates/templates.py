@@ -20,12 +20,11 @@ from csparql.updates import DataColumns, DeleteData, InsertData, in_columns
 from store.dtypes import NO_MATCH, BoolArray, Int64Array, UInt8Array
 from store.encoded import replace_ids
 from store.quads import Quads, joined, taken
-from store.term_registry import TermRegistry
 from store.terms import blank_node
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.rows import filled, numbered, pieces, put_together, stable_order
 from wukongs.rows import taken as rows_taken
-from wukongs.terms.query_terms import LOOKED_UP_MAX, QueryTerms
+from wukongs.terms.query_terms import LOOKED_UP_MAX, QueryTerms, TermKeeper
 
 _IRI, _BLANK = ord("<"), ord("_")
 _QUAD_BYTES = 4 * 8
@@ -44,7 +43,7 @@ class Solutions:
 
 
 def to_insert(
-    template: Sequence[TriplePattern], solutions: Solutions, registry: TermRegistry, default_graph: int, scope: str
+    template: Sequence[TriplePattern], solutions: Solutions, registry: TermKeeper, default_graph: int, scope: str
 ) -> Quads:
     """Fill what comes. scope: says where its blank nodes are new: in each solution of one operation."""
     blanks = {part for quad in template for part in quad.variables() if part.is_blank}
@@ -57,7 +56,7 @@ def to_insert(
 
 
 def to_delete(
-    template: Sequence[TriplePattern], solutions: Solutions, registry: TermRegistry, default_graph: int
+    template: Sequence[TriplePattern], solutions: Solutions, registry: TermKeeper, default_graph: int
 ) -> Quads:
     """Fill what goes."""
     return _filled(template, solutions.columns, solutions, registry.known_all, default_graph)
@@ -76,7 +75,7 @@ def _canonical_rows(solutions: Solutions) -> Int64Array:
     return rank
 
 
-def _new_blank_nodes(rows: Int64Array, name: str, scope: str, registry: TermRegistry) -> Int64Array:
+def _new_blank_nodes(rows: Int64Array, name: str, scope: str, registry: TermKeeper) -> Int64Array:
     """Return the id of a new blank node for each row. rows : int64[n], which name them."""
 
     def keep(some: Sequence[int]) -> Int64Array:
@@ -193,7 +192,7 @@ def _first_bytes(column: Int64Array, terms: QueryTerms) -> UInt8Array:
     return found[places]
 
 
-def data_quads(data: InsertData | DeleteData, registry: TermRegistry, default_graph: int, scope: str | None) -> Quads:
+def data_quads(data: InsertData | DeleteData, registry: TermKeeper, default_graph: int, scope: str | None) -> Quads:
     """Return the quads of INSERT DATA (scope: of its blank nodes) or DELETE DATA (scope None: terms must be known)."""
     label = (scope or "").encode()
     resolve = registry.known_all if scope is None else registry.keep_all

@@ -10,12 +10,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from csparql.parser_update import parse_update
+from csparql.updates import Operation
 from store.graph_change import GraphChange
 from store.trace import Handle
 from wukongs.core import Core
 from wukongs.injection.injector import Injector
-from wukongs.limits import limits_of
+from wukongs.limits import Limits, limits_of
 from wukongs.streams.lock_steps import STEP_ROWS, expect, pay_for_merges
 from wukongs.updates.update_request import UpdateRequest
 
@@ -35,15 +38,23 @@ def update(core: Core, injector: Injector, text: str, base: str | None, timeout_
             number = core.load_count
             handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
         try:
-            request = UpdateRequest(core, handle, number, limits)
-            with limits:
-                for place, operation in enumerate(operations, 1):
-                    request.run(place, operation)
-            limits.check()
-            return _store(core, injector, handle, number, request.change, len(operations))
+            change = evaluated(core, handle, number, operations, limits)
+            return _store(core, injector, handle, number, change, len(operations))
         finally:
             with core.lock:
                 handle.close()
+
+
+def evaluated(core: Core, handle: Handle, number: int, operations: Sequence[Operation], limits: Limits) -> GraphChange:
+    """Return what a request changes of the snapshot of a handle; nothing is stored. number: of the request, which names
+    its blank nodes. Raises as Engine.update."""
+    request = UpdateRequest(core, handle, number, limits)
+    with limits:
+        for place, operation in enumerate(operations, 1):
+            request.run(place, operation)
+        change = request.change
+    limits.check()
+    return change
 
 
 def _store(

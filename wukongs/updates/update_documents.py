@@ -20,6 +20,7 @@ from store.quads import Quads, joined
 from store.rdf_files import RdfReader, read_in_order
 from wukongs.core import Core
 from wukongs.errors import DataError
+from wukongs.execution.reading import ids_of
 from wukongs.settings import Settings
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -30,13 +31,13 @@ def read_document(core: Core, document: str, into: Term | None, scope: str, chec
     of its blank nodes; check: called now and then, may raise.
 
     Raises DataError: not allowed, not there, not RDF (file and line)."""
-    registry = core.registry
-    graph = core.graph_id(into)
+    terms = ids_of(core)
+    graph = core.default_graph if into is None else terms.keep(into.text)
     parts: list[Quads] = []
     with _reader(core.settings, document, scope.encode()) as reader:
         for chunk in read_in_order(reader, None, strict=True):
             check()
-            encoded, _ = registry.confirm(chunk)
+            encoded, _ = terms.confirm(chunk)
             graphs = np.where(encoded.graphs == UNBOUND, graph, encoded.graphs)
             parts.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
     return joined(parts)
