@@ -48,11 +48,11 @@ class UpdateCounts:
 class Core:
     """arrangement: the stored graph; stable_ms: the event time up to which everything is sealed (None: no stream)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, registry: TermRegistry | None = None) -> None:
         self.settings = settings
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
-        self.registry = TermRegistry(settings.hash_bits)
+        self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
         self.arrangement = Arrangement("stored graph")
         self.replayed_to: int | None = None
         """While a log is replayed over a checkpoint: the snapshot number that the replay has come to. The trace holds
@@ -194,12 +194,13 @@ class Core:
         if self.replayed_to is not None:
             self.replayed_to = max(self.replayed_to, upper)
 
-    def absorb(self, chunks: Iterable[Encoded], graph: int) -> tuple[int, int]:
-        """Add loaded triples, their terms confirmed, at one new snapshot number. Returns (SN, how many are new)."""
+    def absorb(self, chunks: Iterable[Encoded], graph: int, sn: int | None = None) -> tuple[int, int]:
+        """Add loaded triples, their terms confirmed, at one new snapshot number, by default the next one. Returns (SN,
+        how many are new)."""
         chunks = list(chunks)
-        if not chunks:
+        if not chunks and sn is None:
             return self.sn, 0
-        sn = self.next_sn
+        sn = self.next_sn if sn is None else sn
         self.revoke_old_handles()
         new = self.arrangement.absorb(sn, *_columns(chunks, graph))
         self.arrangement.trace.pay()
@@ -207,12 +208,18 @@ class Core:
         return sn, new
 
     def apply(
-        self, deletes: Iterable[Encoded], inserts: Iterable[Encoded], graph: int, cleared: Iterable[int] = ()
+        self,
+        deletes: Iterable[Encoded],
+        inserts: Iterable[Encoded],
+        graph: int,
+        cleared: Iterable[int] = (),
+        sn: int | None = None,
     ) -> tuple[int, int, int]:
-        """Empty graphs, delete and insert triples, their terms confirmed, at one new snapshot number, in this order.
+        """Empty graphs, delete and insert triples, their terms confirmed, in this order, at one new snapshot number, by
+        default the next one.
 
         Streams and windows are not touched. Returns (SN, how many went, how many came)."""
-        sn = self.next_sn
+        sn = self.next_sn if sn is None else sn
         self.revoke_old_handles()
         gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph), cleared)
         self.arrangement.trace.pay()

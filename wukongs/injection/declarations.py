@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from csparql.algebra import Output, Query
 from csparql.parser import parse_query
@@ -23,6 +23,7 @@ from wukongs.streams.stream_state import StreamState
 from wukongs.terms.names import graph_term, positive
 
 log = logging.getLogger("wukongs")
+AnyStream = TypeVar("AnyStream", bound=StreamState)
 
 
 def stream_options(
@@ -52,8 +53,14 @@ def stream_options(
 
 def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
     """Declare a stream. Called with the lock held."""
+    state = core.streams[stream_iri] = make_stream(core, stream_iri, options, lsn, StreamState)
+    return state
+
+
+def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int, kind: type[AnyStream]) -> AnyStream:
+    """Return the state of a stream with these options, not declared yet. Called with the lock held."""
     timing, into = options["timing"], options["into"]
-    state = StreamState(
+    return kind(
         stream_iri,
         options["batch_ms"],
         timing if isinstance(timing, bool) else tuple(text[1:-1] for text in timing),
@@ -66,8 +73,6 @@ def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: in
         options=options,
         lsn=lsn,
     )
-    core.streams[stream_iri] = state
-    return state
 
 
 def drop_stream(core: Core, state: StreamState) -> None:

@@ -56,6 +56,11 @@ class Injector:
         """The registered queries by name; read with the lock held."""
         return self._queries
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller is the injector's thread, as on_result is."""
+        return threading.current_thread() is self._thread
+
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
         if self._thread is None:
@@ -110,7 +115,7 @@ class Injector:
         Raises StreamError when timeout_s (seconds) passes first, or when called from on_result; WukongsError when the
         engine is closed, before or meanwhile.
         """
-        if threading.current_thread() is self._thread:
+        if self.is_own_thread:
             raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
@@ -129,7 +134,7 @@ class Injector:
         """
         core = self._core
         target_ms = core.stable_ms()
-        if target_ms is None or threading.current_thread() is self._thread:
+        if target_ms is None or self.is_own_thread:
             return
         while not core.is_closed and core.failure is None and self._is_behind(target_ms):
             if self._waits_for_update:
@@ -144,7 +149,7 @@ class Injector:
         """Be the one update that is under way. Called without the engine's lock.
 
         An update in on_result may have to wait here for another one, which must not wait for the thread meanwhile."""
-        is_own = threading.current_thread() is self._thread
+        is_own = self.is_own_thread
         self._waits_for_update |= is_own
         with self._core.update_turn:
             if is_own:
@@ -160,7 +165,7 @@ class Injector:
         """End the thread. Called without the lock, after the engine was marked closed."""
         with self._core.lock:
             self._core.changed.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None and not self.is_own_thread:
             self._thread.join()
 
     def _run(self) -> None:

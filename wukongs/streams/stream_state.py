@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,9 +22,10 @@ from wukongs.settings import Settings
 from wukongs.streams.ledger import PartitionLedger
 from wukongs.streams.slice_filter import SliceFilter
 
+Columns: TypeAlias = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
 PUSH_PARTITION = ""
 """The source partition of Stream.push; pipelines name theirs."""
-_FRAGMENT_BYTES_PER_TUPLE = 41
+FRAGMENT_BYTES_PER_TUPLE = 41
 _BYTES_PER_TRANSIENT_TERM = 24
 """What a dictionary takes for a term beside its text, about."""
 _PROGRESS = ("closed_ms", "first_ms", "last_ms", "is_ended", "tuple_count")
@@ -154,7 +155,7 @@ class StreamState:
 
     def check_room(self, tuple_count: int) -> None:
         """Raise StreamError if this many more tuples would exceed what may wait for other streams."""
-        size = tuple_count * _FRAGMENT_BYTES_PER_TUPLE
+        size = tuple_count * FRAGMENT_BYTES_PER_TUPLE
         if self.waiting_bytes + size > self.settings.queued_bytes_max:
             raise StreamError(
                 f"stream {self.iri}: {self.waiting_bytes + size} bytes of unsealed stream batches would exceed "
@@ -193,7 +194,7 @@ class StreamState:
                 heappush(self._numbers, number)
             self._waiting[number].append(fragment)
             lo = hi
-        self.waiting_bytes += count * _FRAGMENT_BYTES_PER_TUPLE
+        self.waiting_bytes += count * FRAGMENT_BYTES_PER_TUPLE
 
     def count(self, timestamps: Int64Array) -> None:
         """Note that tuples with these times, in order, have come."""
@@ -241,20 +242,37 @@ class StreamState:
             return None
         return self._numbers[0]
 
-    def seal(self, number: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    def seal(self, number: int) -> Columns:
         """Make the earliest waiting stream batch a slice; return graphs, subjects, predicates, objects of its timeless
         tuples."""
+        whole, fragments = self.pop(number)
+        columns = whole.subjects, whole.predicates, whole.objects, whole.timestamps
+        arrivals = self._in_arrival_order(fragments, columns)
+        self.add_slice(number, arrivals, columns, whole.transient_ids, whole.transient_bytes)
+        return self.timeless(whole)
+
+    def pop(self, number: int) -> tuple[Fragment, list[Fragment]]:
+        """Take out the earliest stream batch that waits: its tuples, and in the fragments that came."""
         assert number == self._numbers[0], (number, self._numbers[0])
         heappop(self._numbers)
         fragments = self._waiting.pop(number)
         whole = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
-        self.waiting_bytes -= len(whole.subjects) * _FRAGMENT_BYTES_PER_TUPLE
-        self.ring.arrivals.add(number, *self._in_arrival_order(fragments, whole))
-        kept = whole.subjects, whole.predicates, whole.objects, whole.timestamps
+        self.waiting_bytes -= len(whole.subjects) * FRAGMENT_BYTES_PER_TUPLE
+        return whole, fragments
+
+    def add_slice(
+        self, number: int, arrivals: Columns, columns: Columns, transient_ids: Int64Array, transient_bytes: int
+    ) -> None:
+        """Make a slice of a whole stream batch: subjects, predicates, objects, timestamps. arrivals: the same in the
+        order of their arrival."""
+        self.ring.arrivals.add(number, *arrivals)
         if self.slice_filter is not None:
-            mask = self.slice_filter.keep(number, whole.predicates)
-            kept = kept[0][mask], kept[1][mask], kept[2][mask], kept[3][mask]
-        self.ring.add(number, *kept, whole.transient_ids, whole.transient_bytes)
+            mask = self.slice_filter.keep(number, columns[1])
+            columns = columns[0][mask], columns[1][mask], columns[2][mask], columns[3][mask]
+        self.ring.add(number, *columns, transient_ids, transient_bytes)
+
+    def timeless(self, whole: Fragment) -> Columns:
+        """Return graphs, subjects, predicates, objects of the timeless tuples."""
         graphs = np.where(whole.graphs == UNBOUND, self.into, whole.graphs)
         columns = graphs, whole.subjects, whole.predicates, whole.objects
         if not whole.timing.any():
@@ -262,17 +280,14 @@ class StreamState:
         timeless = np.flatnonzero(~whole.timing)
         return columns[0][timeless], columns[1][timeless], columns[2][timeless], columns[3][timeless]
 
-    def _in_arrival_order(
-        self, fragments: list[Fragment], whole: Fragment
-    ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    def _in_arrival_order(self, fragments: list[Fragment], columns: Columns) -> Columns:
         """Return the tuples of a stream batch by (timestamp, source partition, offset); each partition comes in order
         of its offsets."""
-        columns = whole.subjects, whole.predicates, whole.objects, whole.timestamps
         partitions = sorted({fragment.partition for fragment in fragments})
         if len(partitions) < 2 or not self.ring.arrivals.is_kept:
             return columns
         places = [partitions.index(fragment.partition) for fragment in fragments]
-        order = np.lexsort((np.repeat(places, [len(f.subjects) for f in fragments]), whole.timestamps))
+        order = np.lexsort((np.repeat(places, [len(f.subjects) for f in fragments]), columns[3]))
         return columns[0][order], columns[1][order], columns[2][order], columns[3][order]
 
     def waiting_from_ms(self) -> int | None:
