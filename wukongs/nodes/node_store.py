@@ -14,18 +14,30 @@ Nothing is durable: a node that starts anew begins as one that has lost its disk
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from store.dtypes import BoolArray
 from store.encoded import Encoded, TermTable
+from store.snapshot import TICK_MIN_MS
+from store.trace import Handle
 from wukongs.continuous.continuous import ContinuousQuery
-from wukongs.core import Core
-from wukongs.injection.injector import Injector
+from wukongs.errors import StreamError, WukongsError
+from wukongs.nodes.node_core import NodeCore, not_reached, packed, unpacked
+from wukongs.nodes.node_injector import NodeInjector
+from wukongs.nodes.node_records import NodeRecords
+from wukongs.nodes.node_stream import NodeStream
+from wukongs.nodes.node_terms import TermClaims
+from wukongs.nodes.slice_packets import read_answer, slice_packet, whole_slices
+from wukongs.nodes.staging import Staging
 from wukongs.protocol.messages import Term
 from wukongs.protocol.records import Record
 from wukongs.protocol.snapshots import Sn, Vts
 from wukongs.settings import Settings
+from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.messages import Close, Piece
 from wukongs.wire.packets import Packet
 from wukongs.wire.sharding import ShardMap
@@ -52,65 +64,87 @@ class Held:
 class NodeStore:
     """core, injector: as those of an embedded engine. me: this node's number; shard_map: of the genesis."""
 
-    core: Core
-    injector: Injector
-
     def __init__(
         self, settings: Settings, me: int, shard_map: ShardMap, *, on_missing: Callable[[], object] = lambda: None
     ) -> None:
-        """on_missing: called from any thread, without a lock that this class takes, when `missing_slices` may have
-        become longer; must return at once."""
-        raise NotImplementedError
+        """on_missing: called from any thread, with the lock held, when `missing_slices` may have become longer; it must
+        return at once, and only say so to whoever asks for them."""
+        self.core = NodeCore(settings)
+        self.injector = NodeInjector(self.core, self._drop_shares)
+        self._me = me
+        self._mine = shard_map.shards(me)
+        self._is_alone = shard_map.node_count == 1
+        self._on_missing = on_missing
+        self._claims = TermClaims(self.core.terms)
+        self._staging = Staging(settings.load_bytes_max)
+        self._records = NodeRecords(self.core, self.injector, self._staging, me, self._ask_for_slices)
+        self._hold: Handle | None = None
+        self._oldest_firing: int | None = None if self._is_alone else 0
+        with self.core.lock:
+            self.injector.start()
 
     # --- pieces of streams --------------------------------------------------------------------------------------------
 
     def protocol_batch(self, stream: str, number: int) -> int:
         """Return the protocol's number of a stream batch, by its real one. Raises StreamError (an unknown stream)."""
-        raise NotImplementedError
+        return number - self._stream(stream).shift
 
     def real_batch(self, stream: str, batch: int) -> int:
         """Return the real number of a stream batch, by the protocol's. Raises as protocol_batch."""
-        raise NotImplementedError
+        return batch + self._stream(stream).shift
 
     def check(self, piece: Piece) -> None:
         """Check a piece before it is told to the protocol, and that there is room for it. Raises StreamError."""
-        raise NotImplementedError
+        with self.core.lock:
+            self._stream(piece.stream).check_piece(piece)
 
     def unknown_terms(self, encoded: Encoded) -> frozenset[Term]:
         """Return the terms that this node does not know as confirmed, for the protocol's Piece and Submitted."""
-        raise NotImplementedError
+        return self.core.terms.unknown(encoded)
 
     def unknown_texts(self, texts: Sequence[str]) -> frozenset[Term]:
-        """As unknown_terms, of canonical forms: the constants of a query to register, the names of graphs."""
-        raise NotImplementedError
+        """As unknown_terms, of canonical forms: the constants of a query to register, the names of graphs and timing
+        predicates. They have to be confirmed before the record that names them is proposed."""
+        return self.core.terms.unknown_texts(texts)
 
     def take(self, piece: Piece) -> None:
         """Keep the rows of a piece for their stream batch (TakePiece)."""
-        raise NotImplementedError
+        with self.core.lock:
+            self._stream(piece.stream).keep(piece)
 
     def take_close(self, message: Close) -> None:
         """Note a marker that was taken: a stream may begin with one, before it has tuples."""
-        raise NotImplementedError
+        with self.core.lock:
+            self._stream(message.stream).note_close(message)
 
     def seal(self, stream: str, up_to: int) -> None:
         """Give the rows of all stream batches up to this one (the protocol's number) their final ids (SealBatch). They
         are inserted when this returns; readers see them when they are exposed."""
-        raise NotImplementedError
+        with self.core.lock:
+            state = self._stream(stream)
+            state.insert(up_to + state.shift, self.core.terms, self._mine)
+
+    def _stream(self, stream: str) -> NodeStream:
+        state = self._records.streams.get(stream)
+        if state is None:
+            known = ", ".join(sorted(self._records.streams)) or "none"
+            raise StreamError(f"unknown stream {stream}: it has to be declared first. Declared: {known}")
+        return state
 
     # --- terms --------------------------------------------------------------------------------------------------------
 
     def compare_terms(self, table: TermTable) -> BoolArray:
         """Tell of each term whether this node, as a replica of its shard, has this text under its hash, from now on
         and for ever: bool[n]. ids : the hashes of the texts."""
-        raise NotImplementedError
+        return self._claims.compare(table)
 
     def compare_texts(self, texts: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
         """As compare_terms, for CompareTerms: return (equal, clashing)."""
-        raise NotImplementedError
+        return self._claims.compare_texts(texts)
 
     def confirm(self, texts: Iterable[str]) -> None:
         """Note that these texts may be used under their hashes (Confirm)."""
-        raise NotImplementedError
+        self.core.terms.confirmed(texts)
 
     # --- loads and updates --------------------------------------------------------------------------------------------
 
@@ -120,73 +154,186 @@ class NodeStore:
         without a share is given one empty chunk, the last.
 
         Raises BudgetExceeded (too much is staged)."""
-        raise NotImplementedError
+        with self.core.lock:
+            self._staging.add(change, number, chunk, goes, is_last)
 
     def unstage(self, change: str) -> None:
         """Forget what is staged for a change that will have no record."""
-        raise NotImplementedError
+        with self.core.lock:
+            self._staging.forget(change)
 
     # --- what the log and the stable vector timestamp say -------------------------------------------------------------
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
-        """Take in a committed record (Apply). Those with an SN take effect when that is exposed. ReEncode at once.
+        """Take in a committed record (Apply). Those with an SN take effect when that is exposed; ReEncode at once.
 
         DeclareStream.payload: the options of a stream as JSON (wukongs.injection.declarations.stream_options).
         RegisterQuery.payload: {"text", "base", "output"}. Change.payload: {"change": what it was staged as, "graph":
         that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null among
         them: the default graph)}; graphs by their IRIs."""
-        raise NotImplementedError
+        with self.core.lock:
+            self._records.apply(index, record, sn)
 
     def expose(self, sn: Sn, vts: Vts) -> None:
         """Bring everything forward up to this SN (Expose); returns at once."""
-        raise NotImplementedError
+        with self.core.lock:
+            for stream, batch in vts.items():
+                state = self._records.streams.get(stream)
+                inserted_to = None if state is None else state.inserted_to
+                assert state is None or (inserted_to is not None and batch + state.shift <= inserted_to), (
+                    f"SN {sn} covers stream batch {batch} of {stream}, which is inserted up to {inserted_to}"
+                )
+            self.injector.expose(sn)
+            if self.missing_slices():
+                self._ask_for_slices()
 
-    def wait_for(self, sn: Sn, timeout_s: float | None = None) -> None:
+    def refused(self, index: int) -> WukongsError | None:
+        """Return why the record at this index of the log did nothing, if it could not be carried out."""
+        with self.core.lock:
+            return self._records.refused.get(index)
+
+    def wait_for(self, sn: Sn, timeout_s: float) -> None:
         """Wait until reads see this SN. Raises StreamError (timeout_s passes first; called from on_result, which would
         wait for itself), WukongsError (the store is closed)."""
-        raise NotImplementedError
+        if self.injector.is_own_thread:
+            raise StreamError("wait_for() called from on_result would wait for itself: call it from another thread")
+        deadline = time.monotonic() + timeout_s
+        with self.core.lock:
+            while self.core.reached < sn:
+                self.core.check_is_open()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise not_reached(sn, self.core.reached, timeout_s)
+                self.core.changed.wait(left)
 
     @property
     def reached(self) -> Sn:
         """The newest SN that reads see here."""
-        raise NotImplementedError
+        with self.core.lock:
+            return self.core.reached
 
     def query(self, name: str) -> ContinuousQuery | None:
         """Return a registered query that runs on this node."""
-        raise NotImplementedError
+        with self.core.lock:
+            return self.injector.queries.get(name)
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
     def missing_slices(self) -> list[MissingSlices]:
         """Return what this node needs of other nodes before it can go on."""
-        raise NotImplementedError
+        with self.core.lock:
+            tick = self.injector.exposed.tick
+            found = [(state.iri, state.missing_at(tick)) for state in self.core.node_streams()]
+            return [MissingSlices(stream, *missing) for stream, missing in found if missing is not None]
+
+    def _ask_for_slices(self) -> None:
+        if not self._is_alone:
+            self._on_missing()
+            return
+        for missing in self.missing_slices():
+            self.add_slices(missing, [], np.ones(SHARD_COUNT, np.bool_))
 
     def slice_share(self, stream: str, first: int, last: int, shards: BoolArray) -> Packet:
         """Answer another node: the rows of stream batches first <= k <= last, all inserted here, whose subjects are of
         these shards, with the texts of their terms. Raises StreamError (an unknown stream; not inserted yet)."""
-        raise NotImplementedError
+        with self.core.lock:
+            state = self._stream(stream)
+            if state.inserted_to is None or last > state.inserted_to:
+                raise StreamError(
+                    f"stream {stream}: stream batches up to {last} were asked for, and are inserted here up to "
+                    f"{state.inserted_to}. Ask again later"
+                )
+            return slice_packet(state, self.core.terms, first, last, shards)
 
     def add_slices(self, missing: MissingSlices, answers: Sequence[Packet], mine: BoolArray) -> None:
         """Take the answers of other nodes, which together with this node's own shards (`mine`) are all shards once.
 
-        Raises DataError (a packet that is no such answer)."""
-        raise NotImplementedError
+        Raises DataError (a packet that is no such answer, or of another cluster), StreamError (an unknown stream)."""
+        stream, first, last = missing.stream, missing.first, missing.last
+        batch_ms = self._stream(stream).batch_ms
+        packets = [self.slice_share(stream, first, last, mine), *answers]
+        read = [read_answer(packet, stream, first, last, batch_ms) for packet in packets]
+        slices = whole_slices(read, batch_ms, self.core.terms)
+        latest = [answer.before[1] for answer in read if answer.before[1] is not None]
+        with self.core.lock:
+            state = self._records.streams.get(stream)
+            if state is None or not state.is_home or state.whole_to != first - 1:
+                for whole in slices.values():
+                    self.core.release(whole.transient_ids)
+                return
+            state.add_whole(last, slices, (sum(answer.before[0] for answer in read), max(latest, default=None)))
+            self.injector.wake()
 
     # --- going --------------------------------------------------------------------------------------------------------
 
     def held(self) -> Held:
         """Return what this node needs to stay in the cluster, for the protocol's next report."""
-        raise NotImplementedError
+        core = self.core
+        with core.lock:
+            oldest_sn = min([core.sn, *(h.sn for h in core.arrangement.trace.handles() if h is not self._hold)])
+            ticks = [core.shown]
+            homes = [state for state in core.node_streams() if state.is_home]
+            ticks += [state.whole_to * state.batch_ms - TICK_MIN_MS for state in homes]
+            for query in self.injector.queries.values():
+                ticks += [after_ms - TICK_MIN_MS for after_ms in query.keep_after_ms().values()]
+            return Held(unpacked(oldest_sn), max(min(ticks), 0))
 
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         """Keep the graph readable from the cluster's oldest SN on, and slices from its oldest firing (a tick) on; what
-        lies before may go. None: as far as this node is concerned, anything may."""
-        raise NotImplementedError
+        lies before may go. None: as far as other nodes are concerned, anything may.
+
+        Until it is called first, a node that is not alone keeps all slices."""
+        core = self.core
+        with core.lock:
+            self._oldest_firing = oldest_firing
+            trace = core.arrangement.trace
+            held = self._hold
+            if oldest_sn is None or trace.upper == 0:
+                self._hold = None
+            else:
+                sn = min(max(packed(oldest_sn), trace.since), core.sn)
+                self._hold = core.arrangement.open(sn, "the cluster's readers", expires=False)
+            if held is not None:
+                held.close()
+
+    def _drop_shares(self) -> None:
+        for state in self._records.streams.values():
+            if state.closed_ms is None:
+                continue
+            after_ms = state.closed_ms - state.history_ms
+            if self._oldest_firing is not None:
+                after_ms = min(after_ms, self._oldest_firing + TICK_MIN_MS)
+            number = after_ms // state.batch_ms
+            number = min(number, state.whole_to) if state.is_home else number
+            self.core.release(state.shares.drop(number))
 
     def stats(self) -> Mapping[str, object]:
         """Return counts and sizes (bytes)."""
-        raise NotImplementedError
+        core = self.core
+        with core.lock:
+            return {
+                "reached": packed(core.reached),
+                "exposed": packed(self.injector.exposed),
+                "triples": len(core.arrangement),
+                "agreed_terms": len(self._claims),
+                "staged_changes": len(self._staging),
+                "staged_bytes": self._staging.size_bytes,
+                "streams": {
+                    name: {
+                        "waiting_bytes": state.waiting_bytes,
+                        "share_bytes": state.shares.size_bytes,
+                        "slice_bytes": state.ring.size_bytes,
+                        "is_home": state.is_home,
+                    }
+                    for name, state in self._records.streams.items()
+                },
+            }
 
     def close(self) -> None:
         """End the injector's thread and what waits for it."""
-        raise NotImplementedError
+        with self.core.lock:
+            self.core.is_closed = True
+            queries = list(self.injector.queries.values())
+        self.injector.stop()
+        for query in queries:
+            query.end()

@@ -1,0 +1,75 @@
+"""NodeInjector: the injector of a node, which comes to what the protocol exposes in order of SN.
+
+A stage is a tick or a record. At a tick, streams show what it covers; what ends there is sealed and what is due fires,
+as in an embedded engine, in order of time. Then come the records behind the tick. A stage waits for the whole slices
+that it needs from other nodes; nothing behind it is seen before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wukongs.continuous.firing import Firing
+from wukongs.injection.injector import UPPER_MAX, Injector
+from wukongs.nodes.node_core import ZERO, NodeCore
+from wukongs.protocol.snapshots import Sn
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a committed record does when its SN is exposed. Both are called with the lock held."""
+
+    sn: Sn
+    run: Callable[[], None]
+    is_ready: Callable[[], bool]
+
+
+class NodeInjector(Injector):
+    """on_drop: called with the lock held when old slices go."""
+
+    def __init__(self, core: NodeCore, on_drop: Callable[[], None]) -> None:
+        super().__init__(core)
+        self._node = core
+        self._on_drop = on_drop
+        self._due: deque[Due] = deque()
+        self.exposed = ZERO
+
+    def add_due(self, due: Due) -> None:
+        """Add a record behind all before. Called with the lock held."""
+        assert not self._due or due.sn > self._due[-1].sn, (due.sn, self._due[-1].sn)
+        assert due.sn > self.exposed, (due.sn, self.exposed)
+        self._due.append(due)
+
+    def expose(self, sn: Sn) -> None:
+        """Go on up to an SN. Called with the lock held."""
+        self.exposed = max(sn, self.exposed)
+        self.wake()
+
+    def _step(self, upper: int = UPPER_MAX) -> tuple[Firing | None, bool]:
+        firing, is_done = super()._step(upper)
+        return (firing, False) if not is_done else (None, not self._go_on())
+
+    def _go_on(self) -> bool:
+        """Begin the next stage, when there is nothing left to do in the one in hand; tell whether there is one."""
+        core = self._node
+        core.come_to(Sn(core.shown, 0))
+        due = self._due[0] if self._due and self._due[0].sn <= self.exposed else None
+        target = self.exposed.tick if due is None else due.sn.tick
+        if target > core.shown:
+            ready = min((state.ready_tick(target) for state in core.node_streams()), default=target)
+            if ready > core.shown:
+                core.show(ready)
+                return True
+            return False
+        if due is None or not due.is_ready():
+            return False
+        self._due.popleft()
+        due.run()
+        core.come_to(due.sn)
+        return True
+
+    def _drop_slices(self) -> None:
+        super()._drop_slices()
+        self._on_drop()

@@ -1,0 +1,206 @@
+"""NodeRecords: what the committed records of the log do to a node's store, when their SNs are exposed.
+
+What is asked of a node while a record is on its way to its SN (pieces of a stream that was just declared) goes by the
+log: `streams`. What readers see goes by what was exposed: the streams and queries of core and injector.
+
+A record that cannot be carried out, since who proposed it did not check it, does nothing, on all nodes alike; the error
+is logged and kept for whoever asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from wukongs.errors import DataError, WukongsError
+from wukongs.injection.declarations import check_windows, make_stream, parse_continuous, register_query
+from wukongs.nodes.node_core import NodeCore, packed
+from wukongs.nodes.node_injector import Due, NodeInjector
+from wukongs.nodes.node_payloads import read_change, read_options, read_source
+from wukongs.nodes.node_stream import NodeStream
+from wukongs.nodes.staging import Staging
+from wukongs.protocol.records import (
+    BeginStream,
+    Change,
+    DeclareStream,
+    DropQuery,
+    EndStream,
+    MoveQuery,
+    Record,
+    ReEncode,
+    RegisterQuery,
+)
+from wukongs.protocol.snapshots import Sn
+from wukongs.terms.names import graph_term
+
+log = logging.getLogger("wukongs")
+REFUSED_MAX = 1024
+
+
+def _nothing() -> None:
+    return None
+
+
+def _ready() -> bool:
+    return True
+
+
+def _raising(error: WukongsError) -> Callable[[], None]:
+    def refuse() -> None:
+        raise error
+
+    return refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A query that some node runs, by its record."""
+
+    index: int
+    streams: tuple[str, ...]
+    payload: str
+
+
+class NodeRecords:
+    """Called with the lock held. me: this node; ask_for_slices: called when a home needs slices that are exposed."""
+
+    def __init__(
+        self, core: NodeCore, injector: NodeInjector, staging: Staging, me: int, ask_for_slices: Callable[[], None]
+    ) -> None:
+        self.streams: dict[str, NodeStream] = {}
+        self.refused: dict[int, WukongsError] = {}
+        """Index of a record -> why it did nothing."""
+        self._core = core
+        self._injector = injector
+        self._staging = staging
+        self._me = me
+        self._ask_for_slices = ask_for_slices
+        self._registered: dict[str, Registration] = {}
+
+    def apply(self, index: int, record: Record, sn: Sn | None) -> None:
+        """Take in a committed record; what has an SN takes effect when that is exposed."""
+        if isinstance(record, ReEncode):
+            self._core.terms.re_encode(record.text)
+        if sn is not None:
+            run, is_ready = self._effect(index, record, sn)
+            self._injector.add_due(Due(sn, lambda: self._try(index, run), is_ready))
+
+    def _try(self, index: int, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except WukongsError as error:
+            log.error("record %d of the log: %s", index, error)
+            self.refused[index] = error
+            while len(self.refused) > REFUSED_MAX:
+                del self.refused[min(self.refused)]
+
+    def _effect(self, index: int, record: Record, sn: Sn) -> tuple[Callable[[], None], Callable[[], bool]]:
+        """Return what a record does at its SN, and whether it can be done."""
+        match record:
+            case DeclareStream():
+                return self._declare(index, record), _ready
+            case BeginStream(stream=name) if name in self.streams:
+                self.streams[name].began = sn.tick
+            case EndStream(stream=name, last_batch=last_batch) if name in self.streams:
+                state = self.streams[name]
+                state.last_batch = last_batch
+                return lambda: self._end(state), _ready
+            case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
+                self._registered[name] = Registration(index, streams, payload)
+                return self._run_on(name, nodes)
+            case MoveQuery(query=name, nodes=nodes) if name in self._registered:
+                return self._run_on(name, nodes)
+            case DropQuery(query=name):
+                self._registered.pop(name, None)
+                return lambda: self._stop(name), _ready
+            case Change(payload=payload):
+                return self._change(payload, sn), _ready
+        return _nothing, _ready
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def _declare(self, index: int, record: DeclareStream) -> Callable[[], None]:
+        try:
+            options = read_options(self._core.settings, record)
+            state = make_stream(self._core, record.stream, options, index, NodeStream)
+        except WukongsError as error:
+            return _raising(error)
+        state.first_tick = record.first_tick
+        self.streams[record.stream] = state
+
+        def show() -> None:
+            self._core.streams[record.stream] = state
+
+        return show
+
+    def _end(self, state: NodeStream) -> None:
+        state.ends = True
+        state.show(self._core.shown)
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def _run_on(self, name: str, nodes: Collection[int]) -> tuple[Callable[[], None], Callable[[], bool]]:
+        found = self._registered[name]
+        if self._me not in nodes:
+            return lambda: self._stop(name), _ready
+        return lambda: self._register(name, found), lambda: self._is_home_of(found.streams)
+
+    def _is_home_of(self, streams: Collection[str]) -> bool:
+        """Begin to keep whole slices of some streams; tell whether those that are exposed are here."""
+        states = [self._core.stream(name) for name in streams if name in self._core.streams]
+        for state in states:
+            if not state.is_home:
+                state.become_home()
+        if any(state.missing_at(self._core.shown) for state in states):
+            self._ask_for_slices()
+        return all(state.missing_at(self._core.shown) is None for state in states)
+
+    def _register(self, name: str, found: Registration) -> None:
+        if name in self._injector.queries:
+            return
+        try:
+            source = read_source(found.payload, name)
+            query = parse_continuous(source)
+            if query.registration is None or query.registration.name != name:
+                raise DataError(f"query {name}: its text registers another name")
+            check_windows(self._core, query, self._injector.queries)
+            register_query(self._core, self._injector, query, None, source, found.index)
+        finally:
+            self._leave(found.streams)
+
+    def _stop(self, name: str) -> None:
+        query = self._injector.queries.get(name)
+        if query is not None:
+            query.end()
+            self._leave({window.stream for window in query.query.dataset.windows})
+
+    def _leave(self, streams: Collection[str]) -> None:
+        """Keep no whole slices of those of some streams that no query here reads."""
+        read = {window.stream for one in self._injector.queries.values() for window in one.query.dataset.windows}
+        for name in set(streams) - read:
+            state = self._core.streams.get(name)
+            if isinstance(state, NodeStream) and state.is_home:
+                self._core.release(state.leave_home())
+
+    # --- loads and updates --------------------------------------------------------------------------------------------
+
+    def _change(self, payload: str, sn: Sn) -> Callable[[], None]:
+        try:
+            name, graph, cleared = read_change(payload)
+        except WukongsError as error:
+            return _raising(error)
+        self._staging.keep(name)
+        return lambda: self._store(name, graph, cleared, sn)
+
+    def _store(self, name: str, graph: str | None, cleared: Collection[str | None], sn: Sn) -> None:
+        core = self._core
+        staged = self._staging.take(name)
+        into, *emptied = (core.graph_id(None if one is None else graph_term(one)) for one in (graph, *cleared))
+        deletes, inserts = (
+            [core.registry.confirm(chunk)[0] for chunk in staged.encoded(goes)] for goes in (True, False)
+        )
+        if deletes or emptied:
+            core.apply(deletes, inserts, into, emptied, packed(sn))
+        else:
+            core.absorb(inserts, into, packed(sn))

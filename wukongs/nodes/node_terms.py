@@ -1,0 +1,160 @@
+"""The terms of a node: what it holds under which id, and what it has agreed to as a replica of a hash's shard.
+
+* An embedded registry decides by itself which of two texts with one hash gets another id. On a node that is decided by
+  the log: of the texts that come here, each has been confirmed under its hash by all replicas of the hash's shard, or
+  re-encoded by a record, before it is used. So under one hash there is one text in the whole cluster.
+* A re-encoded text's id is a function of the records before its own, so all nodes give it the same. It lies in the
+  shard of the hash, since who sends a tuple goes by hashes. Nothing keeps another text's hash from being this id but 52
+  bits of another seed; replicas refuse such a text, so it can only have been confirmed before.
+* What a replica has agreed to it keeps for ever, in a dictionary of its own: the texts may stand in no tuple here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import compress
+
+import numpy as np
+
+from store.dictionary import Dictionary
+from store.dictionary_write_kernels import EQUAL
+from store.dtypes import DEFAULT_GRAPH_IRI, HASH_SEED, BoolArray, Int64Array
+from store.encoded import Encoded, TermTable
+from store.quad_terms import encode_texts
+from store.term_ids import HASH_BITS, hash_id
+from store.term_registry import TermRegistry
+from wukongs.errors import DataError
+from wukongs.protocol.messages import Term
+from wukongs.wire.assignment import SHARD_BITS, shards_of
+
+CONFIRMED_MAX = 1 << 20
+"""Texts remembered as confirmed until tuples bring them into the registry; who forgets one asks again."""
+_IN_SHARD = (1 << (63 - SHARD_BITS)) - 1
+
+
+def exception_id(text: str, hash_bits: int, used: set[int]) -> int:
+    """Return the id of a re-encoded text. used: those of the texts that were re-encoded before it."""
+    data = text.encode()
+    hashed = hash_id(data, hash_bits, HASH_SEED)
+    seed = HASH_SEED + 1
+    while True:
+        term = (hashed & ~_IN_SHARD) | (hash_id(data, HASH_BITS, seed) & _IN_SHARD)
+        if term not in used and term not in (0, hashed):
+            return term
+        seed += 1
+
+
+class NodeRegistry(TermRegistry):
+    """The registry of a node. Thread-safe, as an embedded one."""
+
+    def __init__(self, hash_bits: int) -> None:
+        super().__init__(hash_bits)
+        self._confirmed: dict[str, None] = {}
+
+    def re_encode(self, text: str) -> None:
+        """Give a text the id that a record of the log has decided on."""
+        with self._lock:
+            if text not in self.exceptions:
+                hashed = hash_id(text.encode(), self.hash_bits)
+                self._record_exception(exception_id(text, self.hash_bits, self._exception_ids), text, hashed)
+
+    def confirmed(self, texts: Iterable[str]) -> None:
+        """Note that these texts may be used under their hashes."""
+        with self._lock:
+            if len(self._confirmed) >= CONFIRMED_MAX:
+                self._confirmed.clear()
+            self._confirmed.update(dict.fromkeys(texts))
+
+    def unknown(self, encoded: Encoded) -> frozenset[Term]:
+        """Return the terms of encoded tuples that this node knows neither as confirmed nor as re-encoded."""
+        terms, clashes = encoded.terms, encoded.clashes
+        with self._lock:
+            rows = np.flatnonzero(~self._holds(terms))
+            asked = [(terms.take(rows).texts(), terms.ids[rows]), (clashes.texts(), clashes.ids)]
+            found: set[Term] = set()
+            for texts, ids in asked:
+                new = [text not in self._confirmed and text not in self.exceptions for text in texts]
+                shards = shards_of(ids).tolist()
+                found.update(Term(text, shard) for text, shard in compress(zip(texts, shards, strict=True), new))
+            if len(clashes):  # some may be held: then the ones that they clash with are not
+                found = {term for term in found if not self._has(term.text)}
+        return frozenset(found)
+
+    def unknown_texts(self, texts: Sequence[str]) -> frozenset[Term]:
+        """As unknown, of canonical forms."""
+        return self.unknown(encode_texts(texts, self.hash_bits))
+
+    def re_encoded_hashes(self) -> Int64Array:
+        """Return the hashes of the texts that were re-encoded."""
+        return self._exception_hashes
+
+    def _holds(self, terms: TermTable) -> BoolArray:
+        held: BoolArray = self.persistent.compare(terms) == EQUAL
+        rest = np.flatnonzero(~held)
+        if len(rest) and len(self.transient):
+            held[rest] = self.transient.compare(terms, rest) == EQUAL
+        return held
+
+    def _has(self, text: str) -> bool:
+        term = hash_id(text.encode(), self.hash_bits)
+        return bool(self.persistent.text_equals(term, text) or self.transient.text_equals(term, text))
+
+    def borrow(self, terms: TermTable) -> Int64Array:
+        """Hold texts under their final ids, as other nodes have them; return the ids on which a reference was taken.
+
+        Raises DataError (another text has such an id: then one of the nodes is wrong); then nothing was taken."""
+        with self._lock:
+            rows = np.flatnonzero(self.persistent.compare(terms) != EQUAL)
+            refused = rows[self.persistent.contains(terms.ids[rows])]
+            if not len(refused):
+                refused = self.transient.add(terms, rows)
+                taken = terms.ids[rows[~np.isin(rows, refused)]]
+                if not len(refused):
+                    return taken
+                self.transient.release(taken)
+            wrong = int(terms.ids[refused[0]])
+            raise DataError(
+                f"term id {wrong} is {terms.take(refused[:1]).texts()[0]!r} on another node, and another text here: "
+                "the nodes do not belong to one cluster, or one of them has started with data of another one"
+            )
+
+    def _make_exception(self, hashed: int, text: str) -> int:
+        raise AssertionError(f"{text!r} is used, but its hash {hashed} is another text's and no record re-encoded it")
+
+
+class TermClaims:
+    """What this node has agreed to as a replica. Called by one thread."""
+
+    def __init__(self, registry: NodeRegistry) -> None:
+        self._registry = registry
+        self._agreed = Dictionary()
+        self._agreed.add(encode_texts([f"<{DEFAULT_GRAPH_IRI}>"], registry.hash_bits).terms)
+
+    def __len__(self) -> int:
+        return len(self._agreed)
+
+    def compare(self, table: TermTable) -> BoolArray:
+        """Tell of each text whether it stands under its hash here, from now on and for ever: bool[n].
+
+        ids : the hashes, repeats allowed."""
+        free = np.ones(len(table), np.bool_)
+        exceptions = self._registry.exceptions
+        if exceptions:
+            free &= ~np.isin(table.ids, np.fromiter(exceptions.values(), np.int64))
+            doubtful = np.flatnonzero(np.isin(table.ids, self._registry.re_encoded_hashes()))
+            texts = table.take(doubtful).texts()
+            free[doubtful] &= np.fromiter((text not in exceptions for text in texts), np.bool_, len(texts))
+        rows = np.flatnonzero(free)
+        while len(rows):  # a dictionary takes each id once in a call
+            _, firsts = np.unique(table.ids[rows], return_index=True)
+            free[self._agreed.add(table, rows[firsts])] = False
+            rows = np.delete(rows, firsts)
+        return free
+
+    def compare_texts(self, texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """As compare: return (equal, clashing)."""
+        ordered = sorted(texts)
+        ids = [hash_id(text.encode(), self._registry.hash_bits) for text in ordered]
+        equal = self.compare(TermTable.of(np.array(ids, np.int64), [text.encode() for text in ordered]))
+        agreed = frozenset(compress(ordered, equal.tolist()))
+        return agreed, frozenset(ordered) - agreed

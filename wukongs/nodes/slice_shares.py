@@ -1,0 +1,103 @@
+"""SliceShares: a node's part of the recent stream batches of one stream, for nodes that need them whole.
+
+The rows are those whose subjects lie in shards that this node replicates. Each shard is asked of one node, so the
+answers of all nodes are the stream batch, each row once.
+
+* Rows are here from when their stream batch is inserted until `drop`; the terms that only they need as long.
+* Of what was dropped, each shard's number of rows and last stream batch with rows stay: who begins to need whole slices
+  late has to know how many arrivals there were before, and whether a window lacks some.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from store.dtypes import BoolArray, Int64Array
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
+
+NEVER = -(1 << 62)
+_BYTES_PER_ROW = 40
+_NO_IDS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareRows:
+    """Rows of one piece. Columns : int64[n]; places: in the whole piece, whose rows begin at first_offset;
+    transient_ids: references to terms."""
+
+    partition: str
+    first_offset: int
+    subjects: Int64Array
+    predicates: Int64Array
+    objects: Int64Array
+    timestamps: Int64Array
+    places: Int64Array
+    transient_ids: Int64Array
+
+    def take(self, rows: BoolArray, transient_ids: Int64Array = _NO_IDS) -> ShareRows:
+        """Return some of the rows, with these references."""
+        subjects, predicates, objects, timestamps, places = (
+            column[rows] for column in (self.subjects, self.predicates, self.objects, self.timestamps, self.places)
+        )
+        return ShareRows(
+            self.partition, self.first_offset, subjects, predicates, objects, timestamps, places, transient_ids
+        )
+
+
+class SliceShares:
+    """Of one stream. The owner serialises the calls."""
+
+    def __init__(self) -> None:
+        self.row_count = 0
+        self.dropped_to = NEVER
+        self._rows: OrderedDict[int, list[ShareRows]] = OrderedDict()
+        self._dropped_rows = np.zeros(SHARD_COUNT, np.int64)
+        self._dropped_last = np.full(SHARD_COUNT, NEVER, np.int64)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.row_count * _BYTES_PER_ROW
+
+    def add(self, number: int, rows: ShareRows) -> None:
+        """Add rows of a stream batch, no earlier than those before."""
+        assert number > self.dropped_to, (number, self.dropped_to)
+        self._rows.setdefault(number, []).append(rows)
+        self.row_count += len(rows.subjects)
+
+    def share(self, first: int, last: int, shards: BoolArray) -> list[ShareRows]:
+        """Return what is held of stream batches first <= k <= last, of subjects in these shards: bool[1024]."""
+        found = []
+        for number, parts in self._rows.items():
+            if first <= number <= last:
+                found += [part.take(shards[shards_of(part.subjects)]) for part in parts]
+        return [part for part in found if len(part.subjects)]
+
+    def before(self, first: int, shards: BoolArray) -> tuple[int, int | None]:
+        """Return how many rows of these shards came in stream batches before `first`, and the last one with some."""
+        count, last = int(self._dropped_rows[shards].sum()), int(self._dropped_last[shards].max(initial=NEVER))
+        for number, parts in self._rows.items():
+            if number >= first:
+                break
+            held = sum(int(shards[shards_of(part.subjects)].sum()) for part in parts)
+            count += held
+            last = number if held else last
+        return count, None if last == NEVER else last
+
+    def drop(self, to: int) -> Int64Array:
+        """Drop the stream batches up to `to`; return the references to terms that they had."""
+        if to <= self.dropped_to:
+            return _NO_IDS
+        self.dropped_to = to
+        gone = [_NO_IDS]
+        while self._rows and next(iter(self._rows)) <= to:
+            number, parts = self._rows.popitem(last=False)
+            for part in parts:
+                shards = shards_of(part.subjects)
+                np.add.at(self._dropped_rows, shards, 1)
+                self._dropped_last[shards] = np.maximum(self._dropped_last[shards], number)
+                self.row_count -= len(part.subjects)
+                gone.append(part.transient_ids)
+        return np.concatenate(gone)

@@ -1,0 +1,91 @@
+"""Staging: this node's shares of loads and updates, from their arrival until the record that makes them count.
+
+What never gets a record goes after STAGED_AGE_MAX_S: its coordinator has given up long before, or is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from store.encoded import Encoded
+from wukongs.errors import BudgetExceeded
+
+STAGED_AGE_MAX_S = 3600.0
+_BYTES_PER_ROW = 40
+
+
+@dataclass(slots=True)
+class StagedChange:
+    """chunks: number -> (quads, whether they go); count: how many there are to be, None: not known yet."""
+
+    staged_at_s: float
+    chunks: dict[int, tuple[Encoded, bool]] = field(default_factory=dict)
+    count: int | None = None
+    size_bytes: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return self.count is not None and len(self.chunks) == self.count
+
+    def encoded(self, goes: bool) -> list[Encoded]:
+        """Return the quads that go, or that come, in the order of their chunks."""
+        return [chunk for _, (chunk, does_go) in sorted(self.chunks.items()) if does_go == goes and len(chunk)]
+
+
+class Staging:
+    """The owner serialises the calls. bytes_max: of all changes together."""
+
+    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bytes_max = bytes_max
+        self._clock = clock
+        self._changes: dict[str, StagedChange] = {}
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(change.size_bytes for change in self._changes.values())
+
+    def add(self, name: str, number: int, chunk: Encoded, goes: bool, is_last: bool) -> None:
+        """Keep a chunk; pass over a repeated one. Raises BudgetExceeded."""
+        self._drop_old()
+        change = self._changes.get(name)
+        if change is not None and number in change.chunks:
+            return
+        size = len(chunk) * _BYTES_PER_ROW + len(chunk.terms.text) + len(chunk.clashes.text)
+        if self.size_bytes + size > self._bytes_max:
+            raise BudgetExceeded(
+                f"change {name}: {self.size_bytes + size} bytes of loads and updates that wait for their records would "
+                f"exceed load_bytes_max = {self._bytes_max}. Wait for others to end, load in smaller parts, or raise "
+                "load_bytes_max"
+            )
+        if change is None:
+            change = self._changes[name] = StagedChange(self._clock())
+        change.chunks[number] = chunk, goes
+        change.size_bytes += size
+        if is_last:
+            change.count = number + 1
+
+    def forget(self, name: str) -> None:
+        """Drop a change that will have no record."""
+        self._changes.pop(name, None)
+
+    def take(self, name: str) -> StagedChange:
+        """Take out a change whose record is here. It was staged on all nodes before that was proposed."""
+        change = self._changes.pop(name, None)
+        assert change is not None, f"change {name} has a record, but was never staged here, or too long ago"
+        assert change.is_complete, f"change {name} has a record, but {len(change.chunks)} of {change.count} chunks"
+        return change
+
+    def keep(self, name: str) -> None:
+        """Let a change wait for as long as it takes: its record is here, and is not exposed yet."""
+        if name in self._changes:
+            self._changes[name].staged_at_s = float("inf")
+
+    def _drop_old(self) -> None:
+        oldest = self._clock() - STAGED_AGE_MAX_S
+        for name in [name for name, change in self._changes.items() if change.staged_at_s < oldest]:
+            del self._changes[name]
