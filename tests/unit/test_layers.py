@@ -44,7 +44,7 @@ PARTS = (
 LEAF = "wukongs.errors"
 ONLY_HOME = {
     "pyspark": ("adapters/",),
-    "zmq": ("wukongs/wire/transport.py",),
+    "zmq": tuple(f"wukongs/wire/{name}.py" for name in ("context", "transport", "bound_socket", "doorkeeper")),
     "numba": ("store/jit.py", "store/addresses.py"),
 }
 LINES_MAX = 400

@@ -25,6 +25,7 @@ COMMANDS = {
     "load": "load RDF files into a data folder",
     "update": "apply one SPARQL Update request to a data folder",
     "run": "streams, stored data and continuous queries from one file",
+    "keys": "make a key pair for a node or a client",
     "demo": "the main job, on data that it makes itself",
     "bench": "measure with LSBench or CityBench",
 }

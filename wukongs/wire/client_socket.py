@@ -13,26 +13,28 @@ from collections.abc import Mapping
 
 from wukongs.errors import NodeUnavailable
 from wukongs.wire.answering import Answerer
-from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, packet_header
+from wukongs.wire.bound_socket import BoundSocket
+from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, packet_header, sequence_in
 from wukongs.wire.header import Frame, MessageError, read_header
 from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
 from wukongs.wire.messages import to_frames
 from wukongs.wire.packets import Handler
 from wukongs.wire.replays import ClientReplays
 from wukongs.wire.traffic import Traffic
-from wukongs.wire.transport import BoundSocket
+from wukongs.wire.trust import Trust
 from wukongs.wire.workers import Workers
 
 PER_CLIENT_MAX = 32
 REQUESTS_MAX = 256
 CLOSE_TIMEOUT_S = 5.0
+_TOKEN_NEEDED = "message: expected a token that this node knows. Ask for one who runs it"
 
 
 class ClientSocket:
     """handlers: what answers packets, by kind; ingest: what takes the messages of pipelines, None: nobody does.
 
     Garbage, another version or a torn message is refused and never ends a thread.
-    Raises: SettingsError (an address that is malformed, not loopback, or cannot be bound).
+    Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ClientSocket:
         handlers: Mapping[str, Handler],
         ingest: IngestHandler | None = None,
         *,
+        trust: Trust | None = None,
         per_client_max: int = PER_CLIENT_MAX,
         requests_max: int = REQUESTS_MAX,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
@@ -50,7 +53,15 @@ class ClientSocket:
         self._lock = threading.Lock()
         self._under_way: Counter[str] = Counter()
         self._replays = ClientReplays()
-        self._socket = BoundSocket(address, self._receive, name="wukongs-clients", can_read=self._can_read)
+        self._gate = (trust or Trust()).read()
+        self._socket = BoundSocket(
+            address,
+            self._receive,
+            name="wukongs-clients",
+            gate=self._gate,
+            refused=lambda: self.traffic.refused("stranger"),
+            can_read=self._can_read,
+        )
         self._ingesting = None if ingest is None else Ingesting(ingest, self._socket.post, self._socket.wake)
         self._workers = Workers("wukongs-client", requests_max, 0)
         self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post)
@@ -78,6 +89,8 @@ class ClientSocket:
         self.traffic.received(frames)
         try:
             raw = read_header(frames[0] if frames else b"")
+            if not self._gate.admits(raw.get("token")):
+                raise MessageError(_TOKEN_NEEDED, "stranger", sequence_in(raw) if "way" in raw else 0)
             if "way" in raw:
                 self._take_packet(peer, packet_header(raw, frames, self._message_bytes_max), frames)
             elif self._ingesting is not None:

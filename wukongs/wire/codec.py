@@ -90,8 +90,7 @@ def read_packet_header(frames: Sequence[Frame], bytes_max: int = MESSAGE_BYTES_M
 
 def packet_header(raw: dict[str, Any], frames: Sequence[Frame], bytes_max: int = MESSAGE_BYTES_MAX) -> Header:
     """Return the header of a message whose first frame holds these fields. Raises: MessageError."""
-    found = raw.get("seq")
-    sequence = found if type(found) is int and 0 < found <= _INT64_MAX else 0
+    sequence = sequence_in(raw)
     try:
         size = sum(map(len, frames))
         if size > bytes_max:
@@ -100,6 +99,12 @@ def packet_header(raw: dict[str, Any], frames: Sequence[Frame], bytes_max: int =
     except MessageError as error:
         error.sequence = sequence
         raise
+
+
+def sequence_in(raw: dict[str, Any]) -> int:
+    """Return the number of a message, which its answer repeats; 0: it has none that could be one."""
+    found = raw.get("seq")
+    return found if type(found) is int and 0 < found <= _INT64_MAX else 0
 
 
 def _read(raw: dict[str, Any], sequence: int, frames: Sequence[Frame]) -> Header:

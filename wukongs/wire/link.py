@@ -34,6 +34,7 @@ from wukongs.wire.messages import (
 from wukongs.wire.refusals import named_error
 from wukongs.wire.sharding import ShardMap, split_piece
 from wukongs.wire.transport import DealerChannel
+from wukongs.wire.trust import Keys
 
 
 class Channel(Protocol):
@@ -78,7 +79,9 @@ class IngestLink:
         window_bytes: int = 64 << 20,
         resend_s: float = 5.0,
         timeout_s: float = 60.0,
-        channel: Callable[[str], Channel] = DealerChannel,
+        token: str | None = None,
+        keys: Keys | None = None,
+        channel: Callable[[str], Channel] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not addresses:
@@ -88,7 +91,9 @@ class IngestLink:
             raise SettingsError(f"{len(addresses)} addresses for a shard map of {self.shard_map.node_count} nodes")
         self._clock = clock
         self._window_bytes, self._resend_s, self._timeout_s = window_bytes, resend_s, timeout_s
-        self._peers = [_Peer(address, channel(address), clock()) for address in addresses]
+        self._token = token
+        connect = channel or (lambda address: DealerChannel(address, keys))
+        self._peers = [_Peer(address, connect(address), clock()) for address in addresses]
         self._sequence = 0
         self.sent_bytes = 0
 
@@ -156,7 +161,7 @@ class IngestLink:
 
     def _post(self, peer: _Peer, message: Message) -> int:
         self._sequence += 1
-        frames = to_frames(message, self._sequence)
+        frames = to_frames(message, self._sequence, self._token)
         size = sum(len(frame) for frame in frames)
         while peer.waiting and peer.unacknowledged_bytes + size > self._window_bytes:
             self._pump([peer])

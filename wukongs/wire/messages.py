@@ -154,8 +154,8 @@ def check_batch_number(piece: Piece, batch_ms: int) -> None:
 # --- message -> frames ------------------------------------------------------------------------------------------------
 
 
-def to_frames(message: Message, sequence: int) -> list[Frame]:
-    """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it."""
+def to_frames(message: Message, sequence: int, token: str | None = None) -> list[Frame]:
+    """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it; token: of the writer."""
     if isinstance(message, Piece):
         fields = {name: getattr(message, name) for name in Piece.__slots__ if name not in _ARRAYS}
         encoded = message.encoded
@@ -164,7 +164,8 @@ def to_frames(message: Message, sequence: int) -> list[Frame]:
             fields["is_share"] = True
     else:
         fields, columns = asdict(message), []
-    return [write_header({"kind": _NAMES[type(message)], "seq": sequence, **fields}), *columns]
+    shown = {} if token is None else {"token": token}
+    return [write_header({"kind": _NAMES[type(message)], "seq": sequence, **shown, **fields}), *columns]
 
 
 @lru_cache(maxsize=2)

@@ -21,12 +21,14 @@ from wukongs.errors import NodeUnavailable
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.answering import Answerer, unknown_kind
 from wukongs.wire.asking import Asker, Question
+from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, read_packet_header, to_frames
 from wukongs.wire.header import Frame, MessageError
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.replays import NodeReplays
 from wukongs.wire.traffic import Traffic
-from wukongs.wire.transport import BoundSocket, Line
+from wukongs.wire.transport import Line
+from wukongs.wire.trust import Keys, Trust
 from wukongs.wire.workers import Workers
 
 CLOSE_TIMEOUT_S = 5.0
@@ -49,7 +51,9 @@ class Network:
     """me: this life of this node. handlers: what answers requests, by kind; a request to the node itself is answered in
     the asking thread, and its deadline is not watched. on_tell(sender, packet): what is told, one at a time.
 
-    Raises: SettingsError (an address that is malformed, not loopback, or cannot be bound).
+    trust: the keys, needed where an address is not loopback; nodes need no tokens.
+
+    Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Network:
         handlers: Mapping[str, Handler],
         on_tell: Callable[[Incarnation, Packet], None],
         *,
+        trust: Trust | None = None,
         workers_max: int = 32,
         requests_max: int = 1024,
         asks_max: int = 64,
@@ -68,10 +73,18 @@ class Network:
         self._message_bytes_max = message_bytes_max
         self.traffic = Traffic()
         self._peers: dict[int, _Peer] = {}
+        self._keys: Keys | None = None
         self._replays = NodeReplays()
         self._workers = Workers(f"wukongs-peers-{me.node}", workers_max, requests_max - workers_max)
-        self._asker = Asker(Line, self.traffic, asks_max)
-        self._socket = BoundSocket(address, self._receive, name=f"wukongs-network-{me.node}")
+        self._gate = (trust or Trust()).read()
+        self._asker = Asker(self._connect, self.traffic, asks_max)
+        self._socket = BoundSocket(
+            address,
+            self._receive,
+            name=f"wukongs-network-{me.node}",
+            gate=self._gate,
+            refused=lambda: self.traffic.refused("stranger"),
+        )
         self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post)
         self._socket.start()
 
@@ -84,18 +97,22 @@ class Network:
         """Where other nodes reach this one."""
         return self._socket.address
 
-    def join(self, addresses: Mapping[int, str]) -> None:
+    def join(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
         """Say where the other nodes are; may be called again when that changes. Messages of others are not taken.
 
-        Raises: SettingsError (a malformed address)."""
-        peers = dict(self._peers)
-        for node in peers.keys() - addresses.keys():
-            del peers[node]
-        for node, address in addresses.items():
-            known = peers.get(node)
-            if node != self.me and (known is None or known.address != address):
+        public_keys: of the other nodes, if this one has keys. Raises: SettingsError (a malformed address; no key)."""
+        others = {node: address for node, address in addresses.items() if node != self.me}
+        if self._gate.pair is not None:
+            known_keys = {} if public_keys is None else public_keys
+            self._keys = Keys(self._gate.pair, {others[node]: known_keys.get(node, "") for node in others})
+        peers = {}
+        for node, address in others.items():
+            known = self._peers.get(node)
+            if known is not None and known.address == address:
+                peers[node] = known
+            else:
                 sequences = itertools.count(1) if known is None else known.sequences
-                peers[node] = _Peer(address, Line(address), sequences=sequences)
+                peers[node] = _Peer(address, self._connect(address), sequences=sequences)
         old, self._peers = self._peers, peers
         self._asker.keep_only({peer.address for peer in peers.values()})
         for node, peer in old.items():
@@ -146,6 +163,9 @@ class Network:
         self._workers.close(CLOSE_TIMEOUT_S)
         self._socket.close()
         self.join({})
+
+    def _connect(self, address: str) -> Line:
+        return Line(address, self._keys)
 
     def _question(self, node: int, packet: Packet) -> Question:
         peer = self._peers.get(node)

@@ -24,7 +24,7 @@ def test_help_lists_the_commands_that_are_there(ran: Ran, argument: str) -> None
     status, out, err = ran(argument)
     assert (status, err) == (0, "")
     listed = [line.split()[0] for line in out.partition("commands:\n")[2].partition("\n\n")[0].splitlines()]
-    assert listed == ["query", "load", "update", "run", "demo", "bench"]
+    assert listed == ["query", "load", "update", "run", "keys", "demo", "bench"]
 
 
 def test_no_command_is_wrong_usage(ran: Ran) -> None:
@@ -46,11 +46,11 @@ def test_a_command_that_is_still_to_come_says_so(ran: Ran, command: str) -> None
 
 
 def test_an_unknown_command_is_wrong_usage(ran: Ran) -> None:
-    expected = "wukongs: 'qeury' is no command: expected one of query, load, update, run, demo, bench\n"
+    expected = "wukongs: 'qeury' is no command: expected one of query, load, update, run, keys, demo, bench\n"
     assert ran("qeury") == (2, "", expected)
 
 
-@pytest.mark.parametrize("command", ["query", "run", "demo", "bench"])
+@pytest.mark.parametrize("command", ["query", "run", "keys", "demo", "bench"])
 def test_every_command_has_help_with_examples(ran: Ran, command: str) -> None:
     status, out, err = ran(command, "--help")
     assert (status, err) == (0, "")

@@ -129,7 +129,7 @@ def test_a_failure_of_the_handler_is_logged_and_told(
 
 def test_only_loopback_unless_allowed(handler: Handler) -> None:
     for address in ("tcp://0.0.0.0:0", "tcp://*:0", "tcp://192.168.1.4:7411", "tcp://[::]:0", "tcp://example.org:1"):
-        with pytest.raises(SettingsError, match=r"expected a loopback address.*other machines are not built yet"):
+        with pytest.raises(SettingsError, match=r"expected a loopback address.*or keys on both sides"):
             ClientSocket(address, {}, handler)
 
 

@@ -91,17 +91,17 @@ class Raw:
     """A peer that sends whatever it likes."""
 
     def __init__(self, address: str) -> None:
-        self._socket = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.connect(address)
+        self.socket = zmq.Context.instance().socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(address)
 
     def say(self, frames: list[Frame]) -> None:
-        self._socket.send_multipart(frames)
+        self.socket.send_multipart(frames)
 
     def hear(self, timeout_ms: int = 20_000) -> list[bytes]:
-        assert self._socket.poll(timeout_ms), "nothing came"
-        frames: list[bytes] = self._socket.recv_multipart()
+        assert self.socket.poll(timeout_ms), "nothing came"
+        frames: list[bytes] = self.socket.recv_multipart()
         return frames
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()

@@ -1,0 +1,179 @@
+"""BoundSocket: a ROUTER socket at an address, and the one thread that uses it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from wukongs.errors import SettingsError
+from wukongs.wire.codec import MESSAGE_BYTES_MAX
+from wukongs.wire.doorkeeper import Doorkeeper
+from wukongs.wire.header import Frame
+from wukongs.wire.transport import bound_queues, check_address, milliseconds_left
+from wukongs.wire.trust import Gate
+
+UNBIND_TIMEOUT_S = 1.0
+_AT_ONCE_MAX = 64
+
+_log = logging.getLogger(__name__)
+
+
+class BoundSocket:
+    """Hands on what comes in, sends what is posted by any thread.
+
+    receive(peer, frames) runs in that thread and has to be quick; what it raises is logged. gate: the keys that peers
+    have to have; refused: called for each one that could not show who it is. can_read: while it is False, nothing more
+    is taken in, and ZeroMQ holds the senders back; wake() has it asked again.
+    Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound).
+    """
+
+    def __init__(
+        self,
+        address: str,
+        receive: Callable[[bytes, list[Frame]], None],
+        *,
+        name: str,
+        gate: Gate | None = None,
+        refused: Callable[[], None] = lambda: None,
+        can_read: Callable[[], bool] = lambda: True,
+    ) -> None:
+        import zmq
+
+        self._receive, self._can_read, self._refused = receive, can_read, refused
+        gate = Gate() if gate is None else gate
+        check_address(address, allow_remote=gate.pair is not None)
+        self._context = zmq.Context()  # a doorkeeper answers for all of one
+        self._door = None if gate.pair is None else Doorkeeper(self._context, gate.allowed)
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        bound_queues(self._socket)
+        gate.guard(self._socket)
+        failed = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+        events = zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | failed
+        self._events = self._socket.get_monitor_socket(events)
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            self._close_sockets()
+            raise SettingsError(
+                f"address = {address!r}: cannot be bound ({error}). Use port 0 for a free one"
+            ) from None
+        self.address: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.undelivered = 0
+        self._outgoing: deque[tuple[bytes, Sequence[Frame]]] = deque()
+        self._bell, self._rung = socket.socketpair()
+        self._bell.setblocking(False)
+        self._is_rung = self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to take what comes in; it is a step of its own so that `receive` may use this object."""
+        self._thread.start()
+
+    def post(self, peer: bytes, frames: Sequence[Frame]) -> None:
+        """Have a message sent to a peer that was heard; dropped and counted when it is gone, or takes no more."""
+        self._outgoing.append((peer, frames))
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the thread look at what is new."""
+        if self._is_rung or self._is_closing:  # once is enough until the thread has seen it
+            return
+        self._is_rung = True
+        self._ring()
+
+    def close(self) -> None:
+        """Stop the thread and free the address; may be called again."""
+        self._is_closing = True
+        if self._thread.is_alive():
+            self._ring()
+            self._thread.join()
+        elif not self._socket.closed:  # never started
+            self._close_sockets()
+        self._bell.close()
+        self._rung.close()
+
+    def _ring(self) -> None:
+        try:
+            self._bell.send(b"\0")
+        except (BlockingIOError, OSError):  # full: the thread will see it; closed: there is no thread any more
+            return
+
+    def _run(self) -> None:
+        import zmq
+
+        reading, resting = zmq.Poller(), zmq.Poller()
+        for poller in (reading, resting):
+            poller.register(self._rung, zmq.POLLIN)
+            poller.register(self._events, zmq.POLLIN)
+            if self._door is not None:
+                poller.register(self._door.socket, zmq.POLLIN)
+        reading.register(self._socket, zmq.POLLIN)
+        rung = self._rung.fileno()
+        try:
+            while not self._is_closing:
+                ready = dict((reading if self._can_read() else resting).poll())
+                if rung in ready:
+                    self._rung.recv(4096)
+                    self._is_rung = False  # before looking: who posts after this look rings again
+                self._send_all()
+                if self._socket in ready:
+                    self._take_in()
+                if self._events in ready and self._next_event() != zmq.EVENT_CLOSED:
+                    self._refused()
+                if self._door is not None and self._door.socket in ready:
+                    self._door.answer()
+        finally:
+            self._send_all()
+            self._free_address()
+
+    def _take_in(self) -> None:
+        """Take in what is there; but now and then it is time to send."""
+        import zmq
+
+        for _ in range(_AT_ONCE_MAX):
+            try:
+                peer, *frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            try:
+                self._receive(peer.bytes, [frame.buffer for frame in frames])
+            except Exception:
+                _log.exception("%s: what came in could not be handled", self._thread.name)
+            if self._outgoing or not self._can_read():
+                return
+
+    def _send_all(self) -> None:
+        import zmq
+
+        while self._outgoing:
+            peer, frames = self._outgoing.popleft()
+            try:
+                self._socket.send_multipart([peer, *frames], zmq.NOBLOCK, copy=False)
+            except zmq.ZMQError:
+                self.undelivered += 1
+
+    def _next_event(self) -> int:
+        """Return the next event of the socket: a peer that could not show who it is, or the address let go of."""
+        return int.from_bytes(self._events.recv_multipart()[0][:2], sys.byteorder)
+
+    def _free_address(self) -> None:
+        """Close all when the address is free: ZeroMQ lets go of it in a thread of its own, and says so."""
+        import zmq
+
+        self._socket.unbind(self.address)
+        deadline_s = time.monotonic() + UNBIND_TIMEOUT_S
+        while self._events.poll(max(0, milliseconds_left(deadline_s))) and self._next_event() != zmq.EVENT_CLOSED:
+            pass
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        self._socket.disable_monitor()
+        self._context.destroy(linger=0)

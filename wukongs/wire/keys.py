@@ -1,0 +1,134 @@
+"""Keys and tokens in files: made, read, and refused by name and line when they are none.
+
+A key is 32 bytes of Curve25519 as 40 characters of Z85, as ZeroMQ writes them. A secret key's file has one line, the
+word `secret` and the key; its public key follows from it. A file of public keys, or of tokens, has one a line; what
+follows a blank is a comment; an empty line or one that begins with "# " is skipped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wukongs.errors import SettingsError
+from wukongs.wire.context import new_key_pair, public_key_of
+
+SECRET_FILE, PUBLIC_FILE = "key.secret", "key.pub"
+PUBLIC_SUFFIX = ".pub"
+TOKEN_LENGTH_MIN = 16
+_KEY = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
+_SECRET_WORD = "secret"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    public: str
+    secret: str = field(repr=False)
+
+
+def make_keys(folder: str | Path) -> str:
+    """Write a new key pair into a folder, which is made if need be: key.secret, readable by its owner alone, and
+    key.pub. Return the public key. Raises: SettingsError (one of them is there already, or cannot be written)."""
+    folder = Path(folder)
+    public, secret = new_key_pair()
+    secret_file, public_file = folder / SECRET_FILE, folder / PUBLIC_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (secret_file, public_file):
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, "", str(path))
+        _write_new(secret_file, 0o600, f"{_SECRET_WORD} {secret}\n")
+        _write_new(public_file, 0o644, f"{public}\n")
+    except FileExistsError as error:
+        raise SettingsError(
+            f"{error.filename}: is there already, and is not replaced: who trusts that key would not trust another. "
+            "Choose another folder, or remove the file"
+        ) from None
+    except OSError as error:
+        raise SettingsError(f"{error.filename}: cannot be written ({error.strerror})") from None
+    return public
+
+
+def _write_new(path: Path, mode: int, text: str) -> None:
+    """Write a file that nobody has written meanwhile, and that nobody else may read before it has its mode."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def read_key_pair(path: str | Path) -> KeyPair:
+    """Return the keys of a secret key's file. Raises: SettingsError (no such file, or not of this form)."""
+    words = _read(Path(path)).split()
+    if len(words) != 2 or words[0] != _SECRET_WORD or not is_key(words[1]):
+        raise SettingsError(
+            f"{path}: expected the word '{_SECRET_WORD}' and a key of 40 characters, as `wukongs keys` writes them "
+            f"into {SECRET_FILE}"
+        )
+    return KeyPair(public_key_of(words[1]), words[1])
+
+
+def read_public_keys(path: str | Path) -> frozenset[str]:
+    """Return the public keys in a file, or in the files *.pub of a folder. Raises: SettingsError."""
+    path = Path(path)
+    files = sorted(path.glob(f"*{PUBLIC_SUFFIX}")) if path.is_dir() else [path]
+    keys = {key for file in files for key in _public_keys(file)}
+    if not keys:
+        where = f"a file *{PUBLIC_SUFFIX} with a public key" if path.is_dir() else "a public key a line"
+        raise SettingsError(f"{path}: expected {where}, found none: nobody could connect")
+    return frozenset(keys)
+
+
+def _public_keys(file: Path) -> Iterator[str]:
+    for number, line in _lines(file):
+        if line == _SECRET_WORD:
+            raise SettingsError(f"{file}, line {number}: expected a public key, found a secret one: keep that for you")
+        if not is_key(line):
+            raise SettingsError(f"{file}, line {number}: expected a public key of 40 characters, found {line[:60]!r}")
+        yield line
+
+
+def read_tokens(path: str | Path) -> tuple[str, ...]:
+    """Return the tokens in a file. Raises: SettingsError (no such file, none in it, or one that is easy to guess)."""
+    tokens = []
+    for number, line in _lines(Path(path)):
+        if len(line) < TOKEN_LENGTH_MIN:
+            raise SettingsError(
+                f"{path}, line {number}: expected a token of at least {TOKEN_LENGTH_MIN} characters, found {len(line)}"
+            )
+        tokens.append(line)
+    if not tokens:
+        raise SettingsError(f"{path}: expected a token a line, found none: nobody could connect")
+    return tuple(tokens)
+
+
+def read_token(path: str | Path) -> str:
+    """Return the one token of a client's file. Raises: SettingsError."""
+    tokens = read_tokens(path)
+    if len(tokens) != 1:
+        raise SettingsError(f"{path}: expected one token, found {len(tokens)}")
+    return tokens[0]
+
+
+def is_key(text: str) -> bool:
+    return _KEY.fullmatch(text) is not None
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number and the first word of each line that has one and is no comment."""
+    for number, line in enumerate(_read(file).splitlines(), start=1):
+        words = line.split()
+        if words and words[0] != "#":
+            yield number, words[0]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: expected plain ASCII text, found other bytes") from None

@@ -1,0 +1,113 @@
+"""Trust: who may connect to a socket, and what is shown to whom one connects to.
+
+A bound socket with keys (CURVE) knows every peer by its public key, and takes those on its list; it proves its own.
+What goes over is encrypted. Addresses that are not loopback need keys, on both sides. Besides, a client may have to
+name a token with each request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wukongs.errors import SettingsError
+from wukongs.wire.keys import KeyPair, is_key, read_key_pair, read_public_keys, read_tokens
+
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Files (keys.py): the secret key of a bound socket, the public keys of those that may connect to it, and the
+    tokens of clients. None: no keys, no tokens."""
+
+    secret_key_file: str | None = None
+    allowed_file: str | None = None
+    tokens_file: str | None = None
+
+    def read(self) -> Gate:
+        """Return what the files say. Raises: SettingsError (a malformed file, or one without its other half)."""
+        if (self.secret_key_file is None) != (self.allowed_file is None):
+            raise SettingsError(
+                "trust: expected both a secret key and the public keys that are let in, or neither, found one"
+            )
+        pair, allowed = None, frozenset[str]()
+        if self.secret_key_file is not None and self.allowed_file is not None:
+            pair, allowed = read_key_pair(self.secret_key_file), read_public_keys(self.allowed_file)
+        tokens = () if self.tokens_file is None else read_tokens(self.tokens_file)
+        return Gate(pair, allowed, tuple(map(_digest, tokens)))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a bound socket knows of trust. pair: its own keys, None: it has none, and is bound on loopback only;
+    allowed: public keys; digests: of the tokens that are known, empty: none is needed."""
+
+    pair: KeyPair | None = None
+    allowed: frozenset[str] = frozenset()
+    digests: tuple[bytes, ...] = field(default=(), repr=False)
+
+    def admits(self, token: object) -> bool:
+        """Tell whether a request with this token is to be heard. Takes as long whether it is or not."""
+        if not self.digests:
+            return True
+        given = _digest(token if isinstance(token, str) else "")
+        known = [hmac.compare_digest(given, digest) for digest in self.digests]
+        return any(known)
+
+    def guard(self, socket: Any) -> None:
+        """Have a socket that is to be bound speak CURVE, if there are keys; doorkeeper.py is asked about each peer."""
+        if self.pair is not None:
+            socket.curve_server = True
+            socket.curve_secretkey = self.pair.secret.encode()
+            socket.zap_domain = b"wukongs"
+            socket.zap_enforce_domain = True
+
+
+def _digest(token: str) -> bytes:
+    """Of one length for all, so that comparing takes one time for all."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a connecting side has. own: shown to the node; nodes: each node's public key by its address, or under ANY
+    that of all others. A node that cannot prove this key is not talked to. Raises: SettingsError (what is no key)."""
+
+    own: KeyPair
+    nodes: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for address, key in self.nodes.items():
+            if not is_key(key):
+                raise _no_key(address, repr(key[:60]) if key else "none")
+
+    def node_key(self, address: str) -> str:
+        """Raises: SettingsError (no key for this address)."""
+        key = self.nodes.get(address, self.nodes.get(ANY))
+        if key is None:
+            raise _no_key(address, "none")
+        return key
+
+    def show(self, socket: Any, address: str) -> None:
+        """Have a socket that is to be connected to an address speak CURVE."""
+        socket.curve_serverkey = self.node_key(address).encode()
+        socket.curve_publickey = self.own.public.encode()
+        socket.curve_secretkey = self.own.secret.encode()
+
+
+def _no_key(address: str, found: str) -> SettingsError:
+    return SettingsError(f"address = {address!r}: expected the node's public key of 40 characters, found {found}")
+
+
+def read_keys(secret_key_file: str, node_key_file: str) -> Keys:
+    """Return what a client has in files: its own secret key, and the one public key of the nodes it connects to.
+
+    Raises: SettingsError."""
+    nodes = read_public_keys(node_key_file)
+    if len(nodes) != 1:
+        raise SettingsError(f"{node_key_file}: expected the node's public key alone, found {len(nodes)}")
+    return Keys(read_key_pair(secret_key_file), {ANY: next(iter(nodes))})
