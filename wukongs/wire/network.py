@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ from wukongs.wire.trust import Keys, Trust
 from wukongs.wire.workers import Workers
 
 CLOSE_TIMEOUT_S = 5.0
+RENEW_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +41,11 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class _Peer:
     """Another node. sequences: of all that goes to it, in whatever way; tells: under its lock, which also keeps what is
-    told in the order of its numbers."""
+    told in the order of its numbers; taken_s: when it last took something (time.monotonic)."""
 
     address: str
     tells: Line
+    taken_s: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
     sequences: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -142,16 +145,10 @@ class Network:
             self._on_tell(self._me, packet)
             return True
         peer = self._peers.get(node)
-        is_sent = False
-        if peer is not None:
-            with peer.lock:
-                frames = to_frames(packet, TELL, next(peer.sequences), self._me)
-                is_sent = self._peers.get(node) is peer and peer.tells.send(frames)
-        if is_sent:
-            self.traffic.sent(frames)
-        else:
+        if peer is None or not self._tell_peer(node, peer, packet):
             self.traffic.add("dropped")
-        return is_sent
+            return False
+        return True
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""
@@ -163,6 +160,23 @@ class Network:
         self._workers.close(CLOSE_TIMEOUT_S)
         self._socket.close()
         self.join({})
+
+    def _tell_peer(self, node: int, peer: _Peer, packet: Packet) -> bool:
+        """Send, and connect anew where nothing has been taken for long: once a node has refused our key, ZeroMQ does not
+        come back to it by itself, though it may know the key by now."""
+        with peer.lock:
+            if self._peers.get(node) is not peer:  # its connection is closed by now
+                return False
+            frames = to_frames(packet, TELL, next(peer.sequences), self._me)
+            now = time.monotonic()
+            if peer.tells.send(frames):
+                peer.taken_s = now
+                self.traffic.sent(frames)
+                return True
+            if now - peer.taken_s > RENEW_S:
+                peer.tells.close()
+                peer.tells, peer.taken_s = self._connect(peer.address), now
+            return False
 
     def _connect(self, address: str) -> Line:
         return Line(address, self._keys)
