@@ -52,20 +52,24 @@ class Answerer:
         self, peer: bytes, header: Header, frames: Sequence[Frame], handler: Handler, done: Callable[[], None]
     ) -> None:
         try:
-            answer = handler(packet_of(header, frames))
+            answer = self._handle(packet_of(header, frames), handler)
         except MessageError as error:
             self._traffic.refused(error.reason)
             answer = refusal(error)
-        except WukongsError as error:
-            answer = refusal(error)
-        except Exception as error:
-            _log.exception("a request of kind '%s' failed", header.kind)
-            self._traffic.add("failed")
-            answer = refusal(error)
         finally:
             done()
-        self._traffic.add("requests")
         self._send(peer, answer, header.sequence)
+
+    def _handle(self, packet: Packet, handler: Handler) -> Packet:
+        self._traffic.add("requests")
+        try:
+            return handler(packet)
+        except WukongsError as error:
+            return refusal(error)
+        except Exception as error:
+            _log.exception("a request of kind '%s' failed", packet.kind)
+            self._traffic.add("failed")
+            return refusal(error)
 
     def _send(self, peer: bytes, answer: Packet, sequence: int) -> None:
         try:

@@ -62,7 +62,7 @@ class ClientSocket:
             refused=lambda: self.traffic.refused("stranger"),
             can_read=self._can_read,
         )
-        self._ingesting = None if ingest is None else Ingesting(ingest, self._socket.post, self._socket.wake)
+        self._ingesting = None if ingest is None else Ingesting(ingest, self._socket, self.traffic)
         self._workers = Workers("wukongs-client", requests_max, 0)
         self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post)
         self._socket.start()
@@ -102,7 +102,9 @@ class ClientSocket:
                 self._answerer.refuse(peer, error.sequence, error.reason, error)
             else:  # nobody's question: a message of a pipeline, or garbage
                 self.traffic.refused(error.reason)
-                self._socket.post(peer, to_frames(refused(error), 0))
+                answer = to_frames(refused(error), 0)
+                self.traffic.sent(answer)
+                self._socket.post(peer, answer)
 
     def _take_packet(self, peer: bytes, header: Header, frames: list[Frame]) -> None:
         client = header.sender

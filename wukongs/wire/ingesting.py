@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Protocol
 
-from wukongs.errors import StreamError, WukongsError
-from wukongs.wire.header import Frame
+from wukongs.errors import DataError, StreamError, WukongsError
+from wukongs.wire.bound_socket import BoundSocket
+from wukongs.wire.header import Frame, MessageError
 from wukongs.wire.messages import (
     Ack,
     Close,
@@ -29,6 +30,7 @@ from wukongs.wire.messages import (
     to_frames,
 )
 from wukongs.wire.refusals import refusal
+from wukongs.wire.traffic import Traffic
 
 WAITING_BYTES_MAX = 1 << 30
 CLOSE_TIMEOUT_S = 30.0
@@ -52,15 +54,10 @@ class IngestHandler(Protocol):
 
 
 class Ingesting:
-    """A thread that decodes messages, calls the handler, acknowledges or refuses. Garbage never ends it.
+    """A thread that decodes messages, calls the handler, acknowledges or refuses. Garbage never ends it."""
 
-    post: sends frames to a peer; wake: has the socket ask `is_full` again.
-    """
-
-    def __init__(
-        self, handler: IngestHandler, post: Callable[[bytes, Sequence[Frame]], None], wake: Callable[[], None]
-    ) -> None:
-        self._handler, self._post, self._wake = handler, post, wake
+    def __init__(self, handler: IngestHandler, socket: BoundSocket, traffic: Traffic) -> None:
+        self._handler, self._socket, self._traffic = handler, socket, traffic
         self._waiting: SimpleQueue[tuple[bytes, list[Frame]] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._bytes = 0
@@ -91,19 +88,26 @@ class Ingesting:
             with self._lock:
                 was_full = self.is_full()
                 self._bytes -= sum(map(len, frames))
-            self._post(peer, to_frames(reply, sequence))
+            answer = to_frames(reply, sequence)
+            self._traffic.sent(answer)
+            self._socket.post(peer, answer)
             if was_full:
-                self._wake()
+                self._socket.wake()
 
     def _answer(self, frames: Sequence[Frame]) -> tuple[Message, int]:
-        sequence = 0
         try:
             message, sequence = from_frames(frames)
+        except DataError as error:
+            self._traffic.refused(error.reason if isinstance(error, MessageError) else "malformed")
+            return refused(error), sequence_of(frames)
+        self._traffic.add("ingested")
+        try:
             return self._handle(message), sequence
         except WukongsError as error:
-            return refused(error), max(sequence, sequence_of(frames))
+            return refused(error), sequence
         except Exception as error:
             _log.exception("ingest: the handler failed")
+            self._traffic.add("failed")
             return refused(error), sequence
 
     def _handle(self, message: Message) -> Message:

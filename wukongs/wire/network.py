@@ -162,8 +162,8 @@ class Network:
         self.join({})
 
     def _tell_peer(self, node: int, peer: _Peer, packet: Packet) -> bool:
-        """Send, and connect anew where nothing has been taken for long: once a node has refused our key, ZeroMQ does not
-        come back to it by itself, though it may know the key by now."""
+        """Send, and connect anew where nothing has been taken for long: once a node has refused our key, ZeroMQ does
+        not come back to it by itself, though it may know the key by now."""
         with peer.lock:
             if self._peers.get(node) is not peer:  # its connection is closed by now
                 return False
@@ -224,6 +224,7 @@ class Network:
         except MessageError as error:
             self.traffic.refused(error.reason)
             return
+        self.traffic.add("told")
         try:
             self._on_tell(Incarnation(*header.sender), packet)
         except Exception:

@@ -19,6 +19,21 @@ REASONS = (
 )
 """Why a message was not taken."""
 
+COUNTERS = (
+    "messages_in",
+    "messages_out",
+    "bytes_in",
+    "bytes_out",
+    "requests",
+    "told",
+    "ingested",
+    "failed",
+    "dropped",
+    "undelivered",
+)
+"""Messages and bytes each way; requests answered, packets told and messages of pipelines handled here; handlers that
+failed; tells that were dropped since a peer was away or its queue full; answers that found nobody."""
+
 
 class Traffic:
     """Counters that only rise. Units: messages, bytes, requests."""
@@ -48,11 +63,9 @@ class Traffic:
             self._refused[reason] += 1
 
     def stats(self) -> dict[str, int | dict[str, int]]:
-        """Return all counters: messages and bytes each way; requests answered here; failures of handlers; tells that
-        were dropped since the peer was away or its queue full; answers that found nobody; refused, by reason."""
-        names = ("messages_in", "messages_out", "bytes_in", "bytes_out", "requests", "failed", "dropped", "undelivered")
+        """Return all COUNTERS, and how many were refused, by reason."""
         with self._lock:
             return {
-                **{name: self._counts[name] for name in names},
+                **{name: self._counts[name] for name in COUNTERS},
                 "refused": {reason: self._refused[reason] for reason in REASONS},
             }
