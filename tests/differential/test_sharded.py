@@ -31,11 +31,12 @@ from tests.oracles.values import Undefined
 from tests.shards import Shards, all_quads
 from tests.update_requests import NAMES, REQUESTS, request_text
 from wukongs.settings import Settings
+from wukongs.sharded.fork_join import ForkJoin
 
 SHAPES = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2))
 """(nodes, replicas)"""
 WORLDS = max(len(SHAPES), int(len(SHAPES) * FACTOR))
-QUERIES_PER_WORLD = 40
+QUERIES_PER_WORLD = 25
 SPEC_CASES_EVERY = 12 if FACTOR == 1 else 1
 CASES = Path(__file__).with_name("cases")
 OPEN = re.compile(r"LIMIT|OFFSET|SAMPLE|GROUP_CONCAT")
@@ -65,6 +66,15 @@ def same(text: str, whole: Any, ours: Any) -> bool:
     return OPEN.search(text) is not None and not isinstance(left, bool) and len(whole) == len(ours)
 
 
+@pytest.fixture(params=["in place", "fork-join", "the better one"])
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How stages are run that may be run in both ways."""
+    if request.param != "the better one":
+        forks = request.param == "fork-join"
+        monkeypatch.setattr(ForkJoin, "is_better", lambda self: forks and self.is_possible)
+
+
+@pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize("number", range(WORLDS))
 def test_random_queries(number: int) -> None:
     rng = random.Random(f"shards/{number}")

@@ -39,7 +39,7 @@ class Asking:
         self.assignment = assignment
         self.split = np.array(sorted(assignment.split), np.int64)
         self.traffic = Traffic()
-        self._others = [node for node in assignment.all_nodes if node != assignment.me]
+        self.others = [node for node in assignment.all_nodes if node != assignment.me]
 
     def triples(self, keys: Int64Array, direction: int, predicate: int | None, graphs: Graphs, spread: bool) -> Quads:
         """Return the triples of keys that others answer for. keys : int64[n], sorted; predicate: None for any; spread:
@@ -49,7 +49,7 @@ class Asking:
         for start in range(0, len(keys), KEYS_PER_QUESTION):
             some = keys[start : start + KEYS_PER_QUESTION]
             owners = self.assignment.of(some)
-            asked = [(node, some if spread else some[owners == node]) for node in self._others]
+            asked = [(node, some if spread else some[owners == node]) for node in self.others]
             runs = [(node, self._run(step, graphs, (own,), len(own), node)) for node, own in asked if len(own)]
             found += self._quads(runs, direction, predicate, graphs)
         return joined(found)
@@ -57,12 +57,12 @@ class Asking:
     def all_triples(self, predicate: int | None, graphs: Graphs) -> Quads:
         """Return all triples of a predicate (None: of any) that others answer for."""
         step = requests.one_step(0, predicate, True, len(graphs))
-        runs = [(node, self._run(step, graphs, (), 1, node)) for node in self._others]
+        runs = [(node, self._run(step, graphs, (), 1, node)) for node in self.others]
         return joined(list(self._quads(runs, 0, predicate, graphs)))
 
     def graph_triples(self, graph: int) -> Iterator[Triples]:
         """Yield all triples of a graph that others answer for by their subjects, some at a time."""
-        for node in self._others:
+        for node in self.others:
             first, shards = 0, self.assignment.shards(node)
             while first < SHARD_COUNT:
                 fields = {"sn": self._sn, "graph": graph, "first": first, "timeout_s": time_left_s()}
@@ -79,7 +79,7 @@ class Asking:
         """Return (place of the node, graph) for each of some graphs in which another node sees a triple of it."""
         fields = {"sn": self._sn, "named": is_named, "rows_max": current().rows_max, "timeout_s": time_left_s()}
         packet = Packet(
-            requests.NODES, fields, {"nodes": nodes, "graphs": graphs, "stored": _stored(parts).reshape(-1)}
+            requests.NODES, fields, {"nodes": nodes, "graphs": graphs, "stored": stored_rows(parts).reshape(-1)}
         )
 
         def read(answer: Packet) -> tuple[Int64Array, Int64Array]:
@@ -89,31 +89,29 @@ class Asking:
                 raise DataError(f"{answer.kind}: more nodes than were asked for")
             return places, names
 
-        found = [
-            requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self._others])
-        ]
+        found = [requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self.others])]
         return np.concatenate([places for places, _ in found]), np.concatenate([names for _, names in found])
 
     def graph_names(self) -> Int64Array:
         """Return the ids of the graphs of which other nodes see a triple."""
         packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
         read = partial(requests.ids_of, name="graphs")
-        found = [
-            requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self._others])
-        ]
+        found = [requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self.others])]
         return np.unique(np.concatenate(found))
 
-    def rows(self, runs: Sequence[tuple[int, Run]]) -> list[tuple[tuple[Int64Array, ...], int]]:
-        """Return the columns that steps make at some nodes, and their length; long ones come in several answers."""
+    def rows(self, runs: Sequence[tuple[int, Run]]) -> list[tuple[tuple[Int64Array, ...], int, list[int]]]:
+        """Return the columns that steps make at some nodes, their length, and the rows after each step; long ones come
+        in several answers."""
         limits = current()
         gathered: list[list[tuple[Int64Array, ...]]] = [[] for _ in runs]
         lengths = [0] * len(runs)
+        step_rows: list[list[int]] = [[] for _ in runs]
         left = list(enumerate(runs))
         while left:
             answers = self._ask([(node, run.packet()) for _, (node, run) in left])
             again = []
             for (place, (node, run)), (_, answer) in zip(left, answers, strict=True):
-                columns, rows, is_more = requests.checked(node, answer, partial(_columns, run=run))
+                columns, rows, is_more, step_rows[place] = requests.checked(node, answer, partial(_columns, run=run))
                 lengths[place] += rows
                 limits.check_rows(sum(lengths), "Start from fewer keys", "what other nodes give")
                 limits.hold(8 * rows * len(columns), "what other nodes give")
@@ -122,21 +120,32 @@ class Asking:
                     again.append((place, (node, replace(run, skip=lengths[place]))))
             left = again
         return [
-            (pages[0] if len(pages) == 1 else tuple(map(np.concatenate, zip(*pages, strict=True))), length)
-            for pages, length in zip(gathered, lengths, strict=True)
+            (pages[0] if len(pages) == 1 else tuple(map(np.concatenate, zip(*pages, strict=True))), length, counts)
+            for pages, length, counts in zip(gathered, lengths, step_rows, strict=True)
         ]
 
     def _run(self, steps: Int64Array, graphs: Graphs, columns: tuple[Int64Array, ...], length: int, node: int) -> Run:
-        limits = current()
+        return self.run_at(node, steps, stored_rows(graphs), columns, length)
+
+    def run_at(
+        self,
+        node: int,
+        steps: Int64Array,
+        stored: Int64Array,
+        columns: tuple[Int64Array, ...],
+        length: int,
+        rows_wanted: int | None = None,
+    ) -> Run:
+        """Return what a node is asked to run, for the shards that it answers for."""
         shards: BoolArray = self.assignment.shards(node)
-        stored = _stored(graphs)
-        return Run(self._sn, steps, stored, columns, length, shards, self.split, limits.rows_max, time_left_s())
+        rows_max = current().rows_max
+        return Run(self._sn, steps, stored, columns, length, shards, self.split, rows_max, time_left_s(), rows_wanted)
 
     def _quads(
         self, runs: Sequence[tuple[int, Run]], direction: int, predicate: int | None, graphs: Graphs
     ) -> Iterable[Quads]:
         """Ask for triples, as requests.one_step lays them out."""
-        for (node, run), (columns, length) in zip(runs, self.rows(runs), strict=True):
+        for (node, run), (columns, length, _) in zip(runs, self.rows(runs), strict=True):
             keys, values, names = columns[0], columns[-2], columns[-1]
             if run.columns and not np.isin(keys, run.columns[0]).all():
                 raise wrong_answer(node, "triples of other keys than were asked for")
@@ -158,17 +167,21 @@ def _triples(answer: Packet) -> tuple[Triples, int]:
     return (columns[0], columns[1], columns[2]), requests.count_of(answer, "next", SHARD_COUNT)
 
 
-def _stored(graphs: Graphs) -> Int64Array:
+def stored_rows(graphs: Graphs) -> Int64Array:
+    """Return (graph, the name that its triples are reported under) of graphs, as Run takes them. int64[n, 2]"""
     names = [(graph, FROM_DIRECTORY if graph == ALL_NAMED else graph) for graph in graphs]
     return np.array(names, np.int64).reshape(-1, 2)
 
 
-def _columns(answer: Packet, run: Run) -> tuple[tuple[Int64Array, ...], int, bool]:
-    """Read an answer to a run: (columns, length, whether there is more). Raises DataError."""
+def _columns(answer: Packet, run: Run) -> tuple[tuple[Int64Array, ...], int, bool, list[int]]:
+    """Read an answer to a run: (columns, length, whether there is more, rows after each step). Raises DataError."""
     rows = requests.count_of(answer, "rows", run.rows_max)
     is_more = answer.fields.get("more") is True
     if is_more and not rows:
         raise DataError(f"{answer.kind}: nothing, and more to come")
     if len(answer.arrays) != run.width:
         raise DataError(f"{answer.kind}: {len(answer.arrays)} columns in place of {run.width}")
-    return tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more
+    counts = answer.fields.get("counts")
+    if not isinstance(counts, list) or len(counts) != len(run.steps) or any(type(rows) is not int for rows in counts):
+        raise DataError(f"{answer.kind}: counts = {counts!r}: expected {len(run.steps)} integers")
+    return tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more, counts

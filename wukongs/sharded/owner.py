@@ -10,13 +10,11 @@ import numpy as np
 
 from store.batch_set import BatchSet
 from store.dictionary import split_texts
-from store.dtypes import NO_MATCH, UNBOUND, BoolArray, Int64Array
+from store.dtypes import NO_MATCH, UNBOUND, Int64Array
 from wukongs.core import Core
 from wukongs.limits import Limits
 from wukongs.paths.path_machine import any_links_over
 from wukongs.paths.path_search import Search
-from wukongs.plans import plan_layout as layout
-from wukongs.plans.plan_runner import Tables, run_tables
 from wukongs.rows import stable_order
 from wukongs.sharded.requests import (
     GRAPHS,
@@ -36,6 +34,7 @@ from wukongs.sharded.requests import (
     texts_in,
     timeout_of,
 )
+from wukongs.sharded.share_run import laid_out_parts, run_share
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packets import Array, Handler, Packet
 
@@ -70,46 +69,17 @@ class Owner:
         self._wait_for_sn = wait_for_sn
 
     def run(self, packet: Packet) -> Packet:
-        """Run steps over the local batches. Of each step's matches those are kept that this node is to answer for: the
-        shard that decides is that of the end by which the triple was found, or of the subject where the predicate is
-        split. So the answers of all nodes together are the matches over the whole graph, each once."""
+        """Run steps; see run_share."""
         asked = Run.of(packet)
         limits = self._limits(asked.rows_max, asked.timeout_s)
         with self._read(asked.sn, asked.timeout_s) as stored, limits:
-            columns, length = asked.columns, asked.length
-            for number, step in enumerate(asked.steps):
-                is_last = number == len(asked.steps) - 1
-                columns, length = self._step(asked, step, stored, columns, length, is_last, limits)
+            columns, length, counts = run_share(asked, stored, self._core.default_graph, limits)
         if length <= ROWS_PER_ANSWER and not asked.skip:
-            return columns_packet(RUN, columns, rows=length, more=False)
+            return columns_packet(RUN, columns, rows=length, more=False, counts=counts)
         # A page of an order that is the same at each question, however batches have been merged in between.
         order = stable_order(columns)[asked.skip : asked.skip + ROWS_PER_ANSWER]
         more = asked.skip + len(order) < length
-        return columns_packet(RUN, [column[order] for column in columns], rows=len(order), more=more)
-
-    def _step(
-        self,
-        asked: Run,
-        step: Int64Array,
-        stored: BatchSet,
-        columns: tuple[Int64Array, ...],
-        length: int,
-        is_last: bool,
-        limits: Limits,
-    ) -> tuple[tuple[Int64Array, ...], int]:
-        parts = asked.stored[step[layout.PARTS_FROM] : step[layout.PARTS_TO]]
-        steps, width = step[np.newaxis].copy(), len(columns)
-        width += int(
-            (step[[layout.KEY_KIND, layout.PREDICATE_KIND, layout.VALUE_KIND, layout.GRAPH_KIND]] == layout.NEW).sum()
-        )
-        tables = laid_out(steps, parts, stored, self._core.default_graph)
-        wanted = asked.rows_wanted if is_last else None
-        while True:
-            found, count = run_tables(tables, columns, length, width, limits, wanted)
-            kept = _answered(asked, step, found, count)
-            if wanted is None or count < wanted or len(kept) >= (asked.rows_wanted or 0):
-                return tuple(column[kept] for column in found), len(kept)
-            wanted *= 4  # too few of them are this node's to answer
+        return columns_packet(RUN, [column[order] for column in columns], rows=len(order), more=more, counts=counts)
 
     def graphs_of_nodes(self, packet: Packet) -> Packet:
         """Tell, for each (node, graph or -1 for any), in which graphs of some parts the node stands."""
@@ -202,37 +172,3 @@ class Owner:
         finally:
             with core.lock:
                 handle.close()
-
-
-def laid_out_parts(parts: Int64Array, stored: BatchSet) -> Int64Array:
-    """Return each part once for each batch, as the kernel wants them. int64[n, PART_WIDTH]"""
-    count = len(stored.batches)
-    made = np.empty((len(parts) * count, layout.PART_WIDTH), np.int64)
-    made[:, layout.PART_BATCH] = np.tile(np.arange(count), len(parts))
-    made[:, layout.PART_GRAPH] = np.repeat(parts[:, 0], count)
-    made[:, layout.PART_NAME] = np.repeat(parts[:, 1], count)
-    return made
-
-
-def laid_out(steps: Int64Array, parts: Int64Array, stored: BatchSet, default_graph: int) -> Tables:
-    """Point one step at its parts of the local batches."""
-    made = laid_out_parts(parts, stored)
-    steps[0, layout.PARTS_FROM], steps[0, layout.PARTS_TO] = 0, len(made)
-    steps[0, layout.UNION], steps[0, layout.HIDING] = len(parts) > 1 or not stored.disjoint, bool(stored.tombstones)
-    return Tables(steps, made, stored.descriptors, default_graph)
-
-
-def _answered(asked: Run, step: Int64Array, columns: tuple[Int64Array, ...], length: int) -> Int64Array:
-    """Return the rows of a step's matches that the node is to answer for."""
-
-    def operand(kind_at: int, at: int) -> Int64Array:
-        if step[kind_at] == layout.CONSTANT:
-            return np.full(length, step[at], np.int64)
-        return columns[int(step[at])]
-
-    keys, values = operand(layout.KEY_KIND, layout.KEY), operand(layout.VALUE_KIND, layout.VALUE)
-    deciding = keys
-    if step[layout.DIRECTION] == 1 and len(asked.split):
-        is_split: BoolArray = np.isin(operand(layout.PREDICATE_KIND, layout.PREDICATE), asked.split)
-        deciding = np.where(is_split, values, keys)
-    return np.flatnonzero(asked.shards[shards_of(deciding)])

@@ -58,8 +58,7 @@ class Run:
     @property
     def width(self) -> int:
         """The columns of the answer."""
-        kinds = self.steps[:, [kind for kind, _ in OPERANDS]]
-        return len(self.columns) + int((kinds == layout.NEW).sum())
+        return len(self.columns) + sum(map(new_columns, self.steps))
 
     def packet(self) -> Packet:
         fields = {
@@ -103,6 +102,11 @@ class Run:
             wanted,
             count_of(packet, "skip"),
         )
+
+
+def new_columns(step: Int64Array) -> int:
+    """Return how many columns a step binds."""
+    return int((step[[kind for kind, _ in OPERANDS]] == layout.NEW).sum())
 
 
 def _check_steps(steps: Int64Array, parts: int, columns: int) -> None:

@@ -56,7 +56,7 @@ class _View:
     def quads(self, graph: int, name: int) -> Quads:
         """Return all triples of a graph, each once, under another graph's name."""
         if self.divided is not None:
-            self.divided.complete_graph(graph)
+            self.divided.fetch_all(None, (graph,))
         return graph_quads(self.stored, graph, name)
 
 
