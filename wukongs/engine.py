@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from store.bulk import Run
     from store.rdf_files import RdfReader
+    from wukongs.injection.ingest import IngestService
     from wukongs.wire.client_socket import ClientSocket
 
 log = logging.getLogger("wukongs")
@@ -275,13 +276,18 @@ class Engine:
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
-        from wukongs.injection.ingest import IngestService
         from wukongs.wire.client_socket import ClientSocket
 
         self._core.check_is_open()
-        socket = ClientSocket(address, {}, IngestService(self._core, self._injector))
+        socket = ClientSocket(address, {}, self._ingest_handler())
         self._sockets.append(socket)
         return socket.address
+
+    def _ingest_handler(self) -> IngestService:
+        """Return what takes the messages of pipelines."""
+        from wukongs.injection.ingest import IngestService
+
+        return IngestService(self._core, self._injector)
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Wait until all closed stream batches are visible and all due windows reported.

@@ -21,30 +21,27 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 
 COMMANDS = {
-    "query": "ask one SPARQL query of RDF files or a data folder",
-    "load": "load RDF files into a data folder",
-    "update": "apply one SPARQL Update request to a data folder",
+    "query": "ask one SPARQL query of RDF files, a data folder or a running node",
+    "load": "load RDF files into a data folder or a running node",
+    "update": "apply one SPARQL Update request to a data folder or a running node",
     "run": "streams, stored data and continuous queries from one file",
+    "node": "serve clients and pipelines, alone or as one of a cluster",
+    "cluster": "start the nodes of a cluster on this machine",
+    "register": "register a continuous query with a running node",
+    "watch": "print the windows of a registered query",
+    "queries": "list the registered queries of a running node",
+    "streams": "list the streams of a running node",
+    "stats": "print counts and sizes of a running node",
     "keys": "make a key pair for a node or a client",
     "demo": "the main job, on data that it makes itself",
     "bench": "measure with LSBench or CityBench",
-}
-
-_TO_COME = {
-    "register": "put the query into a file for `wukongs run`",
-    "watch": "`wukongs run` shows the windows of its queries",
-    "queries": "`wukongs run` shows its queries",
-    "streams": "`wukongs run` shows its streams",
-    "stats": "Engine.stats() gives the figures of an embedded engine",
-    "node": "`wukongs run` serves in one process",
-    "cluster": "`wukongs run` serves in one process",
 }
 
 _HELP_OPTIONS = ("-h", "--help", "help")
 
 
 def help_text() -> str:
-    commands = "\n".join(f"  {name:<8}{text}" for name, text in COMMANDS.items())
+    commands = "\n".join(f"  {name:<9}{text}" for name, text in COMMANDS.items())
     return f"""usage: wukongs COMMAND ...
 
 Continuous C-SPARQL and one-shot SPARQL over one evolving RDF graph.
@@ -60,6 +57,8 @@ examples:
   wukongs load --data-dir db people.nt.gz
   wukongs update --data-dir db 'DELETE WHERE {{ ?s <http://ex/age> ?o }}'
   wukongs run traffic.toml
+  wukongs cluster --nodes 1 --base-port 7411
+  wukongs query --server tcp://127.0.0.1:7411 'ASK {{ ?s ?p ?o }}'
   wukongs demo
 
 exit status: 0 done, 1 the query or the data was refused, 2 wrong usage, 130 interrupted
@@ -128,8 +127,6 @@ def _dispatch(arguments: list[str]) -> int:
     if name == "--version":
         say(f"wukongs {__version__}\n")
         return DONE
-    if name in _TO_COME:
-        return complain(f"{name} is not built yet in wukongs {__version__}: {_TO_COME[name]}", WRONG_USAGE)
     if name not in COMMANDS:
         return complain(f"{name!r} is no command: expected one of {', '.join(COMMANDS)}", WRONG_USAGE)
     status: int = importlib.import_module(f"wukongs.cli.{name}").main(rest)

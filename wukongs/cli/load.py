@@ -1,4 +1,4 @@
-"""`wukongs load`: load RDF files into a data folder."""
+"""`wukongs load`: load RDF files into a data folder, or a running node."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from store.disk import storage_errors
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
 from wukongs.settings import Settings
 from wukongs.terms.names import graph_term
@@ -38,26 +39,29 @@ _EPILOG = """examples:
   wukongs load --data-dir db people.ttl knows.nt.gz
   wukongs load --data-dir db 'dump/*.nq.zst' --rejects bad.nq
   curl ... | wukongs load --data-dir db --format nt -
+  wukongs load --server tcp://127.0.0.1:7411 people.ttl
   wukongs query --data-dir db 'SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }'
 
 files: nt nq ttl trig n3 rdf jsonld by their suffix, also with .gz or .zst; - is standard input
 
-Interrupted, by Ctrl-C or by force, the same command goes on where it had come to: files in nt and nq behind the last
-commit, others from their beginning. Files that were loaded are skipped, unless they have changed.
+Interrupted, by Ctrl-C or by force, the same command for a data folder goes on where it had come to: files in nt and nq
+behind the last commit, others from their beginning. Files that were loaded are skipped, unless they have changed. At a
+node each file is one snapshot, and one that was interrupted adds nothing.
 """
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wukongs load",
-        usage="wukongs load --data-dir DIR [options] FILE...",
-        description="Load RDF files into a data folder: what they hold is added to what is there.",
+        usage="wukongs load --data-dir DIR|--server URL [options] FILE...",
+        description="Load RDF files into a data folder or a running node: what they hold is added to what is there.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file, a glob (quoted or not), or - for stdin")
-    parser.add_argument("--data-dir", required=True, type=Path, metavar="DIR", help="the data folder; made if need be")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the data folder; made if need be")
+    add_server_options(parser)
     parser.add_argument(
         "--graph", type=_graph, metavar="IRI", help="graph of triples without one (default: the default graph)"
     )
@@ -100,7 +104,12 @@ def _size(text: str) -> int:
 def main(argv: Sequence[str]) -> int:
     parser = make_parser()
     options = parser.parse_intermixed_args(list(argv))
+    check_server_options(options, parser, "data_dir", "again", "workers", "memory")
+    if options.data_dir is None and options.server is None:
+        parser.error("no --data-dir and no --server: say where to load the files to")
     files = find_files(options.files)
+    if options.server is not None:
+        return _load_to_node(options, files)
     settings = Settings.from_environment()
     say_if_compiling()
     from wukongs.loading.engine_load import open_load
@@ -115,7 +124,7 @@ def main(argv: Sequence[str]) -> int:
         folder = open_load(options.data_dir, settings)
         owned.enter_context(folder)
         is_stopping = owned.enter_context(_interruptible())
-        session = _Session(folder, options, rejects, is_stopping)
+        session = _Session(folder, options, _SetAside(options.rejects, rejects), is_stopping)
         for file in files:
             if not is_stopping.is_set():
                 session.load(file)
@@ -124,6 +133,35 @@ def main(argv: Sequence[str]) -> int:
     if is_stopping.is_set():
         return complain("interrupted: what is loaded stays; the same command goes on from there", INTERRUPTED)
     return REFUSED if session.refused else DONE
+
+
+def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
+    """Send files to a node, each one more snapshot; what one of them is refused for does not stop the others."""
+    loaded, sn, refused = 0, 0, list[str]()
+    with contextlib.ExitStack() as owned:
+        rejects = owned.enter_context(_open_rejects(options.rejects)) if options.rejects else None
+        aside = _SetAside(options.rejects, rejects)
+        node = owned.enter_context(connect_to(options))
+        for file in files:
+            source = sys.stdin.buffer if file == _STDIN else file
+            format = options.format or ("nt" if file == _STDIN else None)
+            try:
+                sn = node.load(
+                    source, options.graph, options.base, format, strict=options.strict, on_malformed=aside.add
+                )
+                loaded += 1
+            except DataError as error:
+                if options.strict:
+                    raise
+                refused.append(" ".join(str(error).split()))
+    lines = [
+        f"files: {loaded} loaded, {len(refused)} refused",
+        *aside.summary(),
+        *(f"refused {text}" for text in refused),
+        *([f"snapshot {sn}"] if loaded else []),
+    ]
+    say("\n".join(lines) + "\n")
+    return REFUSED if refused else DONE
 
 
 def _open_rejects(path: Path) -> BinaryIO:
@@ -174,18 +212,41 @@ def _interruptible() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
+class _SetAside:
+    """The malformed lines: counted, the first of them to be shown, all of them in the file of --rejects."""
+
+    def __init__(self, path: Path | None, rejects: BinaryIO | None) -> None:
+        self._path, self._rejects = path, rejects
+        self.count = 0
+        self._shown: list[str] = []
+
+    def add(self, file: str, line: MalformedLine) -> None:
+        self.count += 1
+        place = f"{file}, line {line.line}, column {line.column}: {line.reason}"
+        if len(self._shown) < MALFORMED_SHOWN_MAX:
+            self._shown.append(place)
+        if self._rejects is not None and self._path is not None:
+            with _rejects_errors(self._path):
+                self._rejects.write(f"# {place}\n{line.text}\n".encode())
+
+    def summary(self) -> list[str]:
+        return [
+            f"malformed lines: {self.count:,} set aside",
+            *(f"  {place}" for place in self._shown),
+            *(["  ..."] if self.count > len(self._shown) else []),
+        ]
+
+
 @dataclass
 class _Session:
     """One run of the command, and what its summary says."""
 
     folder: FolderLoad | EngineLoad
     options: argparse.Namespace
-    rejects: BinaryIO | None
+    aside: _SetAside
     is_stopping: threading.Event
     loaded: int = 0
     read: int = 0
-    malformed: int = 0
-    shown: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -212,7 +273,7 @@ class _Session:
                 def on_run(state: FileState, run: Run, size_bytes: int) -> bool:
                     self.read += run.read_count
                     for line in run.malformed:
-                        self._set_aside(file, line)
+                        self.aside.add(file, line)
                     progress.show(run.read_bytes, size_bytes, run.read_count)
                     return self.is_stopping.is_set()
 
@@ -233,15 +294,6 @@ class _Session:
         else:
             self.loaded += state.is_done
 
-    def _set_aside(self, file: str, line: MalformedLine) -> None:
-        self.malformed += 1
-        place = f"{file}, line {line.line}, column {line.column}: {line.reason}"
-        if len(self.shown) < MALFORMED_SHOWN_MAX:
-            self.shown.append(place)
-        if self.rejects is not None:
-            with _rejects_errors(self.options.rejects):
-                self.rejects.write(f"# {place}\n{line.text}\n".encode())
-
     def finish(self) -> None:
         """Commit."""
         self.disk_bytes = self.folder.commit()
@@ -253,9 +305,7 @@ class _Session:
         lines = [
             f"files: {self.loaded} loaded, {len(self.skipped)} skipped, {len(self.refused)} refused",
             f"triples: {self.read:,} read, {new:,} new, {self.read - new:,} duplicates; {len(self.folder):,} in all",
-            f"malformed lines: {self.malformed:,} set aside",
-            *(f"  {place}" for place in self.shown),
-            *(["  ..."] if self.malformed > len(self.shown) else []),
+            *self.aside.summary(),
             *(f"went on with {text}" for text in self.resumed),
             *(f"skipped {text}" for text in self.skipped),
             *(f"refused {text}" for text in self.refused),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from csparql.parser import parse_query
 from wukongs.cli import DONE, say
+from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
@@ -23,6 +24,7 @@ from wukongs.text_file import decode_text
 if TYPE_CHECKING:
     from wukongs.engine import Engine
     from wukongs.output.results import Result
+    from wukongs.remote.client import RemoteEngine
 
 _PREFIX = re.compile(r"\bPREFIX\s+([A-Za-z][\w-]*|):\s*<([^<>\s]*)>", re.IGNORECASE)
 
@@ -31,6 +33,7 @@ _EPILOG = """examples:
   wukongs query --data a.nt b.nt.gz --format csv @friends.rq > friends.csv
   wukongs query --named http://ex/g=g.nq 'SELECT * WHERE { GRAPH <http://ex/g> { ?s ?p ?o } }'
   wukongs query --data-dir db 'SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }'
+  wukongs query --server tcp://127.0.0.1:7411 'ASK { ?s ?p ?o }'
   wukongs query --data a.ttl --explain 'SELECT ?a ?b WHERE { ?a <http://ex/knows> ?b }'
 
 files: nt nq ttl trig rdf jsonld by their suffix, also with .gz or .zst
@@ -49,9 +52,10 @@ class _Collect(argparse.Action):
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wukongs query",
-        usage="wukongs query --data FILE... [--named IRI=FILE...] [--data-dir DIR] [options] QUERY|@FILE",
-        description="Ask one SPARQL query of RDF files, of a data folder made by `wukongs load`, or of both;\n"
-        "print the answer. Nothing is written.",
+        usage="wukongs query --data FILE... [--named IRI=FILE...] [--data-dir DIR] [options] QUERY|@FILE\n"
+        "       wukongs query --server URL [options] QUERY|@FILE",
+        description="Ask one SPARQL query of RDF files, of a data folder made by `wukongs load`, of both, or of a\n"
+        "running node; print the answer. Nothing is written.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -78,7 +82,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rows-max", type=int, metavar="ROWS", help="the longest table that the query may make")
     parser.add_argument("--memory-max", type=int, metavar="BYTES", help="what the query may hold in memory")
-    parser.add_argument("--server", help=argparse.SUPPRESS)
+    add_server_options(parser)
     return parser
 
 
@@ -93,9 +97,9 @@ def parse_seconds(text: str) -> float:
 def main(argv: Sequence[str]) -> int:
     parser = make_parser()
     options = parser.parse_intermixed_args(list(argv))
-    if options.server is not None:
-        parser.error("--server is not built yet: give --data, which loads files into this process")
     argument, data, named = sort_out(options, parser)
+    options.data, options.named = data, named
+    check_server_options(options, parser, "data", "named", "data_dir", "rows_max", "memory_max")
     text, source = read_argument(argument, "a query")
     graphs = [_named_graph(value, parser) for value in named]
     for file in [*data, *(file for _, file in graphs)]:
@@ -113,9 +117,9 @@ def main(argv: Sequence[str]) -> int:
     settings = Settings.from_environment(**{name: value for name, value in given.items() if value is not None})
     if not options.explain:
         check_format(options.format, query.form)
-    if not data and not named and options.data_dir is None:
+    if not data and not named and options.data_dir is None and options.server is None:
         print("no --data, no --named and no --data-dir: the graph is empty", file=sys.stderr)
-    with _without_garbage_collection(), _open_engine(options.data_dir, settings) as engine:
+    with _without_garbage_collection(), _open_engine(options, settings) as engine:
         for file in data:
             engine.load(file, base=options.base, strict=True)
         for iri, file in graphs:
@@ -124,7 +128,7 @@ def main(argv: Sequence[str]) -> int:
             timeout_s = options.timeout
             say(engine.explain(text, base=options.base, analyze=options.analyze, timeout_s=timeout_s))
         else:
-            _print(engine.query(text, base=options.base, timeout_s=options.timeout), options.format, text)
+            print_result(engine.query(text, base=options.base, timeout_s=options.timeout), options.format, text)
     return DONE
 
 
@@ -203,12 +207,14 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _open_engine(data_dir: Path | None, settings: Settings) -> Engine:
+def _open_engine(options: argparse.Namespace, settings: Settings) -> Engine | RemoteEngine:
+    if options.server is not None:
+        return connect_to(options)
     say_if_compiling()
-    if data_dir is not None:
+    if options.data_dir is not None:
         from wukongs.loading.folder_query import open_folder
 
-        return open_folder(data_dir, settings)
+        return open_folder(options.data_dir, settings)
     from wukongs.engine import Engine
 
     return Engine(settings=settings)
@@ -222,8 +228,8 @@ def say_if_compiling() -> None:
         print("compiling kernels, once (about a minute) ...", file=sys.stderr, flush=True)
 
 
-def _print(result: Result, format: str, text: str) -> None:
-    """Write the answer to standard output as it is made."""
+def print_result(result: Result, format: str, text: str) -> None:
+    """Write an answer to standard output as it is made. text: of the query, whose prefixes shorten IRIs."""
     if format == "arrow" and sys.stdout.isatty():
         raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
     from wukongs.output.serialize import write

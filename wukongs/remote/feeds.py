@@ -47,6 +47,13 @@ class Feed:
         self._is_over = False
         self._lock = threading.Lock()
 
+    def confirm(self, taken: int) -> None:
+        """Confirm the window with the number `taken`, and ask for no other."""
+        with self._lock:
+            if self._told is not None and taken == self.number:
+                self.query.subscription.confirm(self._told)
+                self._told = self.outgoing = None
+
     def next(self, taken: int, wait_s: float) -> Outgoing | WukongsError | None:
         """Confirm the window with the number `taken`, or say again what comes after it; return the next one, or the
         error in its place; None if none comes within wait_s seconds."""

@@ -8,7 +8,7 @@
 | rows | session, result, start | rows: the next chunk of a result |
 | bytes | session, file, start | bytes |
 | release | session, result or file | answer |
-| window | session, query, taken, wait_s | window, none, ended or failed |
+| window | session, query, taken, wait_s (null: only to confirm) | window, none, ended or failed |
 | part | session, number, index, is_last, told | more, full, over, or malformed: lines that were set aside |
 | cancel | session, number | answer |
 | leave | session | answer |

@@ -7,6 +7,7 @@ reader who went away meanwhile is kept for the next reader.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -134,6 +135,15 @@ class RemoteQuery:
             if self._connection.is_closed:
                 return None
             raise
+
+    def confirm(self) -> None:
+        """Say that the last window was read, without asking for the next: else it waits for another reader when the
+        connection is closed."""
+        joined = self._connection.joined()
+        with self._fetching, contextlib.suppress(SessionLost):
+            if self._number[0].token == joined.token:
+                asked = {"query": self._number[1], "taken": self.taken, "wait_s": None}
+                raise_failure(self._connection.ask(joined, WINDOW, asked), joined.address)
 
     # --- the query ----------------------------------------------------------------------------------------------------
 

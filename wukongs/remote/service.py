@@ -221,8 +221,11 @@ class Service:
         if feed is None:
             return Packet(LOST)
         wait_s = packet.fields.get("wait_s")
+        if wait_s is None:
+            feed.confirm(_integer(packet, "taken"))
+            return Packet(NONE)
         is_time = isinstance(wait_s, int | float) and wait_s >= 0
-        found = feed.next(_integer(packet, "taken"), min(float(wait_s), POLL_S) if is_time else 0)  # type: ignore[arg-type]
+        found = feed.next(_integer(packet, "taken"), min(float(wait_s), POLL_S) if is_time else 0)
         if found is None:
             return Packet(ENDED if feed.is_ended else NONE)
         if isinstance(found, WukongsError):

@@ -127,7 +127,7 @@ def test_globs_and_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["x.nt"], "required: --data-dir"),
+        (["x.nt"], "no --data-dir and no --server"),
         (["--data-dir", "db"], "required: FILE"),
         (["--data-dir", "db", "x.nt", "--workers", "0"], "expected an integer from 1 to 256"),
         (["--data-dir", "db", "x.nt", "--memory", "3x"], "expected bytes, at least 1M"),

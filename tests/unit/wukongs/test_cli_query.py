@@ -76,10 +76,7 @@ def test_named_graphs_stand_anywhere_too(arguments: Sequence[str]) -> None:
             ["--named", "http://ex/g=", "--", "ASK {}"],
             "expected IRI=FILE such as http://ex/g=g.ttl, found 'http://ex/g='",
         ),
-        (
-            ["--server", "tcp://x", "ASK {}"],
-            "--server is not built yet: give --data, which loads files into this process",
-        ),
+        (["--server", "tcp://x:1", "--data", "DATA", "--", "ASK {}"], "--data is for work in this process"),
         (["--nonsense", "ASK {}"], "unrecognized arguments: --nonsense"),
     ],
 )

@@ -1,0 +1,196 @@
+"""`wukongs cluster`: start the nodes of a cluster on this machine, each in a process of its own, and end them again."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
+from wukongs.errors import NodeUnavailable
+
+START_S = 300.0
+"""How long a node may take to start: kernels may have to be compiled, and a data folder to be recovered."""
+STOP_S = 30.0
+
+_EPILOG = """examples:
+  wukongs cluster --nodes 1 --base-port 7411
+  wukongs cluster --nodes 3 --replicas 2 --data-dir db
+
+Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C or SIGTERM ends the nodes. Node i
+listens to clients at port P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wukongs cluster",
+        description="Start the nodes of a cluster on this machine, on loopback addresses.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--nodes", type=_integer(1, 1024), required=True, metavar="N", help="how many nodes")
+    parser.add_argument(
+        "--replicas", type=_integer(1, 1024), default=1, metavar="R", help="nodes that hold each shard (default: 1)"
+    )
+    parser.add_argument(
+        "--base-port", type=_integer(0, 65535), default=0, metavar="P", help="the first port; 0: free ones (default)"
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="keep data in DIR/node0, DIR/node1 ... (default: in memory)"
+    )
+    return parser
+
+
+def _integer(low: int, high: int) -> Any:
+    def parse(text: str) -> int:
+        if text.isdecimal() and low <= int(text) <= high:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"expected an integer from {low} to {high}, found {text!r}")
+
+    return parse
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = make_parser()
+    options = parser.parse_args(list(argv))
+    if options.replicas > options.nodes:
+        parser.error(f"--replicas {options.replicas}: there are only {options.nodes} nodes")
+    if options.base_port and options.base_port + 2 * options.nodes > 65536:
+        parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
+    ports = _ports(options.base_port, 2 * options.nodes)
+    with tempfile.TemporaryDirectory(prefix="wukongs-cluster-") as folder, _Cluster() as cluster:
+        for number in range(options.nodes):
+            file = Path(folder) / f"node{number}.toml"
+            file.write_text(_config(number, options, ports), "utf-8")
+            cluster.start(number, file)
+        addresses = cluster.wait_until_ready(START_S)
+        if addresses is not None:
+            say("".join(address + "\n" for address in addresses))
+            cluster.wait()
+    return cluster.status
+
+
+def _ports(base: int, count: int) -> list[int]:
+    """Return ports from base on, or of free ones, which might be taken by somebody else until the nodes bind them."""
+    if base:
+        return list(range(base, base + count))
+    with contextlib.ExitStack() as owned:
+        sockets = [owned.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _config(number: int, options: argparse.Namespace, ports: Sequence[int]) -> str:
+    """Return the file of one node. json writes strings as TOML reads them."""
+    lines = [f"number = {number}", f"replicas = {options.replicas}"]
+    if options.data_dir is not None:
+        lines.append(f"data_dir = {json.dumps(str(options.data_dir.absolute() / f'node{number}'))}")
+    for clients, peers in zip(ports[: options.nodes], ports[options.nodes :], strict=True):
+        lines += ["[[node]]", f'clients = "tcp://127.0.0.1:{clients}"', f'peers = "tcp://127.0.0.1:{peers}"']
+    return "\n".join(lines) + "\n"
+
+
+class _Cluster:
+    """The processes. They end with this one, however it ends: their standard input does."""
+
+    def __init__(self) -> None:
+        self.status = DONE
+        self._processes: list[subprocess.Popen[str]] = []
+        self._news: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
+        """(number of a node, its address, or None once it has ended); (-1, None): a signal."""
+        self._before: dict[int, Any] = {}
+        self._is_stopping = False
+
+    def __enter__(self) -> _Cluster:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        deadline = time.monotonic() + STOP_S
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def start(self, number: int, file: Path) -> None:
+        command = [sys.executable, "-m", "wukongs", "node", "--config", str(file), "--until-stdin-ends"]
+        # In a session of its own: Ctrl-C at a terminal is for this process, which ends the nodes one way only.
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self._processes.append(process)
+        threading.Thread(target=self._watch, args=(number, process), daemon=True).start()
+
+    def wait_until_ready(self, timeout_s: float) -> list[str] | None:
+        """Return the addresses of the nodes; None if it is to stop, or one of them has ended before.
+
+        Raises NodeUnavailable (one that is not ready in time)."""
+        addresses: dict[int, str] = {}
+        deadline = time.monotonic() + timeout_s
+        while len(addresses) < len(self._processes):
+            try:
+                number, address = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                missing = sorted(set(range(len(self._processes))) - set(addresses))
+                raise NodeUnavailable(
+                    f"node {missing[0]} does not serve after {timeout_s:g} s: see what it says above, or start it "
+                    "alone with `wukongs node`"
+                ) from None
+            if address is None:
+                self._note_end(number)
+                return None
+            addresses[number] = address
+        return [addresses[number] for number in sorted(addresses)]
+
+    def wait(self) -> None:
+        """Wait until it is to stop, or no node is left."""
+        left = len(self._processes)
+        while left:
+            number, _ = self._news.get()
+            self._note_end(number)
+            left -= 1
+            if self._is_stopping:
+                return
+
+    def _note_end(self, number: int) -> None:
+        if number < 0 or self._is_stopping:
+            return
+        status = self._processes[number].wait()
+        said = f"was ended by signal {-status}" if status < 0 else f"has ended with status {status}"
+        self.status = complain(f"node {number} {said}", REFUSED)
+
+    def _stop(self, number: int, _: Any) -> None:
+        self._is_stopping = True
+        self.status = INTERRUPTED if number == signal.SIGINT else DONE
+        self._news.put((-1, None))
+
+    def _watch(self, number: int, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        first = process.stdout.readline().strip()
+        if first:
+            self._news.put((number, first))
+            process.stdout.read()
+        process.wait()
+        self._news.put((number, None))

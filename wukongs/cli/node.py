@@ -1,0 +1,117 @@
+"""`wukongs node`: serve clients and pipelines until it is told to stop; alone, or as one node of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from wukongs.cli import DONE, INTERRUPTED, say
+from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.errors import UnsupportedFeatureError
+from wukongs.nodes.config import NodeConfig, load_node_config
+
+_EPILOG = """examples:
+  wukongs node --config node.toml
+  wukongs query --server tcp://127.0.0.1:7411 'ASK { ?s ?p ?o }'
+
+the file, of a node that is alone (all other keys are in docs/api.md):
+  data_dir = "db"
+  [[node]]
+  clients = "tcp://127.0.0.1:7411"
+
+It prints the address that clients use once it takes them, and ends with Ctrl-C or SIGTERM.
+"""
+
+
+class Running(Protocol):
+    """A node that serves. address: where clients find it."""
+
+    address: str
+
+    def close(self) -> None: ...
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wukongs node",
+        description="Serve an engine to clients and pipelines, alone or as a node of a cluster, as one TOML file says.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", required=True, metavar="FILE", help="the TOML file of this node")
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="end also when standard input does, with who has started it"
+    )
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    options = make_parser().parse_args(list(argv))
+    check_file(options.config, "a TOML file")
+    config = load_node_config(Path(options.config))
+    stopped = _Stopped()
+    stopped.watch_signals()
+    say_if_compiling()
+    node = start(config)
+    try:
+        if options.until_stdin_ends:
+            stopped.watch_stdin()
+        say(f"{node.address}\n")
+        return stopped.wait()
+    finally:
+        node.close()
+
+
+def start(config: NodeConfig) -> Running:
+    """Return the node that a file describes, as it serves. Raises UnsupportedFeatureError, SettingsError, StorageError,
+    CorruptionError."""
+    if len(config.nodes) == 1:
+        from wukongs.remote.serving import ServedEngine
+
+        return ServedEngine(config)
+    try:
+        from wukongs.nodes.node import run  # type: ignore[import-not-found, unused-ignore]
+    except ModuleNotFoundError:
+        feature = f"a cluster of {len(config.nodes)} nodes"
+        raise UnsupportedFeatureError(feature, 1, 1, "leave one [[node]]", config.file) from None
+    node: Running = run(config)
+    return node
+
+
+class _Stopped:
+    """The wish to stop, and the exit status that goes with it."""
+
+    def __init__(self) -> None:
+        self._is_wished = threading.Event()
+        self._status = DONE
+
+    def watch_signals(self) -> None:
+        """Let Ctrl-C and SIGTERM end the node well; a second Ctrl-C interrupts at once."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._stop)
+            signal.signal(signal.SIGTERM, self._stop)
+
+    def watch_stdin(self) -> None:
+        threading.Thread(target=self._read_stdin, name="wukongs-stdin", daemon=True).start()
+
+    def wait(self) -> int:
+        self._is_wished.wait()
+        return self._status
+
+    def _stop(self, number: int, _: Any) -> None:
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._status = INTERRUPTED
+        self._is_wished.set()
+
+    def _read_stdin(self) -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        self._is_wished.set()

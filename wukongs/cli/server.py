@@ -1,0 +1,58 @@
+"""What the commands that talk to a running node share: how it is named and trusted."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wukongs.remote.client import RemoteEngine
+
+_TRUST_OPTIONS = ("token_file",)
+
+
+def add_server_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add --server and what belongs to it."""
+    parser.add_argument(
+        "--server",
+        required=required,
+        metavar="URL",
+        help="a running node, as tcp://127.0.0.1:7411; several with commas between them: the first that answers",
+    )
+    parser.add_argument("--token-file", metavar="FILE", help="a file with the token that the node asks for")
+
+
+def check_server_options(options: argparse.Namespace, parser: argparse.ArgumentParser, *without: str) -> None:
+    """Refuse what does not go together with --server, and what needs it. without: options that the node would need."""
+    if options.server is None:
+        given = next((name for name in _TRUST_OPTIONS if getattr(options, name)), None)
+        if given is not None:
+            parser.error(f"{_named(given)} says how to talk to a node: give it together with --server")
+        return
+    given = next((name for name in without if getattr(options, name)), None)
+    if given is not None:
+        parser.error(f"{_named(given)} is for work in this process: leave it out, or --server")
+
+
+def connect_to(options: argparse.Namespace) -> RemoteEngine:
+    """Return a client of the node that the options name. Raises SettingsError, NodeUnavailable."""
+    from wukongs.remote.client import connect
+
+    return connect(options.server)
+
+
+def _named(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def parser_of(command: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    """Return the parser of a command that only needs a node."""
+    parser = argparse.ArgumentParser(
+        prog=f"wukongs {command}",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_server_options(parser, required=True)
+    return parser

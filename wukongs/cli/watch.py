@@ -1,0 +1,74 @@
+"""`wukongs watch`: print the windows of a query that is registered with a running node."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from wukongs.cli import DONE, say
+from wukongs.cli.query import parse_seconds, print_result
+from wukongs.cli.server import add_server_options, connect_to
+from wukongs.errors import StreamError
+from wukongs.output.formats import FORMATS
+from wukongs.output.results import WindowResult
+
+_EPILOG = """examples:
+  wukongs watch --server tcp://127.0.0.1:7411 traffic
+  wukongs watch --server tcp://127.0.0.1:7411 traffic --format csv --windows 10 > rows.csv
+
+A window goes to one reader: of two that watch the same query each gets a part. Ctrl-C ends it; the query goes on.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wukongs watch",
+        usage="wukongs watch --server URL [options] NAME",
+        description="Print the windows of a registered query as they come, until Ctrl-C or until the query is closed.\n"
+        "Which window it is stands above a table, or on standard error.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="NAME", help="the name that the query was registered under")
+    add_server_options(parser, required=True)
+    parser.add_argument(
+        "--format", choices=FORMATS, default="table", help="of the windows (default: table; ttl and nt for CONSTRUCT)"
+    )
+    parser.add_argument("--windows", type=_count, metavar="N", help="end after N windows")
+    parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="end when no window comes for so long")
+    return parser
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected an integer from 1 on, found {text!r}")
+
+
+def main(argv: Sequence[str]) -> int:
+    options = make_parser().parse_args(list(argv))
+    with connect_to(options) as node:
+        queries = {query.name: query for query in node.queries()}
+        query = queries.get(options.name)
+        if query is None:
+            known = ", ".join(sorted(queries)) or "none"
+            raise StreamError(f"no query named {options.name} is registered: register it first. Registered: {known}")
+        for number, window in enumerate(query.results(timeout_s=options.timeout), start=1):
+            _print(window, options.format)
+            if number == options.windows:
+                query.confirm()
+                break
+    return DONE
+
+
+def _print(window: WindowResult, format: str) -> None:
+    partial = ", partial" if window.partial else ""
+    head = f"{window.query} ({window.start_ms}, {window.end_ms}] ms{partial}, {len(window)} rows"
+    if format == "table":
+        say(head + "\n")
+    else:
+        print(head, file=sys.stderr, flush=True)
+    print_result(window, format, "")
+    say("\n" if format == "table" else "")
