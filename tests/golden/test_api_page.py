@@ -13,9 +13,14 @@ from wukongs.cli import COMMANDS
 from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.injection.stream import Stream
 from wukongs.output.results import Result, WindowResult
+from wukongs.remote.query import RemoteQuery
+from wukongs.remote.stream import RemoteStream
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
 CLASSES = {"Engine": wukongs.Engine, "Stream": Stream, "ContinuousQuery": ContinuousQuery, "Result": Result}
+REMOTE = {"Engine": wukongs.RemoteEngine, "Stream": RemoteStream, "ContinuousQuery": RemoteQuery}
+OTHERWISE = ("Engine", "Engine.listen")
+"""A client is not made by its class, and asks for no address."""
 CALLS = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 
 
@@ -31,8 +36,12 @@ def as_written(call: object, name: str, skipped: int = 1) -> str:
 def test_each_call_is_as_the_page_says(line: str) -> None:
     name = line.partition("(")[0]
     owner, _, method = name.partition(".")
-    call = getattr(CLASSES[owner], method or "__init__")
-    assert as_written(call, name) == line
+    if not method and owner not in CLASSES:
+        assert as_written(getattr(wukongs, name), name, skipped=0) == line
+        return
+    assert as_written(getattr(CLASSES[owner], method or "__init__"), name) == line
+    if owner in REMOTE and name not in OTHERWISE:
+        assert as_written(getattr(REMOTE[owner], method or "__init__"), name) == line
 
 
 @pytest.mark.parametrize("owner", ["Engine", "Stream"])
@@ -45,7 +54,7 @@ def test_no_call_is_missing(owner: str) -> None:
 
 def test_functions_attributes_and_errors() -> None:
     flat = " ".join(PAGE.split())
-    for name in ("restore", "parse_query", "parse_update"):
+    for name in ("restore", "parse_query", "parse_update", "connect"):
         assert as_written(getattr(wukongs, name), name, skipped=0) in flat, name
     for error in (getattr(wukongs, name) for name in wukongs.__all__ if name.endswith("Error")):
         assert f"`{error.__name__}`" in PAGE

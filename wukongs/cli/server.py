@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from wukongs.errors import SettingsError
+
 if TYPE_CHECKING:
     from wukongs.remote.client import RemoteEngine
 
-_TRUST_OPTIONS = ("token_file",)
+_TRUST_OPTIONS = ("token_file", "key", "node_key")
 
 
 def add_server_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -20,6 +22,10 @@ def add_server_options(parser: argparse.ArgumentParser, *, required: bool = Fals
         help="a running node, as tcp://127.0.0.1:7411; several with commas between them: the first that answers",
     )
     parser.add_argument("--token-file", metavar="FILE", help="a file with the token that the node asks for")
+    parser.add_argument(
+        "--key", metavar="FILE", help="your secret key, of `wukongs keys`: needed for addresses that are not loopback"
+    )
+    parser.add_argument("--node-key", metavar="FILE", help="a file with the public key of the node; beside --key")
 
 
 def check_server_options(options: argparse.Namespace, parser: argparse.ArgumentParser, *without: str) -> None:
@@ -37,8 +43,15 @@ def check_server_options(options: argparse.Namespace, parser: argparse.ArgumentP
 def connect_to(options: argparse.Namespace) -> RemoteEngine:
     """Return a client of the node that the options name. Raises SettingsError, NodeUnavailable."""
     from wukongs.remote.client import connect
+    from wukongs.wire.keys import read_token
 
-    return connect(options.server)
+    if (options.key is None) != (options.node_key is None):
+        raise SettingsError("--key and --node-key go together: your secret key, and the node's public key")
+    return connect(
+        options.server,
+        token=None if options.token_file is None else read_token(options.token_file),
+        keys=None if options.key is None else (options.key, options.node_key),
+    )
 
 
 def _named(option: str) -> str:

@@ -130,6 +130,8 @@ def _trust(reader: TableReader) -> TrustFiles:
     for key, path in (("allowed_nodes", files.allowed_nodes), ("allowed_clients", files.allowed_clients)):
         if path is not None and files.secret_key_file is None:
             raise reader.error(key, "secret_key_file beside it: without keys nobody can be told apart", "none")
+    if files.secret_key_file is not None and files.allowed_clients is None:
+        raise reader.error("allowed_clients", "the public keys of those who may connect", "nothing")
     return files
 
 
@@ -187,6 +189,8 @@ def _check_addresses(config: NodeConfig) -> None:
     """Refuse nodes that cannot be found, or are told apart by nothing."""
     seen: dict[str, int] = {}
     for number, node in enumerate(config.nodes):
+        if config.trust.secret_key_file and config.trust.allowed_nodes is None and len(config.nodes) > 1:
+            raise SettingsError(f"{config.file}, trust.allowed_nodes: expected the nodes' public keys, found nothing")
         if node.peers is None and len(config.nodes) > 1:
             raise SettingsError(f"{config.file}, node[{number}].peers: expected an address, since there are others")
         for address in (node.clients, node.peers):

@@ -27,6 +27,7 @@ from wukongs.terms.names import graph_term
 from wukongs.terms.rdf_terms import from_python
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.transport import check_address
+from wukongs.wire.trust import read_keys
 
 if TYPE_CHECKING:
     import rdflib
@@ -43,15 +44,30 @@ log = logging.getLogger("wukongs")
 MALFORMED_LOGGED_MAX = 10
 
 
-def connect(addresses: str | Sequence[str], *, silence_s: float = SILENCE_S) -> RemoteEngine:
+def connect(
+    addresses: str | Sequence[str],
+    *,
+    token: str | None = None,
+    keys: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
+    silence_s: float = SILENCE_S,
+) -> RemoteEngine:
     """Return a client of a node, or of one of several: what answers is used, and after it has stopped the next one.
 
-    addresses: as "tcp://host:7411", several with commas between them, or a list; silence_s: seconds that a node may say
-    nothing, even that it is still working, and that a node is looked for then. Raises SettingsError (an address that is
-    none), NodeUnavailable."""
+    addresses: as "tcp://host:7411", several with commas between them, or a list; token: shown with each request, if the
+    nodes ask for one; keys: files with this client's secret key and the nodes' public key (`wukongs keys`), needed for
+    addresses that are not loopback; silence_s: seconds that a node may say nothing, even that it is still working, and
+    that a node is looked for then. Raises SettingsError (an address or a file that will not do), NodeUnavailable."""
     given = addresses.split(",") if isinstance(addresses, str) else addresses
     stripped = [address.strip() for address in given]
-    return RemoteEngine([check_address(address) for address in stripped if address], ClientChannel, silence_s=silence_s)
+    own = None if keys is None else read_keys(os.fspath(keys[0]), os.fspath(keys[1]))
+    for address in stripped:
+        if address:
+            check_address(address, allow_remote=own is not None)
+    return RemoteEngine(
+        [address for address in stripped if address],
+        lambda address: ClientChannel(address, token, own),
+        silence_s=silence_s,
+    )
 
 
 class RemoteEngine:

@@ -6,6 +6,7 @@ from wukongs.engine import Engine
 from wukongs.nodes.config import NodeConfig
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.trust import Trust
 
 
 class ServedEngine:
@@ -16,8 +17,13 @@ class ServedEngine:
         try:
             self._service = Service(self._engine, config.settings)
             try:
-                ingest = self._engine._ingest_handler()
-                self._socket = ClientSocket(config.listen_clients, self._service.handlers, ingest)
+                files = config.trust
+                self._socket = ClientSocket(
+                    config.listen_clients,
+                    self._service.handlers,
+                    self._engine._ingest_handler(),
+                    trust=Trust(files.secret_key_file, files.allowed_clients, files.tokens_file),
+                )
             except BaseException:
                 self._service.close()
                 raise

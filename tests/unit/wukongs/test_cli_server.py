@@ -114,12 +114,42 @@ def test_stats(ran: Ran, server: str, data: str) -> None:
     assert json.loads(out)["stored_triples"] == 3
 
 
+def test_a_node_that_wants_keys_and_a_token(ran: Ran, tmp_path: Path) -> None:
+    for name in ("node", "alice", "mallory"):
+        assert ran("keys", str(tmp_path / name))[0] == 0
+    (tmp_path / "tokens").write_text("a token, a long one\n".replace(" ", "-"))
+    public = (tmp_path / "node" / "key.pub").read_text().strip()
+    (tmp_path / "node.toml").write_text(
+        f"""[[node]]
+        clients = "tcp://127.0.0.1:*"
+        public_key = '{public}'
+        [trust]
+        secret_key_file = "node/key.secret"
+        allowed_clients = "alice/key.pub"
+        tokens_file = "tokens"
+        """
+    )
+    node = ServedEngine(load_node_config(tmp_path / "node.toml"))
+    try:
+        token, node_key = str(tmp_path / "tokens"), str(tmp_path / "node" / "key.pub")
+        to_node = ("--server", node.address, "--token-file", token, "--node-key", node_key, "--key")
+        assert ran("query", *to_node, str(tmp_path / "alice" / "key.secret"), "ASK {}") == (0, "true\n", "")
+        for keys in (None, (tmp_path / "mallory" / "key.secret", node_key)):
+            with pytest.raises(wukongs.NodeUnavailable):
+                wukongs.connect(node.address, keys=keys, token="a-token,-a-long-one", silence_s=0.5)
+        with pytest.raises(wukongs.WukongsError, match="expected a token that this node knows"):
+            wukongs.connect(node.address, keys=(tmp_path / "alice" / "key.secret", node_key), silence_s=0.5)
+    finally:
+        node.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("query", "--data", "x", "--server", "tcp://h:1", "ASK {}"), "--data is for work in this process"),
         (("query", "--rows-max", "5", "--server", "tcp://h:1", "ASK {}"), "--rows-max is for work in this process"),
         (("query", "--token-file", "x", "ASK {}"), "--token-file says how to talk to a node: give it together with"),
+        (("stats", "--server", "tcp://127.0.0.1:1", "--key", "x"), "--key and --node-key go together"),
         (("update", "CLEAR ALL"), "no --data-dir and no --server: say what to update"),
         (("update", "--data-dir", "db", "--server", "tcp://h:1", "CLEAR ALL"), "--data-dir is for work in this proce"),
         (("load", "a.nt"), "no --data-dir and no --server: say where to load the files to"),

@@ -115,7 +115,19 @@ def test_defaults(tmp_path: Path) -> None:
         (ONE + '[trust]\nsecret_key_file = "none"', "line 4, trust.secret_key_file: expected a file, found"),
         (ONE + '[trust]\nallowed_nodes = "none"', "line 4, trust.allowed_nodes: expected a file or folder, found"),
         (ONE + '[trust]\nallowed_clients = "."', "line 4, trust.allowed_clients: expected secret_key_file beside it"),
-        (ONE + '[trust]\nsecret_key_file = "node.toml"', "node[0].public_key: expected the node's public key, since"),
+        (
+            ONE + '[trust]\nsecret_key_file = "node.toml"\nallowed_clients = "."',
+            "node[0].public_key: expected the node's public key, since",
+        ),
+        (
+            ONE + '[trust]\nsecret_key_file = "node.toml"',
+            "trust.allowed_clients: expected the public keys of those",
+        ),
+        (
+            '[trust]\nsecret_key_file = "node.toml"\nallowed_clients = "."'
+            + TWO.replace("number = 1", "").replace("[[node]]", f"[[node]]\npublic_key = '{KEY}'"),
+            "trust.allowed_nodes: expected the nodes' public keys, found nothing",
+        ),
         (ONE + '[trust]\ntoken_file = "node.toml"', "line 4, trust.token_file: expected one of the keys"),
     ],
 )
