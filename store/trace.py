@@ -48,6 +48,7 @@ from store.tombstones import Difference, DifferenceMerge
 from wukongs.errors import CompactedError
 
 FUEL_PER_ROW = 12
+NOTHING_KEPT = 1 << 63
 DIFFERENCE_COST = 2
 """A row of a merge with tombstones costs so many times what a row of another does: copied once, then merged."""
 FUEL_MIN = 4096
@@ -137,6 +138,7 @@ class Trace:
         self._entries: list[Entry] = []
         self._merges: list[MergeUnderWay] = []
         self._handles: set[Handle] = set()
+        self._kept_from = NOTHING_KEPT
         self._owed = 0
         """Fuel that the newest seal has still to pay to each merge under way."""
         self._newest: BatchSet | None = None
@@ -239,6 +241,10 @@ class Trace:
         self._handles.add(handle)
         return handle
 
+    def keep_from(self, sn: int) -> None:
+        """Keep every SN from this one on readable, besides those of open handles: an entry for each. It never falls."""
+        self._kept_from = sn if self._kept_from == NOTHING_KEPT else max(sn, self._kept_from)
+
     def release(self, handle: Handle) -> None:
         """Forget a handle; merges that waited for it go on with the next seal."""
         self._handles.discard(handle)
@@ -309,8 +315,10 @@ class Trace:
         return not (older.merging or newer.merging or is_too_large or self._is_held_open(older, newer))
 
     def _is_held_open(self, older: Entry, newer: Entry) -> bool:
-        """Tell whether an open handle reads the older entry without the newer."""
-        return any(older.upper - 1 <= handle.sn < newer.upper - 1 for handle in self._handles)
+        """Tell whether an open handle reads the older entry without the newer, or somebody may open one that does."""
+        return newer.upper - 1 > self._kept_from or any(
+            older.upper - 1 <= handle.sn < newer.upper - 1 for handle in self._handles
+        )
 
     def _start_merges(self) -> None:
         for older, newer in self._pairs():

@@ -211,3 +211,18 @@ def test_a_seal_leaves_merging_for_later_and_the_next_pays_at_the_latest(monkeyp
     assert not trace.pay()
     assert 195 <= used <= 205
     assert not trace.pay()
+
+
+def test_every_sn_that_is_kept_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1)
+    trace = Trace("follows")
+    for sn in range(1, 60):
+        trace.seal(sn, batch_of([quad(sn)]))
+        trace.keep_from(sn - 10)
+        trace.keep_from(sn - 30)  # it never falls
+        trace.pay()
+        for kept in range(max(sn - 10, 0), sn + 1):
+            assert len(trace.read(kept)) == kept
+    assert trace.batch_count < 20
+    with pytest.raises(CompactedError):
+        trace.read(20)
