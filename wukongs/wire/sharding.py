@@ -2,7 +2,8 @@
 
 A shard is a range of the top bits of the term id: ids are uniform in [0, 2^63), so 1024 virtual shards are even, and
 moving one is slicing sorted columns. A tuple goes to all replicas of its subject's shard (which keep the out-edge) and,
-unless its predicate is split, to all of its object's shard (which keep the in-edge); once to each.
+unless its predicate is split, to all of its object's shard (which keep the in-edge); once to each. A timing tuple of a
+stream only goes by its subject: it lives in windows, which are put together from the shares by subjects.
 
 Of a split predicate, such as rdf:type, few objects have very many subjects: their in-edges stay with the subjects, and
 so are spread over all nodes.
@@ -71,12 +72,17 @@ def share_of(encoded: Encoded, shard_map: ShardMap, node: int) -> BoolArray:
     return _in_share(*_ends(encoded, shard_map), shard_map.shards(node))
 
 
-def split(encoded: Encoded, shard_map: ShardMap) -> list[tuple[int, Int64Array]]:
-    """Return (node, rows) for every node, in the order of the nodes; rows ascend and may be empty."""
+def split(encoded: Encoded, shard_map: ShardMap, timing: BoolArray | None = None) -> list[tuple[int, Int64Array]]:
+    """Return (node, rows) for every node, in the order of the nodes; rows ascend and may be empty.
+
+    timing : bool[n], which tuples only live in windows (None: none does)."""
     if shard_map.node_count == 1:
         return [(0, np.arange(len(encoded), dtype=np.int64))]
-    ends = _ends(encoded, shard_map)
-    return [(node, np.flatnonzero(_in_share(*ends, shard_map.shards(node)))) for node in range(shard_map.node_count)]
+    of_subject, of_object, is_whole = _ends(encoded, shard_map)
+    is_whole = is_whole if timing is None else is_whole & ~timing
+    nodes = range(shard_map.node_count)
+    shares = [_in_share(of_subject, of_object, is_whole, shard_map.shards(node)) for node in nodes]
+    return [(node, np.flatnonzero(share)) for node, share in zip(nodes, shares, strict=True)]
 
 
 def _ends(encoded: Encoded, shard_map: ShardMap) -> tuple[Int64Array, Int64Array, BoolArray]:
@@ -109,7 +115,7 @@ def split_piece(piece: Piece, shard_map: ShardMap) -> list[tuple[int, Piece]]:
     places = piece.row_places()
     return [
         (node, replace(piece, piece=node, encoded=cutter.cut(rows), timing=piece.timing[rows], places=places[rows]))
-        for node, rows in split(piece.encoded, shard_map)
+        for node, rows in split(piece.encoded, shard_map, piece.timing)
     ]
 
 

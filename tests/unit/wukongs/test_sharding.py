@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_each_tuple_goes_to_the_owners_of_its_ends_once(nodes: int) -> None:
 def test_the_shares_of_a_piece_keep_order_flags_and_the_texts_they_need(nodes: int) -> None:
     piece = make_piece(many(200))
     for node, share in split_piece(piece, ShardMap.even(nodes)):
-        rows = dict(split(piece.encoded, ShardMap.even(nodes)))[node]
+        rows = dict(split(piece.encoded, ShardMap.even(nodes), piece.timing))[node]
         assert (share.piece, share.first_offset, share.end_offset) == (node, 0, 200)
         np.testing.assert_array_equal(share.encoded.subjects, piece.encoded.subjects[rows])
         np.testing.assert_array_equal(share.encoded.timestamps, piece.encoded.timestamps[rows])
@@ -47,6 +49,15 @@ def test_the_shares_of_a_piece_keep_order_flags_and_the_texts_they_need(nodes: i
         assert _texts(share.encoded) == {identifier: every[identifier] for identifier in used}
 
 
+def test_timing_tuples_go_by_their_subjects_alone() -> None:
+    piece = make_piece(many(200))
+    for node, share in split_piece(piece, ShardMap.even(5, 2)):
+        places = share.row_places()
+        for row in range(200):
+            ends = [int(piece.encoded.subjects[row])] + [int(piece.encoded.objects[row])] * (not piece.timing[row])
+            assert (row in places) == any(((end >> 53) + i) % 5 == node for end in ends for i in range(2))
+
+
 def test_a_share_may_be_empty_but_is_there() -> None:
     shares = split_piece(make_piece(many(1)), ShardMap.even(5))
     assert len(shares) == 5
@@ -55,7 +66,7 @@ def test_a_share_may_be_empty_but_is_there() -> None:
 
 
 def test_clashing_terms_go_where_the_id_that_they_clash_on_is_owned() -> None:
-    piece = make_piece(many(400), hash_bits=8)
+    piece = replace(make_piece(many(400), hash_bits=8), timing=np.zeros(400, np.bool_))
     clashes = piece.encoded.clashes.ids
     shares = split_piece(piece, ShardMap.even(3))
     total = 0
