@@ -26,7 +26,7 @@ from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Incarnation, Message
 from wukongs.protocol.node import step
-from wukongs.protocol.records import Change, DeclareStream, DropQuery, MoveQuery, Record, RegisterQuery
+from wukongs.protocol.records import Change, DeclareStream, DropQuery, DropStream, MoveQuery, Record, RegisterQuery
 from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Cluster as Shape
 from wukongs.protocol.state import Kept, boot
@@ -102,6 +102,8 @@ class Cluster:
         """Where queries are registered."""
         self.reader = wukongs.Engine(settings=self.settings)
         self.reader._core, self.reader._injector = self.hosts[0].store.core, self.hosts[0].store.injector  # type: ignore[assignment]
+        self.read_from = Sn(1 << 62, 0)
+        """The oldest SN that a test reads at."""
         self._is_closed = False
         self._thread = threading.Thread(target=self._pull, daemon=True)
         self._thread.start()
@@ -153,8 +155,9 @@ class Cluster:
                 host.store.wait_for(host.node.exposed, WAIT_S)
             host.store.injector.settle(WAIT_S)
         held = [host.store.held() for host in self.hosts]
+        oldest_sn = min([self.read_from, *(one.oldest_sn for one in held)])
         for host in self.hosts:
-            host.store.hold(min(one.oldest_sn for one in held), min(one.oldest_firing for one in held))
+            host.store.hold(oldest_sn, min(one.oldest_firing for one in held))
 
     def _pull(self) -> None:
         """Fetch the slices that homes lack, of each shard from one of its replicas."""
@@ -216,21 +219,27 @@ class Cluster:
     ) -> ClusterStream:
         options = stream_options(self.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
         batch_ms = options["batch_ms"]
-        record = DeclareStream(
-            iri, partitions, batch_ms, first_tick=first_tick_of(batch_ms), payload=json.dumps(options)
-        )
+        payload, replaces = json.dumps(options), self.hosts[0].node.control.keys.get(iri, "")
+        first_tick = first_tick_of(batch_ms)
+        record = DeclareStream(iri, partitions, batch_ms, first_tick=first_tick, payload=payload, replaces=replaces)
         texts = [options["into"]] if into else []
         self.propose(record, self.hosts[0].store.unknown_texts(texts))
-        return ClusterStream(self, iri, options)
+        return ClusterStream(self, self.hosts[0].store.key_of(iri), options)
+
+    def drop_stream(self, name: str) -> None:
+        key = self.hosts[0].store.key_of(name)
+        self.propose(DropStream(key))
+        self.until(lambda: all(host.node.control.streams[key].gone is not None for host in self.hosts))
+        self.settle()
 
     def register(self, text: str, base: str | None = None, output: str | None = None) -> Any:
         self.settle()  # an Engine counts from what is stable
         query = parse_continuous(QuerySource(text, base, output))
         assert query.registration is not None
         name = query.registration.name
-        streams = tuple(sorted({window.stream for window in query.dataset.windows}))
-        payload = json.dumps({"text": text, "base": base, "output": output})
         store = self.hosts[0].store
+        streams = tuple(sorted({store.key_of(window.stream) for window in query.dataset.windows}))
+        payload = json.dumps({"text": text, "base": base, "output": output})
         unknown = store.unknown_texts([term.text for term in constants_of(query)])
         self.propose(RegisterQuery(name, streams, (self.home,), payload), unknown)
         return self.hosts[self.home].store.query(name)
@@ -286,8 +295,8 @@ class Cluster:
 class ClusterStream:
     """The writers of a stream: one for each of its partitions."""
 
-    def __init__(self, cluster: Cluster, iri: str, options: dict[str, Any]) -> None:
-        self.cluster, self.iri, self.batch_ms = cluster, iri, options["batch_ms"]
+    def __init__(self, cluster: Cluster, key: str, options: dict[str, Any]) -> None:
+        self.cluster, self.key, self.batch_ms = cluster, key, options["batch_ms"]
         timing = options["timing"]
         self._timing = timing if isinstance(timing, bool) else [text[1:-1] for text in timing]
         self._ends: dict[str, int] = {}
@@ -302,7 +311,7 @@ class ClusterStream:
 
     @property
     def _encoding(self) -> dict[str, Any]:
-        return {"scope": self.iri.encode(), "hash_bits": self.cluster.settings.hash_bits}
+        return {"scope": self.key.split()[0].encode(), "hash_bits": self.cluster.settings.hash_bits}
 
     def _push(self, encoded: Encoded, partition: str) -> None:
         times, cutter, lo = encoded.timestamps, TermCutter(encoded), 0
@@ -311,10 +320,10 @@ class ClusterStream:
             hi = int(np.searchsorted(times, number * self.batch_ms, "right"))
             part = cutter.cut(np.arange(lo, hi))
             first = self._ends.get(partition, 0)
-            self._ends[partition] = first + hi - lo
             timing = timing_mask(part, self._timing)
-            piece = Piece(self.iri, partition, 1, first, first + hi - lo, 0, number, part, timing)
+            piece = Piece(self.key, partition, 1, first, first + hi - lo, 0, number, part, timing)
             self.send(piece)
+            self._ends[partition] = first + hi - lo
             lo = hi
         self.advance(int(times[-1]) - 1, partition)
 
@@ -322,22 +331,22 @@ class ClusterStream:
         for node, share in split_piece(piece, self.cluster.shard_map):
             host = self.cluster.hosts[node]
             host.store.check(share)
-            batch = host.store.protocol_batch(self.iri, share.batch_number)
+            batch = host.store.protocol_batch(self.key, share.batch_number)
             unknown = host.store.unknown_terms(share.encoded)
             rows = (share.first_offset, share.end_offset)
-            host.handle(ev.Piece(self.iri, share.partition, 1, batch, *rows, unknown), share)
+            host.handle(ev.Piece(self.key, share.partition, 1, batch, *rows, unknown), share)
         self.cluster._deliver()
 
     def advance(self, complete_ms: int, partition: str = "", is_last: bool = False) -> None:
         end = self._ends.get(partition, 0)
         for host in self.cluster.hosts:
-            batch = host.store.protocol_batch(self.iri, complete_ms // self.batch_ms)
+            batch = host.store.protocol_batch(self.key, complete_ms // self.batch_ms)
             before = host.node
-            host.handle(ev.Marker(self.iri, partition, 1, batch, end, is_last))
+            host.handle(ev.Marker(self.key, partition, 1, batch, end, is_last))
             if host.node.intakes != before.intakes:
-                host.store.take_close(Close(self.iri, partition, 1, end, complete_ms))
+                host.store.take_close(Close(self.key, partition, 1, end, complete_ms))
         self.cluster.until(
-            lambda: all(host.node.control.streams[self.iri].began is not None for host in self.cluster.hosts)
+            lambda: all(host.node.control.streams[self.key].began is not None for host in self.cluster.hosts)
         )
 
     def close(self, complete_ms: int) -> None:

@@ -25,6 +25,7 @@ from wukongs.protocol.records import (
     Change,
     DeclareStream,
     DropQuery,
+    DropStream,
     EndStream,
     MoveQuery,
     Record,
@@ -53,9 +54,14 @@ def _raising(error: WukongsError) -> Callable[[], None]:
     return refuse
 
 
+def _dropped_name(state: NodeStream) -> str:
+    """Return what core.streams has a dropped stream under until it is gone: no name has a space."""
+    return f"{state.iri} {state.lsn}"
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A query that some node runs, by its record."""
+    """A query that some node runs, by its record. streams: their keys."""
 
     index: int
     streams: tuple[str, ...]
@@ -69,6 +75,9 @@ class NodeRecords:
         self, core: NodeCore, injector: NodeInjector, staging: Staging, me: int, ask_for_slices: Callable[[], None]
     ) -> None:
         self.streams: dict[str, NodeStream] = {}
+        """By their keys: all that are not gone by the log."""
+        self.keys: dict[str, str] = {}
+        """Name of a stream -> key of the one that was declared under it last."""
         self.refused: dict[int, WukongsError] = {}
         """Index of a record -> why it did nothing."""
         self._core = core
@@ -102,18 +111,28 @@ class NodeRecords:
                 return self._declare(index, record), _ready
             case BeginStream(stream=name) if name in self.streams:
                 self.streams[name].began = sn.tick
+            case EndStream(stream=name, last_batch=last_batch, is_cut=True) if name in self.streams:
+                cut = self.streams.pop(name)
+                cut.cut(last_batch, sn.tick)
+                return lambda: self._forget(cut), _ready
             case EndStream(stream=name, last_batch=last_batch) if name in self.streams:
                 state = self.streams[name]
                 state.last_batch = last_batch
                 return lambda: self._end(state), _ready
+            case DropStream(stream=name) if name in self.streams:
+                dropped = self.streams[name]
+                if dropped.began is None:
+                    del self.streams[name]
+                    return lambda: self._forget(dropped), _ready
+                return lambda: self._drop(dropped), _ready
             case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
                 self._registered[name] = Registration(index, streams, payload)
                 return self._run_on(name, nodes)
             case MoveQuery(query=name, nodes=nodes) if name in self._registered:
                 return self._run_on(name, nodes)
             case DropQuery(query=name):
-                self._registered.pop(name, None)
-                return lambda: self._stop(name), _ready
+                registered = self._registered.pop(name, None)
+                return lambda: self._stop(name, registered), _ready
             case Change(payload=payload):
                 return self._change(payload, sn), _ready
         return _nothing, _ready
@@ -126,11 +145,13 @@ class NodeRecords:
             state = make_stream(self._core, record.stream, options, index, NodeStream)
         except WukongsError as error:
             return _raising(error)
+        name = record.stream
+        state.key = self.keys[name] = f"{name} {index}" if name in self.keys else name
         state.first_tick = record.first_tick
-        self.streams[record.stream] = state
+        self.streams[state.key] = state
 
         def show() -> None:
-            self._core.streams[record.stream] = state
+            self._core.streams[name] = state
 
         return show
 
@@ -138,17 +159,29 @@ class NodeRecords:
         state.ends = True
         state.show(self._core.shown)
 
+    def _drop(self, state: NodeStream) -> None:
+        """Free the name of a stream. What it has brought is still sealed, as on other nodes, until it is gone."""
+        state.is_dropped = True
+        del self._core.streams[state.iri]
+        self._core.streams[_dropped_name(state)] = state
+
+    def _forget(self, state: NodeStream) -> None:
+        for name in (state.iri, _dropped_name(state)):
+            if self._core.streams.get(name) is state:
+                del self._core.streams[name]
+        self._core.release(state.forget())
+
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def _run_on(self, name: str, nodes: Collection[int]) -> tuple[Callable[[], None], Callable[[], bool]]:
         found = self._registered[name]
         if self._me not in nodes:
-            return lambda: self._stop(name), _ready
+            return lambda: self._stop(name, found), _ready
         return lambda: self._register(name, found), lambda: self._is_home_of(found.streams)
 
     def _is_home_of(self, streams: Collection[str]) -> bool:
         """Begin to keep whole slices of some streams; tell whether those that are exposed are here."""
-        states = [self._core.stream(name) for name in streams if name in self._core.streams]
+        states = [self.streams[key] for key in streams if key in self.streams]
         for state in states:
             if not state.is_home:
                 state.become_home()
@@ -169,18 +202,18 @@ class NodeRecords:
         finally:
             self._leave(found.streams)
 
-    def _stop(self, name: str) -> None:
+    def _stop(self, name: str, registered: Registration | None) -> None:
         query = self._injector.queries.get(name)
-        if query is not None:
+        if query is not None and registered is not None:
             query.end()
-            self._leave({window.stream for window in query.query.dataset.windows})
+            self._leave(registered.streams)
 
     def _leave(self, streams: Collection[str]) -> None:
         """Keep no whole slices of those of some streams that no query here reads."""
-        read = {window.stream for one in self._injector.queries.values() for window in one.query.dataset.windows}
-        for name in set(streams) - read:
-            state = self._core.streams.get(name)
-            if isinstance(state, NodeStream) and state.is_home:
+        queries = self._injector.queries.values()
+        read = {self._core.stream(window.stream) for query in queries for window in query.query.dataset.windows}
+        for state in {self.streams[key] for key in streams if key in self.streams} - read:
+            if state.is_home:
                 self._core.release(state.leave_home())
 
     # --- loads and updates --------------------------------------------------------------------------------------------

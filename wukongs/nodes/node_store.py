@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +24,9 @@ import numpy as np
 from store.dtypes import BoolArray
 from store.encoded import Encoded, TermTable
 from store.snapshot import TICK_MIN_MS
-from store.trace import Handle
+from store.trace import NOTHING_KEPT, Handle
 from wukongs.continuous.continuous import ContinuousQuery
-from wukongs.errors import StreamError, WukongsError
+from wukongs.errors import CompactedError, StreamError, WukongsError
 from wukongs.nodes.node_core import NodeCore, not_reached, packed, unpacked
 from wukongs.nodes.node_injector import NodeInjector
 from wukongs.nodes.node_records import NodeRecords
@@ -41,6 +42,9 @@ from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.messages import Close, Piece
 from wukongs.wire.packets import Packet
 from wukongs.wire.sharding import ShardMap
+
+HELD_ENTRIES_MAX = 64
+"""Each SN that stays readable is a batch that every read looks into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,17 @@ class NodeStore:
         self._records = NodeRecords(self.core, self.injector, self._staging, me, self._ask_for_slices)
         self._hold: Handle | None = None
         self._oldest_firing: int | None = None if self._is_alone else 0
+        if not self._is_alone:
+            self.core.arrangement.trace.keep_from(0)
         with self.core.lock:
             self.injector.start()
 
     # --- pieces of streams --------------------------------------------------------------------------------------------
+
+    def key_of(self, name: str) -> str:
+        """Return the key of the stream that was declared under a name last, by the log; a key, or an unknown name, as
+        it is. Pieces and markers name streams by either, everything else by their keys."""
+        return self._records.keys.get(name, name)
 
     def protocol_batch(self, stream: str, number: int) -> int:
         """Return the protocol's number of a stream batch, by its real one. Raises StreamError (an unknown stream)."""
@@ -96,7 +107,7 @@ class NodeStore:
     def check(self, piece: Piece) -> None:
         """Check a piece before it is told to the protocol, and that there is room for it. Raises StreamError."""
         with self.core.lock:
-            self._stream(piece.stream).check_piece(piece)
+            self._stream(self.key_of(piece.stream)).check_piece(piece)
 
     def unknown_terms(self, encoded: Encoded) -> frozenset[Term]:
         """Return the terms that this node does not know as confirmed, for the protocol's Piece and Submitted."""
@@ -110,12 +121,12 @@ class NodeStore:
     def take(self, piece: Piece) -> None:
         """Keep the rows of a piece for their stream batch (TakePiece)."""
         with self.core.lock:
-            self._stream(piece.stream).keep(piece)
+            self._stream(self.key_of(piece.stream)).keep(piece)
 
     def take_close(self, message: Close) -> None:
         """Note a marker that was taken: a stream may begin with one, before it has tuples."""
         with self.core.lock:
-            self._stream(message.stream).note_close(message)
+            self._stream(self.key_of(message.stream)).note_close(message)
 
     def seal(self, stream: str, up_to: int) -> None:
         """Give the rows of all stream batches up to this one (the protocol's number) their final ids (SealBatch). They
@@ -223,7 +234,7 @@ class NodeStore:
         """Return what this node needs of other nodes before it can go on."""
         with self.core.lock:
             tick = self.injector.exposed.tick
-            found = [(state.iri, state.missing_at(tick)) for state in self.core.node_streams()]
+            found = [(state.key, state.missing_at(tick)) for state in self.core.node_streams()]
             return [MissingSlices(stream, *missing) for stream, missing in found if missing is not None]
 
     def _ask_for_slices(self) -> None:
@@ -279,22 +290,29 @@ class NodeStore:
             return Held(unpacked(oldest_sn), max(min(ticks), 0))
 
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
-        """Keep the graph readable from the cluster's oldest SN on, and slices from its oldest firing (a tick) on; what
-        lies before may go. None: as far as other nodes are concerned, anything may.
+        """Keep the graph readable at the cluster's oldest SN and at the newest SNs from there on, HELD_ENTRIES_MAX of
+        them at least, and slices from the cluster's oldest firing (a tick) on; what lies before may go. None: as far as
+        other nodes are concerned, anything may.
 
-        Until it is called first, a node that is not alone keeps all slices."""
-        core = self.core
-        with core.lock:
+        Until it is called first, a node that is not alone keeps all SNs and slices."""
+        with self.core.lock:
             self._oldest_firing = oldest_firing
-            trace = core.arrangement.trace
-            held = self._hold
-            if oldest_sn is None or trace.upper == 0:
-                self._hold = None
-            else:
-                sn = min(max(packed(oldest_sn), trace.since), core.sn)
-                self._hold = core.arrangement.open(sn, "the cluster's readers", expires=False)
-            if held is not None:
-                held.close()
+            self._hold_sn(NOTHING_KEPT if oldest_sn is None else packed(oldest_sn))
+            self._drop_shares()
+
+    def _hold_sn(self, sn: int) -> None:
+        trace, held = self.core.arrangement.trace, self._hold
+        recent = trace.entries()[-HELD_ENTRIES_MAX:]
+        trace.keep_from(max(sn, recent[0].lower) if recent else sn)
+        if held is not None and sn <= held.sn:
+            return
+        self._hold = None
+        if sn != NOTHING_KEPT:
+            # An SN that was never held may be gone: who reads it is told so.
+            with suppress(CompactedError):
+                self._hold = trace.open(min(sn, self.core.sn), "the cluster's readers", expires=False)
+        if held is not None:
+            held.close()
 
     def _drop_shares(self) -> None:
         for state in self._records.streams.values():

@@ -50,9 +50,10 @@ class WholeSlice:
 
 @dataclass(slots=True, eq=False)
 class NodeStream(StreamState):
-    """first_tick: of its DeclareStream. began, last_batch: as the log says so far, in the protocol's ticks
-    and numbers; inserted_to: the last stream batch that is inserted, by its real number."""
+    """key: how records name it (records.DeclareStream); first_tick: of its declaration. began, last_batch: as the log
+    says so far, in the protocol's ticks and numbers; inserted_to: the last inserted one, by its real number."""
 
+    key: str = ""
     first_tick: int = 0
     began: int | None = None
     last_batch: int | None = None
@@ -255,6 +256,10 @@ class NodeStream(StreamState):
         if whole is not None:
             self.add_slice(number, whole.columns, whole.columns, whole.transient_ids, whole.transient_bytes)
         return columns
+
+    def cut(self, batch: int, tick: int) -> None:
+        """Let a dropped stream end with a stream batch (the protocol's number) that a tick covers."""
+        self.last_batch = min(batch, self._batch_at(tick))
 
     def forget(self) -> Int64Array:
         """Drop everything; return the references that were held."""

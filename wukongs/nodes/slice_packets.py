@@ -56,7 +56,7 @@ def slice_packet(state: NodeStream, registry: NodeRegistry, first: int, last: in
     ids = ids[~is_inlined(ids)]
     text, offsets = registry.snapshot_reader().gather(ids)
     count, latest = state.shares.before(first, shards)
-    fields = {"stream": state.iri, "first": first, "last": last, "partitions": partitions}
+    fields = {"stream": state.key, "first": first, "last": last, "partitions": partitions}
     return Packet(
         KIND,
         {**fields, "rows_before": count, "last_before": latest},

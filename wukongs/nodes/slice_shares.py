@@ -4,13 +4,14 @@ The rows are those whose subjects lie in shards that this node replicates. Each 
 answers of all nodes are the stream batch, each row once.
 
 * Rows are here from when their stream batch is inserted until `drop`; the terms that only they need as long.
-* Of what was dropped, each shard's number of rows and last stream batch with rows stay: who begins to need whole slices
-  late has to know how many arrivals there were before, and whether a window lacks some.
+* Each shard's number of rows so far, and the last stream batch with rows that was dropped, stay: who begins to need
+  whole slices late has to know how many arrivals there were before, and whether a window lacks some.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from store.dtypes import BoolArray, Int64Array
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 
-NEVER = -(1 << 62)
+NEVER, FOREVER = -(1 << 62), 1 << 62
 _BYTES_PER_ROW = 40
 _NO_IDS = np.empty(0, np.int64)
 
@@ -54,7 +55,8 @@ class SliceShares:
         self.row_count = 0
         self.dropped_to = NEVER
         self._rows: OrderedDict[int, list[ShareRows]] = OrderedDict()
-        self._dropped_rows = np.zeros(SHARD_COUNT, np.int64)
+        self._counts = np.zeros(SHARD_COUNT, np.int64)
+        """Per shard, the rows that have come so far."""
         self._dropped_last = np.full(SHARD_COUNT, NEVER, np.int64)
 
     @property
@@ -65,26 +67,30 @@ class SliceShares:
         """Add rows of a stream batch, no earlier than those before."""
         assert number > self.dropped_to, (number, self.dropped_to)
         self._rows.setdefault(number, []).append(rows)
+        np.add.at(self._counts, shards_of(rows.subjects), 1)
         self.row_count += len(rows.subjects)
 
     def share(self, first: int, last: int, shards: BoolArray) -> list[ShareRows]:
         """Return what is held of stream batches first <= k <= last, of subjects in these shards: bool[1024]."""
-        found = []
-        for number, parts in self._rows.items():
-            if first <= number <= last:
-                found += [part.take(shards[shards_of(part.subjects)]) for part in parts]
-        return [part for part in found if len(part.subjects)]
+        held = [part.take(shards[shards_of(part.subjects)]) for part in self._parts(first, last)]
+        return [part for part in held if len(part.subjects)]
 
     def before(self, first: int, shards: BoolArray) -> tuple[int, int | None]:
         """Return how many rows of these shards came in stream batches before `first`, and the last one with some."""
-        count, last = int(self._dropped_rows[shards].sum()), int(self._dropped_last[shards].max(initial=NEVER))
-        for number, parts in self._rows.items():
-            if number >= first:
-                break
-            held = sum(int(shards[shards_of(part.subjects)].sum()) for part in parts)
-            count += held
-            last = number if held else last
+        later = sum(int(shards[shards_of(part.subjects)].sum()) for part in self._parts(first, FOREVER))
+        count = int(self._counts[shards].sum()) - later
+        for number, parts in reversed(self._rows.items()):
+            if number < first and any(shards[shards_of(part.subjects)].any() for part in parts):
+                return count, number
+        last = int(self._dropped_last[shards].max(initial=NEVER))
         return count, None if last == NEVER else last
+
+    def _parts(self, first: int, last: int) -> Iterator[ShareRows]:
+        for number, parts in reversed(self._rows.items()):
+            if number < first:
+                return
+            if number <= last:
+                yield from parts
 
     def drop(self, to: int) -> Int64Array:
         """Drop the stream batches up to `to`; return the references to terms that they had."""
@@ -96,7 +102,6 @@ class SliceShares:
             number, parts = self._rows.popitem(last=False)
             for part in parts:
                 shards = shards_of(part.subjects)
-                np.add.at(self._dropped_rows, shards, 1)
                 self._dropped_last[shards] = np.maximum(self._dropped_last[shards], number)
                 self.row_count -= len(part.subjects)
                 gone.append(part.transient_ids)

@@ -1,0 +1,63 @@
+"""Staged changes: repeats, bounds, age, and what has to be there when a record comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from store.encoder import encode_ntriples
+from wukongs.errors import BudgetExceeded
+from wukongs.nodes.staging import STAGED_AGE_MAX_S, Staging
+
+CHUNK, _ = encode_ntriples(b"<http://ex/a> <http://ex/p> <http://ex/b> .\n", b"")
+EMPTY, _ = encode_ntriples(b"", b"")
+
+
+def test_chunks_come_back_in_order_once_each() -> None:
+    staging = Staging(1 << 20)
+    staging.add("c", 2, EMPTY, False, True)
+    staging.add("c", 1, CHUNK, True, False)
+    staging.add("c", 0, CHUNK, False, False)
+    size = staging.size_bytes
+    staging.add("c", 0, CHUNK, False, False)
+    assert (staging.size_bytes, len(staging)) == (size, 1)
+    change = staging.take("c")
+    assert change.is_complete
+    assert change.encoded(goes=True) == [CHUNK]
+    assert change.encoded(goes=False) == [CHUNK]
+    assert staging.size_bytes == 0
+
+
+def test_too_much_is_refused_by_name() -> None:
+    size = 40 + len(CHUNK.terms.text)
+    staging = Staging(2 * size)
+    staging.add("a", 0, CHUNK, False, False)
+    staging.add("b", 0, CHUNK, False, False)
+    with pytest.raises(
+        BudgetExceeded, match=rf"change b: {3 * size} bytes .* would exceed load_bytes_max = {2 * size}"
+    ):
+        staging.add("b", 1, CHUNK, False, False)
+    staging.forget("a")
+    staging.forget("b")
+    staging.add("c", 0, CHUNK, False, True)
+
+
+def test_what_never_gets_a_record_goes_but_not_what_has_one() -> None:
+    now = [0.0]
+    staging = Staging(1 << 20, lambda: now[0])
+    staging.add("lost", 0, CHUNK, False, True)
+    staging.add("slow", 0, CHUNK, False, True)
+    staging.keep("slow")
+    staging.keep("unknown")
+    now[0] = STAGED_AGE_MAX_S + 1
+    staging.add("new", 0, CHUNK, False, True)
+    assert len(staging) == 2
+    assert staging.take("slow").is_complete
+    with pytest.raises(AssertionError, match="change lost has a record, but was never staged here"):
+        staging.take("lost")
+
+
+def test_a_record_before_all_chunks_is_our_own_mistake() -> None:
+    staging = Staging(1 << 20)
+    staging.add("c", 1, CHUNK, False, True)
+    with pytest.raises(AssertionError, match="1 of 2 chunks"):
+        staging.take("c")
