@@ -140,8 +140,7 @@ class Subscription:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(arrived.set)
 
-        with self._changed:
-            self._listeners.add(listener)
+        self.listen(listener)
         try:
             deadline = None if timeout_s is None else time.monotonic() + timeout_s
             while True:
@@ -158,8 +157,16 @@ class Subscription:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(arrived.wait(), left)
         finally:
-            with self._changed:
-                self._listeners.discard(listener)
+            self.unlisten(listener)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have a function called whenever a window comes, or the last one has; whoever brings it waits for that."""
+        with self._changed:
+            self._listeners.add(listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        with self._changed:
+            self._listeners.discard(listener)
 
     def is_ended(self) -> bool:
         with self._changed:

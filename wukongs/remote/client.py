@@ -19,7 +19,8 @@ from wukongs.injection.injector import not_settled
 from wukongs.output.export import check_dump_name
 from wukongs.output.results import Result, WindowResult
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost
-from wukongs.remote.query import Listener, RemoteQuery
+from wukongs.remote.listening import Listener
+from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
 from wukongs.remote.stream import RemoteStream
@@ -81,8 +82,7 @@ class RemoteEngine:
         self._connection.on_new_session = self._name_again
         self._used: list[weakref.ref[RemoteStream | RemoteQuery]] = []
         """What a new session is told of: in the order in which it was declared."""
-        self._listened: list[RemoteQuery] = []
-        """Queries with on_result."""
+        self._listener = Listener(self._connection)
         self._malformed_count = 0
         try:
             self._connection.joined()
@@ -224,8 +224,7 @@ class RemoteEngine:
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
         self._use(query)
         if on_result is not None:
-            query.listener = Listener(query, on_result)
-            self._listened.append(query)
+            query.listened = self._listener.add(query, on_result)
         return query
 
     def listen(self, address: str | None = None) -> str:
@@ -242,10 +241,9 @@ class RemoteEngine:
         """As Engine.settle; what is due was given to the on_result of this client, too."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._call("settle", {"timeout_s": timeout_s})
-        for query in [one for one in self._listened if not one.is_over]:
-            assert query.listener is not None
+        for listened in self._listener.live():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not query.listener.wait_for(int(query.call("unread")), left):
+            if not self._listener.wait_for(listened, int(listened.query.call("unread")), left):
                 raise not_settled(timeout_s)
 
     # --- the engine itself --------------------------------------------------------------------------------------------
@@ -277,9 +275,7 @@ class RemoteEngine:
     def close(self) -> None:
         """Leave the node, which goes on: streams and registered queries stay. Closing twice is allowed."""
         self._connection.close()
-        for query in self._listened:
-            if query.listener is not None:
-                query.listener.join()
+        self._listener.join()
 
     # --- over the end of a session ---------------------------------------------------------------------------------
 

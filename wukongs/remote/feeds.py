@@ -8,7 +8,8 @@ another reader when the session ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from wukongs.continuous.subscription import Fetched, Subscription
@@ -54,9 +55,9 @@ class Feed:
                 self.query.subscription.confirm(self._told)
                 self._told = self.outgoing = None
 
-    def next(self, taken: int, wait_s: float) -> Outgoing | WukongsError | None:
+    def next(self, taken: int) -> Outgoing | WukongsError | None:
         """Confirm the window with the number `taken`, or say again what comes after it; return the next one, or the
-        error in its place; None if none comes within wait_s seconds."""
+        error in its place; None if there is none yet."""
         with self._lock:
             if self._told is not None and taken == self.number:
                 self.query.subscription.confirm(self._told)
@@ -67,16 +68,16 @@ class Feed:
                         f"query {self.query.name}: window {taken} was asked to be followed, the last one told is "
                         f"{self.number}: let one reader at a time ask"
                     )
-                self._fetch(wait_s)
+                self._fetch()
             elif taken != self.number - 1:
                 raise StreamError(f"query {self.query.name}: window {taken} was not told, but {self.number}")
             if self._told is None:
                 return None
             return self._told.item if isinstance(self._told.item, WukongsError) else self.outgoing
 
-    def _fetch(self, wait_s: float) -> None:
+    def _fetch(self) -> None:
         subscription = self.query.subscription
-        fetched = subscription.fetch(wait_s)
+        fetched = subscription.fetch(0)
         while fetched is not None and self._is_taken(fetched.end_ms):
             subscription.confirm(fetched)
             fetched = subscription.fetch(0)
@@ -105,3 +106,26 @@ class Feed:
             if self._told is not None:
                 self.query.subscription.give_back(self._told)
                 self._told = self.outgoing = None
+
+
+def next_of(taken: Mapping[Feed, int], wait_s: float) -> tuple[Feed, Outgoing | WukongsError] | None:
+    """Return the next window of the first feed that has one, as Feed.next; None if none comes within wait_s seconds, or
+    all have ended. taken: what is confirmed of each."""
+    deadline = time.monotonic() + wait_s
+    arrived = threading.Event()
+    try:
+        for feed in taken:
+            feed.query.subscription.listen(arrived.set)
+        while True:
+            arrived.clear()
+            for feed, number in taken.items():
+                item = feed.next(number)
+                if item is not None:
+                    return feed, item
+            left = deadline - time.monotonic()
+            if left <= 0 or all(feed.is_ended for feed in taken):
+                return None
+            arrived.wait(left)
+    finally:
+        for feed in taken:
+            feed.query.subscription.unlisten(arrived.set)

@@ -8,7 +8,7 @@
 | rows | session, result, start | rows: the next chunk of a result |
 | bytes | session, file, start | bytes |
 | release | session, result or file | answer |
-| window | session, query, taken, wait_s (null: only to confirm) | window, none, ended or failed |
+| window | session, queries (each with its taken), wait_s (null: only to confirm) | window or failed, of one; none |
 | part | session, number, index, is_last, told | more, full, over, or malformed: lines that were set aside |
 | cancel | session, number | answer |
 | leave | session | answer |
@@ -18,7 +18,8 @@
   outcome and is not done twice.
 * `lost` says that there is no such session: nothing of the request was done. A session ends when its client leaves or
   is silent for SILENT_S; the client then connects again, and names its streams and queries anew.
-* Windows are numbered by session and query; `taken` confirms one, and the next is not told before.
+* Windows are numbered by session and query; `taken` confirms one, and the next is not told before. One request asks for
+  the windows of many queries, so that a client with hundreds of them does not have hundreds of requests waiting.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SILENT_S = 60.0
 CONNECT, CONNECTED = "connect", "connected"
 CALL, WAIT, ANSWER, FAILED, WORKING, BUSY, LOST = "call", "wait", "answer", "failed", "working", "busy", "lost"
 ROWS, BYTES, RELEASE = "rows", "bytes", "release"
-WINDOW, NONE, ENDED = "window", "none", "ended"
+WINDOW, NONE = "window", "none"
 PART, MORE, FULL, OVER, MALFORMED = "part", "more", "full", "over", "malformed"
 CANCEL, LEAVE = "cancel", "leave"
 

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.errors import DataError, WukongsError
 from wukongs.output.results import WindowResult
 from wukongs.remote.connection import Connection, Joined, SessionLost, raise_failure
-from wukongs.remote.kinds import ENDED, FAILED, NONE, POLL_S, WINDOW
+from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
+from wukongs.wire.packets import Packet
 
-log = logging.getLogger("wukongs")
-ERRORS_MAX = 1000
-_BETWEEN_S = 0.5
+if TYPE_CHECKING:
+    from wukongs.remote.listening import Listened
 
 
 class RemoteQuery:
@@ -46,7 +45,7 @@ class RemoteQuery:
         self._kept: deque[WindowResult | WukongsError] = deque()
         """Windows that have come, and nobody has read."""
         self._is_ended = self._is_closed = False
-        self.listener: Listener | None = None
+        self.listened: Listened | None = None
 
     def __repr__(self) -> str:
         return f"<RemoteQuery {self.name}>"
@@ -55,8 +54,8 @@ class RemoteQuery:
 
     def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
         """As ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable, too."""
-        if self.listener is not None:
-            yield from self.listener.errors(timeout_s)
+        if self.listened is not None:
+            yield from self.listened.errors(timeout_s)
             return
         while (window := self.next(timeout_s)) is not None:
             yield window
@@ -106,35 +105,22 @@ class RemoteQuery:
     def _fetch(self, wait_s: float) -> WindowResult | WukongsError | None:
         """Ask for the next window; None if none comes within wait_s. Raises NodeUnavailable."""
         try:
-            joined = self._connection.joined()
-            number = self._in(joined)
-            asked = {"query": number, "taken": self.taken, "wait_s": wait_s}
-            answer = self._connection.ask(joined, WINDOW, asked)
-            if answer.kind in (NONE, ENDED):
-                self._is_ended = answer.kind == ENDED
-                return None
-            item: WindowResult | WukongsError
-            if answer.kind == FAILED:
-                if "number" not in answer.fields:  # not of a window, but of the question
-                    raise_failure(answer, joined.address)
-                item = _error_in(answer, joined.address)
-            else:
-                window = receive_result(self._connection, joined, answer, {"query": number}, keep=True)
-                if not isinstance(window, WindowResult):
-                    raise DataError(f"{joined.address}: expected a window, found a {window.kind}")
-                item, self._taken_ms = window, window.end_ms
-            if answer.fields.get("number") != self.taken + 1:
-                raise DataError(
-                    f"{joined.address}: expected window {self.taken + 1}, found {answer.fields.get('number')!r}"
-                )
-            self.taken += 1
-            return item
-        except SessionLost:
-            return None
+            found = fetch_any(self._connection, [self], wait_s)
         except WukongsError:
             if self._connection.is_closed:
                 return None
             raise
+        return None if found is None else found[1]
+
+    def note(self, item: WindowResult | WukongsError) -> None:
+        """Note that the next window of this session has come."""
+        self.taken += 1
+        if isinstance(item, WindowResult):
+            self._taken_ms = item.end_ms
+
+    def note_end(self) -> None:
+        """Note that there is no window any more."""
+        self._is_ended = True
 
     def confirm(self) -> None:
         """Say that the last window was read, without asking for the next: else it waits for another reader when the
@@ -142,7 +128,7 @@ class RemoteQuery:
         joined = self._connection.joined()
         with self._fetching, contextlib.suppress(SessionLost):
             if self._number[0].token == joined.token:
-                asked = {"query": self._number[1], "taken": self.taken, "wait_s": None}
+                asked = {"queries": [[self._number[1], self.taken]], "wait_s": None}
                 raise_failure(self._connection.ask(joined, WINDOW, asked), joined.address)
 
     # --- the query ----------------------------------------------------------------------------------------------------
@@ -183,15 +169,15 @@ class RemoteQuery:
         return self._is_ended or self._connection.is_closed
 
     def call(self, method: str, **args: Any) -> Any:
-        answer, _ = self._connection.call(f"query.{method}", lambda joined: {**args, "query": self._in(joined)})
+        answer, _ = self._connection.call(f"query.{method}", lambda joined: {**args, "query": self.number_in(joined)})
         return answer.fields.get("value")
 
     def name_again(self, joined: Joined) -> None:
         """Register the query in a session that does not have it, unless it was closed."""
         if not self._is_closed and not self._is_ended:
-            self._in(joined)
+            self.number_in(joined)
 
-    def _in(self, joined: Joined) -> int:
+    def number_in(self, joined: Joined) -> int:
         """Return how a session calls the query; a new one has to be told of it, and of the last window taken."""
         known, number = self._number
         if known.token != joined.token:
@@ -204,85 +190,42 @@ class RemoteQuery:
         return number
 
 
-class Listener:
-    """Calls on_result with each window of a query, in order, in a thread of its own."""
+def fetch_any(
+    connection: Connection, queries: Sequence[RemoteQuery], wait_s: float
+) -> tuple[RemoteQuery, WindowResult | WukongsError] | None:
+    """Return the next window of the first of these queries that has one, or the error in its place; None if none comes
+    within wait_s seconds, or the session was lost: ask again. The last windows of all of them are confirmed with that.
 
-    def __init__(self, query: RemoteQuery, on_result: Callable[[WindowResult], object]) -> None:
-        self._query, self._on_result = query, on_result
-        self._changed = threading.Condition()
-        self._errors: deque[WukongsError] = deque(maxlen=ERRORS_MAX)
-        self._begun = 0
-        """How many windows were asked for."""
-        self._idle_since = 0
-        """The last of these questions that there was no window for."""
-        self._reported = 0
-        """Number of the last window that on_result has dealt with."""
-        self._is_over = False
-        self._thread = threading.Thread(target=self._run, name=f"wukongs-{query.name}", daemon=True)
-        self._thread.start()
-
-    def errors(self, timeout_s: float | None) -> Iterator[WindowResult]:
-        """Raise the next error that stands in the place of a window; end when timeout_s passes without one, or with
-        the query. on_result has the windows."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._errors or self._is_over, timeout_s)
-            if self._errors:
-                raise self._errors.popleft()
-        yield from ()
-
-    def wait_for(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until on_result has dealt with the window of this number, or no more come; tell whether that is so."""
-        if threading.current_thread() is self._thread:
-            return True
-        with self._changed:
-            begun = self._begun
-            return self._changed.wait_for(
-                lambda: self._is_over or self._reported >= number or self._idle_since > begun, timeout_s
-            )
-
-    def join(self) -> None:
-        if threading.current_thread() is not self._thread:
-            self._thread.join(POLL_S)
-
-    def _run(self) -> None:
-        while not self._query.is_over:
-            with self._changed:
-                self._begun += 1
-            window = self._next()
-            if window is not None:
-                self._call(window)
-            with self._changed:
-                self._reported = self._query.taken
-                if window is None:
-                    self._idle_since = self._begun
-                self._changed.notify_all()
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
-
-    def _next(self) -> WindowResult | None:
-        try:
-            return self._query.next(POLL_S)
-        except WukongsError as error:
-            log.warning("query %s: %s", self._query.name, error)
-            with self._changed:
-                self._errors.append(error)
-            if isinstance(error, NodeUnavailable):
-                time.sleep(_BETWEEN_S)
-            return None
-
-    def _call(self, window: WindowResult) -> None:
-        try:
-            self._on_result(window)
-        except Exception:
-            log.exception("query %s: on_result failed for the window ending at %d ms", window.query, window.end_ms)
-
-
-def _error_in(answer: Any, address: str) -> WukongsError:
+    Raises NodeUnavailable, DataError (a node that lies)."""
     try:
-        raise_failure(answer, address)
+        joined = connection.joined()
+        numbers = {query.number_in(joined): query for query in queries}
+        asked = [[number, query.taken] for number, query in numbers.items()]
+        answer = connection.ask(joined, WINDOW, {"queries": asked, "wait_s": wait_s})
+        if answer.kind == NONE:
+            for number in answer.fields.get("ended", []):
+                numbers[number].note_end()
+            return None
+        if "number" not in answer.fields:  # not of a window, but of the question
+            raise_failure(answer, joined.address)
+        query = numbers.get(answer.fields.get("query"))  # type: ignore[arg-type]
+        if query is None or answer.fields.get("number") != query.taken + 1:
+            raise DataError(f"{joined.address}: expected the next window of a query, found {answer.fields!r:.200}")
+        item = _item_of(connection, joined, answer)
+        query.note(item)
+        return query, item
+    except SessionLost:
+        return None
+
+
+def _item_of(connection: Connection, joined: Joined, answer: Packet) -> WindowResult | WukongsError:
+    try:
+        raise_failure(answer, joined.address)
     except WukongsError as error:
         return error
     except (TypeError, ValueError) as error:
-        return WukongsError(f"{address}: {error}")
-    raise AssertionError(answer)
+        return WukongsError(f"{joined.address}: {error}")
+    window = receive_result(connection, joined, answer, {"query": answer.fields["query"]}, keep=True)
+    if not isinstance(window, WindowResult):
+        raise DataError(f"{joined.address}: expected a window, found a {window.kind}")
+    return window

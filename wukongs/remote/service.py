@@ -14,6 +14,7 @@ from functools import partial
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.remote.calls import Calls, EngineLike
+from wukongs.remote.feeds import next_of
 from wukongs.remote.kinds import (
     ANSWER,
     BYTES,
@@ -21,7 +22,6 @@ from wukongs.remote.kinds import (
     CANCEL,
     CONNECT,
     CONNECTED,
-    ENDED,
     FAILED,
     LEAVE,
     LOST,
@@ -217,20 +217,30 @@ class Service:
         return Packet(ANSWER)
 
     def _window(self, session: Session, packet: Packet) -> Packet:
-        feed = session.feeds.get(packet.fields.get("query"))
-        if feed is None:
+        asked, wait_s = packet.fields.get("queries"), packet.fields.get("wait_s")
+        if not isinstance(asked, list) or not all(_is_pair(one) for one in asked):
+            raise DataError(f"packet '{packet.kind}': expected queries and what was taken of them, found {asked!r}")
+        feeds = [(number, session.feeds.get(number), taken) for number, taken in asked]
+        known = [(number, feed, taken) for number, feed, taken in feeds if feed is not None]
+        if len(known) < len(feeds):
             return Packet(LOST)
-        wait_s = packet.fields.get("wait_s")
         if wait_s is None:
-            feed.confirm(_integer(packet, "taken"))
+            for _, feed, taken in known:
+                feed.confirm(taken)
             return Packet(NONE)
         is_time = isinstance(wait_s, int | float) and wait_s >= 0
-        found = feed.next(_integer(packet, "taken"), min(float(wait_s), POLL_S) if is_time else 0)
+        found = next_of({feed: taken for _, feed, taken in known}, min(float(wait_s), POLL_S) if is_time else 0.0)
         if found is None:
-            return Packet(ENDED if feed.is_ended else NONE)
-        if isinstance(found, WukongsError):
-            return Packet(FAILED, {**failed(found).fields, "number": feed.number})
-        return Packet(WINDOW, {"number": feed.number, "head": found.head()}, found.chunk(0))
+            return Packet(NONE, {"ended": [number for number, feed, _ in known if feed.is_ended]})
+        feed, item = found
+        told = {"query": next(number for number, one, _ in known if one is feed), "number": feed.number}
+        if isinstance(item, WukongsError):
+            return Packet(FAILED, {**failed(item).fields, **told})
+        return Packet(WINDOW, {**told, "head": item.head()}, item.chunk(0))
+
+
+def _is_pair(one: object) -> bool:
+    return isinstance(one, list) and len(one) == 2 and all(type(part) is int and 0 <= part < 1 << 62 for part in one)
 
 
 def _guarded(answer: Callable[[Packet], Packet]) -> Handler:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import wukongs
@@ -57,6 +59,44 @@ def test_a_reader_that_leaves_does_not_take_its_window_along(embedded: wukongs.E
             assert next(leaves.queries()[0].results(timeout_s=60)).end_ms == 100
             assert windows(query) == {}
         assert windows(query, 5) == {100: ["a"]}
+
+
+def test_one_thread_serves_all_queries_with_on_result(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        seen: dict[str, list[int]] = {}
+
+        def note(window: wukongs.WindowResult) -> None:
+            seen.setdefault(window.query, []).append(window.end_ms)
+            if window.query == "q3":
+                raise LookupError("a mistake of the user")
+
+        queries = [
+            client.register(register_text("RANGE 100ms STEP 100ms", name=f"q{n}"), on_result=note) for n in range(40)
+        ]
+        assert [thread.name for thread in threading.enumerate()].count("wukongs-on-result") == 1
+        stream.advance(500)
+        client.settle(60)
+        assert seen == {f"q{n}": [100, 200, 300, 400, 500] for n in range(40)}
+        queries[0].close()
+        stream.advance(600)
+        client.settle(60)
+        assert (len(seen["q0"]), len(seen["q1"])) == (5, 6)
+        assert list(queries[1].results(timeout_s=0.05)) == []
+
+
+def test_an_error_in_the_place_of_a_window_waits_beside_on_result(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        seen: list[int] = []
+        query = client.register(register_text("RANGE 100ms STEP 100ms"), on_result=lambda w: seen.append(w.end_ms))
+        (there,) = embedded.queries()
+        there.subscription.put(50, wukongs.BudgetExceeded("too much"))
+        stream.advance(100)
+        client.settle(60)
+        assert seen == [100]
+        with pytest.raises(wukongs.BudgetExceeded, match="too much"):
+            next(query.results(timeout_s=60))
 
 
 def test_a_closed_connection_refuses_all_work(wire: Wire) -> None:

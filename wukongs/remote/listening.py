@@ -1,0 +1,163 @@
+"""Listening: the thread of a client that calls on_result of its queries, for each of them in order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.output.results import WindowResult
+from wukongs.remote.connection import Connection
+from wukongs.remote.kinds import POLL_S
+from wukongs.remote.query import RemoteQuery, fetch_any
+
+log = logging.getLogger("wukongs")
+ERRORS_MAX = 1000
+_BETWEEN_S = 0.5
+_WAIT_S = 0.5
+"""So long a query that is new may have to wait for the request for the others."""
+
+
+class Listened:
+    """A query with on_result. Its errors wait for results(), as those of an embedded query do."""
+
+    def __init__(self, query: RemoteQuery, on_result: Callable[[WindowResult], object]) -> None:
+        self.query = query
+        self.reported = 0
+        """Number of the last window that on_result has dealt with, in this session."""
+        self._on_result = on_result
+        self._changed = threading.Condition()
+        self._errors: deque[WukongsError] = deque(maxlen=ERRORS_MAX)
+
+    def errors(self, timeout_s: float | None) -> Iterator[WindowResult]:
+        """Raise the next error that stands in the place of a window; end when timeout_s passes without one, or with
+        the query."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._errors or self.query.is_over, timeout_s)
+            if self._errors:
+                raise self._errors.popleft()
+        yield from ()
+
+    def report(self, item: WindowResult | WukongsError) -> None:
+        if isinstance(item, WukongsError):
+            self.fail(item)
+        else:
+            try:
+                self._on_result(item)
+            except Exception:
+                log.exception("query %s: on_result failed for the window ending at %d ms", item.query, item.end_ms)
+        self.reported = self.query.taken
+
+    def fail(self, error: WukongsError) -> None:
+        log.warning("query %s: %s", self.query.name, error)
+        with self._changed:
+            self._errors.append(error)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+class Listener:
+    """The thread, from the first query on until the connection is closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._changed = threading.Condition()
+        self._listened: list[Listened] = []
+        """Those that were served last stand last."""
+        self._begun = 0
+        """How often it has asked."""
+        self._idle_since = 0
+        """The last of these questions that there was no window for."""
+        self._thread: threading.Thread | None = None
+
+    def add(self, query: RemoteQuery, on_result: Callable[[WindowResult], object]) -> Listened:
+        """Listen to one more query."""
+        listened = Listened(query, on_result)
+        with self._changed:
+            self._listened.append(listened)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="wukongs-on-result", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return listened
+
+    def live(self) -> list[Listened]:
+        """Return what is listened to, and not over."""
+        with self._changed:
+            return [listened for listened in self._listened if not listened.query.is_over]
+
+    def wait_for(self, listened: Listened, number: int, timeout_s: float | None) -> bool:
+        """Wait until on_result has dealt with the window of this number, or no more come; tell whether that is so."""
+        if threading.current_thread() is self._thread:
+            return True
+        with self._changed:
+            begun = self._begun
+            return self._changed.wait_for(
+                lambda: listened.query.is_over or listened.reported >= number or self._idle_since > begun, timeout_s
+            )
+
+    def join(self) -> None:
+        """Wait for the thread, once the connection is closed."""
+        with self._changed:
+            self._changed.notify_all()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join(2 * POLL_S)
+
+    def _run(self) -> None:
+        while not self._connection.is_closed:
+            live = self._wait_for_any()
+            if not live:
+                continue
+            found = self._fetch(live)
+            if found is not None:
+                found[0].report(found[1])
+            with self._changed:
+                if found is None:
+                    self._idle_since = self._begun
+                else:
+                    self._listened.remove(found[0])
+                    self._listened.append(found[0])
+                self._changed.notify_all()
+        for listened in self._listened:
+            listened.end()
+
+    def _wait_for_any(self) -> list[Listened]:
+        with self._changed:
+            for listened in [one for one in self._listened if one.query.is_over]:
+                self._listened.remove(listened)
+                listened.end()
+            if not self._listened:
+                self._changed.wait(POLL_S)
+            self._begun += 1
+            return list(self._listened)
+
+    def _fetch(self, live: list[Listened]) -> tuple[Listened, WindowResult | WukongsError] | None:
+        try:
+            by_query = {listened.query: listened for listened in live if self._is_named(listened)}
+            found = fetch_any(self._connection, list(by_query), _WAIT_S)
+        except WukongsError as error:
+            if not self._connection.is_closed:
+                for listened in live:
+                    listened.fail(error)
+                with self._changed:
+                    self._changed.wait(_BETWEEN_S)
+            return None
+        return None if found is None else (by_query[found[0]], found[1])
+
+    def _is_named(self, listened: Listened) -> bool:
+        """Have a query named to the session; one that cannot be ends here, and the others go on."""
+        try:
+            listened.query.number_in(self._connection.joined())
+        except NodeUnavailable:
+            raise
+        except WukongsError as error:
+            if not self._connection.is_closed:
+                listened.fail(error)
+            listened.query.note_end()
+            return False
+        return True
