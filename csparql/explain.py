@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,7 +45,7 @@ from csparql.exploration_order import (
     part_estimate,
 )
 from csparql.paths import format_path
-from csparql.plan import FilteredBgp, Plan
+from csparql.plan import FilteredBgp, Plan, PlanStep
 from csparql.planner import plan_filtered
 from csparql.rules.walk import join_operands
 from csparql.scope import NO_VARIABLES, certain_variables, exists_patterns, node_expressions, possible_variables
@@ -66,15 +66,39 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """What one step asked of other nodes: the ways it took, requests, and rows and bytes in both directions."""
+
+    ways: tuple[str, ...] = ()
+    requests: int = 0
+    rows: int = 0
+    size: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        ways = tuple(dict.fromkeys(self.ways + other.ways))
+        return Moved(ways, self.requests + other.requests, self.rows + other.rows, self.size + other.size)
+
+    def __str__(self) -> str:
+        if not self.requests:
+            return " and ".join(self.ways) or "here"
+        return f"{' and '.join(self.ways)}: {self.requests} requests, {self.rows} rows, {self.size} bytes"
+
+
+Ways = Callable[[PlanStep, frozenset[Variable], float], str]
+"""(step, what is bound before it, from about how many rows) -> how it comes to triples of other nodes"""
+
+
+@dataclass(frozen=True, slots=True)
 class Explored:
     """What a plan did, from so many rows that bind these variables; step_rows: the rows after each step, before its
-    filters."""
+    filters; moved: what each step moved between nodes, empty where there are no others."""
 
     plan: Plan
     bound: frozenset[Variable]
     rows_in: int
     step_rows: tuple[int, ...]
     seconds: float
+    moved: tuple[Moved, ...] = ()
 
 
 class Figures(Protocol):
@@ -87,14 +111,15 @@ class Figures(Protocol):
         """Return each plan that a Bgp was explored by; none if there was no row to start from."""
 
 
-def explain(query: Query, sizes: Cardinalities, figures: Figures | None = None) -> str:
+def explain(query: Query, sizes: Cardinalities, figures: Figures | None = None, ways: Ways | None = None) -> str:
     """Show a query as a tree of operators; each Bgp with the steps of its plan, in order. What is joined comes in the
     order in which it is run.
 
-    figures : what an execution did; then actual rows and times stand beside the estimates.
+    figures : what an execution did; then actual rows and times stand beside the estimates. ways : where the graph is
+    divided among nodes, how a step would come to the triples of others.
     """
     lines = [_head(query), *_dataset_lines(query.dataset)]
-    lines += _Tree(query.dataset, sizes, figures).lines(query.pattern, 0)
+    lines += _Tree(query.dataset, sizes, figures, ways).lines(query.pattern, 0)
     return "\n".join(lines) + "\n"
 
 
@@ -167,6 +192,7 @@ class _Tree:
     dataset: DatasetClause
     sizes: Cardinalities
     figures: Figures | None
+    ways: Ways | None
 
     def lines(
         self, node: Node, depth: int, bound: frozenset[Variable] = NO_VARIABLES, rows: float = 1.0
@@ -214,18 +240,32 @@ class _Tree:
         done = () if self.figures is None else self.figures.explorations(filtered.bgp)
         if not done:
             yield pad + _bgp_head(filtered, bound) + self._done(node)
-            yield from self._plan(plan_filtered(filtered, bound, self.sizes, rows), bound, depth + 1, None)
+            yield from self._plan(plan_filtered(filtered, bound, self.sizes, rows), bound, depth + 1, rows)
         for part in done:
             figures = f"  [from {part.rows_in} rows, {_milliseconds(part.seconds)}]"
             yield pad + _bgp_head(filtered, part.bound) + figures
-            yield from self._plan(part.plan, part.bound, depth + 1, part.step_rows)
+            yield from self._plan(part.plan, part.bound, depth + 1, part.rows_in, part)
         yield from self._exists_lines(filtered.filters, depth + 1)
 
     def _plan(
-        self, plan: Plan, bound: frozenset[Variable], depth: int, step_rows: Sequence[int] | None
+        self, plan: Plan, bound: frozenset[Variable], depth: int, rows: float, done: Explored | None = None
     ) -> Iterator[str]:
-        for line in plan_lines(plan, bound, lambda graph: _where(graph, self.dataset), format_expression, step_rows):
+        ways = self._foreseen(plan, bound, rows) if done is None else [str(moved) for moved in done.moved] or None
+        step_rows = None if done is None else done.step_rows
+        for line in plan_lines(
+            plan, bound, lambda graph: _where(graph, self.dataset), format_expression, step_rows, ways
+        ):
             yield _INDENT * depth + line
+
+    def _foreseen(self, plan: Plan, bound: frozenset[Variable], rows: float) -> list[str] | None:
+        if self.ways is None:
+            return None
+        found = []
+        bound = bound.union(variable for variable, _ in plan.constants)
+        for step in plan.steps:
+            found.append(self.ways(step, bound, rows))
+            bound, rows = bound.union(step.pattern.variables()), step.estimated_rows
+        return found
 
     def _exists_lines(self, expressions: Sequence[Expression], depth: int) -> Iterator[str]:
         for exists in (found for expression in expressions for found in exists_patterns(expression)):

@@ -15,10 +15,11 @@ def plan_lines(
     where: Callable[[GraphRef], str],
     format_condition: Callable[[Expression], str],
     step_rows: Sequence[int] | None = None,
+    ways: Sequence[str] | None = None,
 ) -> Iterator[str]:
     """Show number, kind, direction, pattern, where, estimated rows and, if step_rows tells them, actual ones.
 
-    bound: the variables of the rows to start from.
+    bound: the variables of the rows to start from; ways: how each step comes to triples of other nodes.
     """
     for variable, term in plan.constants:
         yield f"with {variable} = {format_term(term)}"
@@ -33,6 +34,8 @@ def plan_lines(
         row.append(format_rows(step.estimated_rows))
         if step_rows is not None:
             row.append(f"{step_rows[number - 1]} rows")
+        if ways is not None:
+            row.append(ways[number - 1])
         cells.append(row)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for step, row in zip(plan.steps, cells, strict=True):

@@ -71,7 +71,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """How stages are run that may be run in both ways."""
     if request.param != "the better one":
         forks = request.param == "fork-join"
-        monkeypatch.setattr(ForkJoin, "is_better", lambda self: forks and self.is_possible)
+        monkeypatch.setattr(ForkJoin, "is_better", lambda self, wanted: forks and self.is_possible)
 
 
 @pytest.mark.usefixtures("mode")

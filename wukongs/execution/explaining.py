@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from csparql.algebra import Query
 from csparql.explain import Figures, explain
 from wukongs.execution.answer import answer
@@ -15,7 +17,9 @@ from wukongs.terms.query_terms import QueryTerms
 
 def explain_over(query: Query, dataset: Dataset, figures: Figures | None = None) -> str:
     """Return the text of a query's plan over a dataset. figures: what an execution over it did."""
-    return explain(query, DatasetCardinalities(dataset), figures)
+    completion = dataset.completion
+    ways = None if completion is None else partial(completion.way, dataset)
+    return explain(query, DatasetCardinalities(dataset), figures, ways)
 
 
 def profiled(query: Query, dataset: Dataset, terms: QueryTerms, limits: Limits, memo: PlanMemo, scope: str) -> Profile:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
+from csparql.explain import Moved
 from csparql.plan import FilteredBgp
 from csparql.rules.walk import join_operands
 from csparql.scope import possible_variables
 from wukongs.binding_table import BindingTable, TermSpace
-from wukongs.execution.profile import Profile
+from wukongs.execution.profile import Profile, StepFigures
 from wukongs.limits import Limits
 from wukongs.operators import operators
 from wukongs.operators.triple_parts import tied
@@ -106,27 +107,33 @@ class Exploration:
         if self.profile is None:
             return self._run(route, seeds, rows_wanted)
         started_s = time.perf_counter()
-        rows_of_steps: list[int] = []
-        table = self._run(route, seeds, rows_wanted, rows_of_steps)
-        self.profile.explored(wanted.bgp, route.plan, seeds, rows_of_steps, time.perf_counter() - started_s)
+        figures = StepFigures()
+        table = self._run(route, seeds, rows_wanted, figures)
+        self.profile.explored(wanted.bgp, route.plan, seeds, figures, time.perf_counter() - started_s)
         return table
 
     def _run(
-        self, route: Route, seeds: BindingTable, rows_wanted: int | None, rows_of_steps: list[int] | None = None
+        self, route: Route, seeds: BindingTable, rows_wanted: int | None, figures: StepFigures | None = None
     ) -> BindingTable:
         """Run the segments of a route, with the filters between them."""
         mark = self.limits.mark()
-        run = plan_runner.run if self.dataset.completion is None else self.dataset.completion.run
+        completion = self.dataset.completion
+        run = plan_runner.run if completion is None else completion.run
+        rows_of_steps = None if figures is None else figures.rows
         table = self._kept(route.plan.filters, self._with_constants(route, seeds))
         for segment in route.segments:
             if table.length == 0:
                 table = BindingTable.empty(segment.lowered.variables)
                 if rows_of_steps is not None:
                     rows_of_steps += [0] * len(segment.lowered.steps)
+                if figures is not None and completion is not None:
+                    figures.moved += [Moved()] * len(segment.lowered.steps)
                 continue
             is_last = segment is route.segments[-1] and not segment.filters
             last_wanted = rows_wanted if is_last else None
             table = run(segment.lowered, table, self.dataset, self.limits, last_wanted, rows_of_steps)
+            if figures is not None and completion is not None:
+                figures.moved += completion.moved
             table = self._kept(segment.filters, table)
             self.limits.back_to(mark, table.size_bytes)
         return table

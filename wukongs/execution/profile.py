@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from csparql.algebra import Bgp, Node
-from csparql.explain import Explored, Measured
+from csparql.explain import Explored, Measured, Moved
 from csparql.plan import Plan
 from wukongs.binding_table import BindingTable
+
+
+@dataclass(slots=True)
+class StepFigures:
+    """Of one run of a plan, by step: the rows that it made, and of a divided graph what it moved between nodes."""
+
+    rows: list[int] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -27,15 +35,18 @@ class Profile:
             rows_in = None if rows_in is None else rows_in + (before.rows_in or 0)
         self.nodes[id(node)] = Measured(rows, seconds, rows_in)
 
-    def explored(self, bgp: Bgp, plan: Plan, seeds: BindingTable, step_rows: Sequence[int], seconds: float) -> None:
-        """Take down a run of a plan: the rows after each of its steps, before the filters there."""
+    def explored(self, bgp: Bgp, plan: Plan, seeds: BindingTable, figures: StepFigures, seconds: float) -> None:
+        """Take down a run of a plan: what each of its steps did, before the filters there."""
         known = self.plans.setdefault(bgp, [])
         for at, other in enumerate(known):
             if other.plan is plan:
-                summed = tuple(a + b for a, b in zip(other.step_rows, step_rows, strict=True))
-                known[at] = Explored(plan, other.bound, other.rows_in + seeds.length, summed, other.seconds + seconds)
+                rows = tuple(a + b for a, b in zip(other.step_rows, figures.rows, strict=True))
+                moved = tuple(a + b for a, b in zip(other.moved, figures.moved, strict=True))
+                rows_in, seconds = other.rows_in + seeds.length, other.seconds + seconds
+                known[at] = Explored(plan, other.bound, rows_in, rows, seconds, moved)
                 return
-        known.append(Explored(plan, frozenset(seeds.variables), seeds.length, tuple(step_rows), seconds))
+        bound, moved = frozenset(seeds.variables), tuple(figures.moved)
+        known.append(Explored(plan, bound, seeds.length, tuple(figures.rows), seconds, moved))
 
     def measured(self, node: Node) -> Measured | None:
         return self.nodes.get(id(node))

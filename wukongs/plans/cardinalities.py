@@ -64,17 +64,17 @@ class DatasetCardinalities:
                 held = count_named_degree(descriptors, default, label, side, wanted, NAMES_ASKED_MAX)
             else:
                 held = count_degree(descriptors, part.graph, label, side, wanted)
-            total += held if share == 1 else self._scaled(held, share, wanted)
+            total += held if share == 1 else self._scaled(held, wanted)
         return total
 
-    def _scaled(self, held: float, share: float, vertex: int) -> float:
+    def _scaled(self, held: float, vertex: int) -> float:
         """Return about how many triples there are at a vertex of which this node holds so many: all of them if it
         answers for the vertex; else those whose other end it answers for. None of a few says little."""
         completion = self._dataset.completion
         assert completion is not None
         if completion.answers_for(np.array([vertex], np.int64))[0]:
             return held
-        return max(held, 1) / share
+        return max(held, 1) / completion.answered
 
     def share(self, found: TriplePattern, variable: Variable, asked: TriplePattern) -> float | None:
         """Return the share among the first values that a scan meets: ids are hashes, so these are as good as any others

@@ -16,6 +16,9 @@ import numpy.typing as npt
 
 from csparql.algebra import GraphRef
 from csparql.automaton import Automaton, Link
+from csparql.explain import Moved
+from csparql.plan import PlanStep
+from csparql.terms import Variable
 from store.batch_set import BatchSet
 from store.dtypes import BoolArray, Int64Array
 from wukongs.binding_table import BindingTable
@@ -36,6 +39,10 @@ class Completion(Protocol):
 
     @property
     def share(self) -> float:
+        """About which part of the triples this node holds, above 0, at most 1."""
+
+    @property
+    def answered(self) -> float:
         """Which part of the ids this node answers for, above 0, at most 1."""
 
     def answers_for(self, ids: Int64Array) -> BoolArray:
@@ -51,6 +58,13 @@ class Completion(Protocol):
         rows_of_steps: list[int] | None = None,
     ) -> BindingTable:
         """As plan_runner.run, over the whole graph."""
+
+    @property
+    def moved(self) -> Sequence[Moved]:
+        """What each step of the last run moved between nodes."""
+
+    def way(self, dataset: Dataset, step: PlanStep, bound: frozenset[Variable], rows: float) -> str:
+        """Return how a step would come to the triples of other nodes, from about so many rows that bind variables."""
 
     def follow(self, automaton: Automaton, nodes: Int64Array, graph: GraphRef, dataset: Dataset) -> None:
         """Complete all that a search along a path may meet from some nodes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from wukongs.errors import DataError
 from wukongs.limits import current
 from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.sharded import requests
-from wukongs.sharded.requests import Run, wrong_answer
+from wukongs.sharded.requests import Read, Run, wrong_answer
 from wukongs.sharded.traffic import Traffic, time_left_s
 from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
 from wukongs.wire.packets import Packet
@@ -78,9 +78,7 @@ class Asking:
     ) -> tuple[Int64Array, Int64Array]:
         """Return (place of the node, graph) for each of some graphs in which another node sees a triple of it."""
         fields = {"sn": self._sn, "named": is_named, "rows_max": current().rows_max, "timeout_s": time_left_s()}
-        packet = Packet(
-            requests.NODES, fields, {"nodes": nodes, "graphs": graphs, "stored": stored_rows(parts).reshape(-1)}
-        )
+        arrays = {"nodes": nodes, "graphs": graphs, "stored": stored_rows(parts).reshape(-1)}
 
         def read(answer: Packet) -> tuple[Int64Array, Int64Array]:
             rows = requests.count_of(answer, "rows")
@@ -89,15 +87,18 @@ class Asking:
                 raise DataError(f"{answer.kind}: more nodes than were asked for")
             return places, names
 
-        found = [requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self.others])]
+        found = self._ask_others(Packet(requests.NODES, fields, arrays), read)
         return np.concatenate([places for places, _ in found]), np.concatenate([names for _, names in found])
 
     def graph_names(self) -> Int64Array:
         """Return the ids of the graphs of which other nodes see a triple."""
         packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
-        read = partial(requests.ids_of, name="graphs")
-        found = [requests.checked(node, answer, read) for node, answer in self._ask([(n, packet) for n in self.others])]
-        return np.unique(np.concatenate(found))
+        return np.unique(np.concatenate(self._ask_others(packet, partial(requests.ids_of, name="graphs"))))
+
+    def _ask_others(self, packet: Packet, read: Callable[[Packet], Read]) -> list[Read]:
+        """Ask all other nodes the same."""
+        answers = self._ask([(node, packet) for node in self.others])
+        return [requests.checked(node, answer, read) for node, answer in answers]
 
     def rows(self, runs: Sequence[tuple[int, Run]]) -> list[tuple[tuple[Int64Array, ...], int, list[int]]]:
         """Return the columns that steps make at some nodes, their length, and the rows after each step; long ones come

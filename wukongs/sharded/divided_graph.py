@@ -22,6 +22,8 @@ import numpy.typing as npt
 
 from csparql.algebra import GraphRef
 from csparql.automaton import Automaton, Link
+from csparql.explain import Moved
+from csparql.plan import PlanStep
 from csparql.terms import Variable
 from store.dtypes import OUT, Int64Array
 from store.tombstones import Difference
@@ -30,7 +32,7 @@ from wukongs.limits import Limits
 from wukongs.plans import plan_layout as layout
 from wukongs.plans import plan_runner
 from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import LoweredPlan
+from wukongs.plans.lowering import LoweredPlan, lower
 from wukongs.rows import distinct_rows
 from wukongs.sharded import closure
 from wukongs.sharded.asking import Graphs
@@ -44,19 +46,41 @@ PREDICATES_MAX = 16
 """If rows bind more predicates than these, all triples of their keys are fetched."""
 
 
+MADE, FETCHED, FORKED, REQUESTS = range(4)
+"""What is noted of each step: the rows it has made, whether triples were fetched for it, whether it was sent to other
+nodes; then what moved: requests, rows, bytes."""
+FIGURES = 6
+
+
 class DividedGraph(FetchedGraph):
     """As FetchedGraph; a wukongs.plans.completion.Completion."""
 
-    @property
-    def share(self) -> float:
-        """Which part of the ids this node answers for."""
-        return max(float((self.assignment.nodes == self.assignment.me).mean()), 1e-3)
+    _figures = np.zeros((0, FIGURES), np.int64)
 
     def with_change(self, change: Difference) -> DividedGraph:
         """Return the same graph, with another change on top; what one of them fetches both have."""
         other = DividedGraph(self.asking, self.base, change)
         other.share_fetched(self)
         return other
+
+    @property
+    def moved(self) -> list[Moved]:
+        """What each step of the last run moved between nodes."""
+        found = []
+        for _, is_fetched, is_forked, *numbers in self._figures.tolist():
+            ways = ("fork-join",) * is_forked + ("in place",) * is_fetched
+            found.append(Moved(ways, *numbers))
+        return found
+
+    def way(self, dataset: Dataset, step: PlanStep, bound: frozenset[Variable], rows: float) -> str:
+        """Return how a step would come to the triples of other nodes, from about so many rows that bind variables."""
+        if not stored_graphs(step.pattern.graph, dataset):
+            return "here"
+        seeds = BindingTable.empty(tuple(bound))
+        [stage, *_] = stages_of(lower((step,), seeds.variables, dataset), len(bound), dataset, self.assignment.split)
+        if stage.home is not None and not stage.home[0] and self.answers_for(np.array([stage.home[1]], np.int64))[0]:
+            return "here"
+        return "fork-join" if ForkJoin(stage, seeds, self, dataset).would_pay(rows) else "in place"
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -72,11 +96,12 @@ class DividedGraph(FetchedGraph):
         """As plan_runner.run, over the whole graph."""
         if plan.is_void:
             return plan_runner.run(plan, seeds, dataset, limits, rows_wanted, rows_of_steps)
-        counts = np.zeros(len(plan.steps), np.int64)
+        figures = np.zeros((len(plan.steps), FIGURES), np.int64)
+        self._figures = figures
         stages = stages_of(plan, len(seeds.variables), dataset, self.assignment.split)
-        found = self._run(stages, seeds, dataset, limits, rows_wanted, counts)
+        found = self._run(stages, seeds, dataset, limits, rows_wanted, figures)
         if rows_of_steps is not None:
-            rows_of_steps += counts.tolist()
+            rows_of_steps += figures[:, MADE].tolist()
         return BindingTable(plan.variables, found.columns, found.length)
 
     def _run(
@@ -86,7 +111,7 @@ class DividedGraph(FetchedGraph):
         dataset: Dataset,
         limits: Limits,
         rows_wanted: int | None,
-        counts: Int64Array,
+        figures: npt.NDArray[np.int64],
     ) -> BindingTable:
         stage, rest = stages[0], stages[1:]
         n_steps = len(stage.plan.steps)
@@ -97,9 +122,9 @@ class DividedGraph(FetchedGraph):
             if seeds.length > ROWS_AT_A_TIME:
                 rows = seeds.take(np.arange(start, min(start + ROWS_AT_A_TIME, seeds.length)))
             wanted = None if rows_wanted is None else rows_wanted - length
-            table = self._stage(stage, rows, dataset, limits, None if rest else wanted, counts[:n_steps])
+            table = self._stage(stage, rows, dataset, limits, None if rest else wanted, figures[:n_steps])
             if rest and table.length:
-                table = self._run(rest, table, dataset, limits, wanted, counts[n_steps:])
+                table = self._run(rest, table, dataset, limits, wanted, figures[n_steps:])
             if table.length:
                 found.append(table)
             length += table.length
@@ -115,16 +140,19 @@ class DividedGraph(FetchedGraph):
         dataset: Dataset,
         limits: Limits,
         rows_wanted: int | None,
-        counts: Int64Array,
+        figures: npt.NDArray[np.int64],
     ) -> BindingTable:
         """Run the steps of a stage for some rows: with the nodes that can answer them, or here."""
         fork_join = ForkJoin(stage, rows, self, dataset)
-        if fork_join.is_better():
-            here, found = fork_join.run(limits, rows_wanted, counts)
+        if fork_join.is_better(rows_wanted):
+            before = self.asking.traffic.numbers()
+            here, found = fork_join.run(limits, rows_wanted, figures[:, MADE])
+            figures[:, FORKED] = 1
+            figures[0, REQUESTS:] += self.asking.traffic.numbers() - before
             if here is not None:
-                found.append(self._in_place(stage, here, dataset, limits, rows_wanted, counts))
+                found.append(self._in_place(stage, here, dataset, limits, rows_wanted, figures))
             return put_together(stage.plan.variables, found, limits)
-        return self._in_place(stage, rows, dataset, limits, rows_wanted, counts)
+        return self._in_place(stage, rows, dataset, limits, rows_wanted, figures)
 
     def _in_place(
         self,
@@ -133,17 +161,21 @@ class DividedGraph(FetchedGraph):
         dataset: Dataset,
         limits: Limits,
         rows_wanted: int | None,
-        counts: Int64Array,
+        figures: npt.NDArray[np.int64],
     ) -> BindingTable:
         """Fetch what each piece of a stage will look up, and run it here."""
         at = 0
         for piece in stage.pieces:
-            for step, graph in zip(piece.steps, piece.graphs, strict=True):
+            for number, (step, graph) in enumerate(zip(piece.steps, piece.graphs, strict=True), at):
+                before = self.asking.traffic.numbers()
                 self._complete_step(step, rows, stored_graphs(graph, dataset), dataset)
+                moved = self.asking.traffic.numbers() - before
+                figures[number, REQUESTS:] += moved
+                figures[number, FETCHED] |= moved[0] > 0
             made: list[int] = []
             wanted = rows_wanted if piece is stage.pieces[-1] else None
             rows = plan_runner.run(piece, rows, dataset, limits, wanted, made)
-            counts[at : at + len(made)] += made
+            figures[at : at + len(made), MADE] += made
             at += len(made)
         return rows
 

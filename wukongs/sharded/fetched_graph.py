@@ -60,6 +60,17 @@ class FetchedGraph:
         """Have what another one has fetched, and will."""
         self._fetched, self._known, self._listed = other._fetched, other._known, other._listed
 
+    @property
+    def share(self) -> float:
+        """About which part of the triples this node holds: one of the ends is its own (of split predicates it holds
+        less)."""
+        return 1 - (1 - self.answered) ** 2
+
+    @property
+    def answered(self) -> float:
+        """Which part of the ids this node answers for."""
+        return max(float((self.assignment.nodes == self.assignment.me).mean()), 1e-3)
+
     def answers_for(self, ids: Int64Array) -> BoolArray:
         """Tell of each id (>= 0) whether this node answers for it."""
         found: BoolArray = self.assignment.of(ids) == self.assignment.me

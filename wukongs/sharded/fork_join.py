@@ -19,7 +19,7 @@ from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_layout import ALL_NAMED
 from wukongs.sharded.asking import Graphs, stored_rows
 from wukongs.sharded.fetched_graph import FetchedGraph
-from wukongs.sharded.requests import OPERANDS, Run, new_columns
+from wukongs.sharded.requests import OPERANDS, Run, new_columns, wrong_answer
 from wukongs.sharded.share_run import run_share
 from wukongs.sharded.stages import Stage, stored_graphs
 
@@ -40,15 +40,13 @@ class ForkJoin:
 
     # --- whether ------------------------------------------------------------------------------------------------------
 
-    def is_better(self) -> bool:
-        """Whether less moves than in place. Never where nothing would have to be fetched."""
+    def is_better(self, rows_wanted: int | None = None) -> bool:
+        """Whether less moves than in place; rows_wanted: more are not needed. Never where nothing would be fetched."""
         if not self.is_possible:
             return False
         if self._is_scan:
-            step = self._stage.plan.steps[0]
-            is_constant = step[layout.PREDICATE_KIND] == layout.CONSTANT
-            predicate = int(step[layout.PREDICATE]) if is_constant else None
-            return self._rows.length == 1 and not self._graph.is_listed(predicate, self._graphs(0))
+            is_listed = self._graph.is_listed(self._predicate(0), self._graphs(0))
+            return self._rows.length == 1 and not is_listed and (rows_wanted is not None or self._scan_pays())
         return self._bytes_in_place() > self._bytes_forked()
 
     @property
@@ -70,39 +68,71 @@ class ForkJoin:
         is_column, reference = self._stage.home
         return self._rows.columns[reference] if is_column else np.full(self._rows.length, reference, np.int64)
 
+    def would_pay(self, rows: float) -> bool:
+        """Whether the first step would move less by fork-join, from about so many rows with a home each."""
+        if self._stage.home is None or self._graph.change is not None:
+            return False
+        if self._is_scan:
+            return rows <= 1
+        needed, made = len(self._needed()), new_columns(self._stage.plan.steps[0])
+        forked = 8 * (1 + needed + self._growth(0) * (1 + needed + made))
+        return 8 + TRIPLE_BYTES * self._degree(0) > forked
+
     def _bytes_in_place(self) -> float:
-        total = 0.0
-        homes = self._homes()
+        total, homes = 0.0, self._homes()
         for number, step in enumerate(self._stage.plan.steps):
-            predicate = int(step[layout.PREDICATE]) if step[layout.PREDICATE_KIND] == layout.CONSTANT else None
-            graphs = self._graphs(number)
-            missing = self._graph.missing(homes, int(step[layout.DIRECTION]), predicate, graphs)
-            total += len(missing) * (8 + TRIPLE_BYTES * self._degree(step, graphs))
+            direction, graphs = int(step[layout.DIRECTION]), self._graphs(number)
+            missing = self._graph.missing(homes, direction, self._predicate(number), graphs)
+            total += len(missing) * (8 + TRIPLE_BYTES * self._degree(number))
         return total
 
     def _bytes_forked(self) -> float:
         distant = self._rows.length - int(self._graph.answers_for(self._homes()).sum())
-        made, rows = 0, float(distant)
-        for number, step in enumerate(self._stage.plan.steps):
-            made += new_columns(step)
-            is_check = step[layout.VALUE_KIND] not in (layout.NEW, layout.SAME)
-            rows *= CHECK_SHARE if is_check else self._degree(step, self._graphs(number))
-        return 8 * (distant * (1 + len(self._needed())) + rows * (1 + len(self._needed()) + made))
+        rows = float(distant)
+        for number in range(len(self._stage.plan.steps)):
+            rows *= self._growth(number)
+        needed, made = len(self._needed()), sum(map(new_columns, self._stage.plan.steps))
+        return 8 * (distant * (1 + needed) + rows * (1 + needed + made))
 
-    def _degree(self, step: Int64Array, graphs: Graphs) -> float:
-        """Return how many triples a key has on average, as far as this node holds them."""
+    def _scan_pays(self) -> bool:
+        """Whether a scan, with the steps on what it finds, moves less by fork-join, if nothing was fetched yet."""
+        distant = (1 - self._graph.answered) / self._graph.share
+        edges, keys = (count * distant for count in self._counts(0))
+        in_place, rows = 2 * TRIPLE_BYTES * edges, edges  # twice: they would be sorted and indexed here
+        for number in range(1, len(self._stage.plan.steps)):
+            in_place += keys * (8 + TRIPLE_BYTES * self._degree(number))
+            rows *= self._growth(number)
+        return 8 * (1 + sum(map(new_columns, self._stage.plan.steps))) * rows <= in_place
+
+    def _growth(self, number: int) -> float:
+        """Return into how many rows a step turns one, on average."""
+        is_check = self._stage.plan.steps[number, layout.VALUE_KIND] not in (layout.NEW, layout.SAME)
+        return CHECK_SHARE if is_check else self._degree(number)
+
+    def _degree(self, number: int) -> float:
+        """Return how many triples a key of a step has on average, as far as this node holds them."""
+        edges, keys = self._counts(number)
+        return edges / max(keys, 1)
+
+    def _counts(self, number: int) -> tuple[int, int]:
+        """Return the triples that this node holds of a step's predicate, and their keys."""
         descriptors, default = self._graph.base.descriptors, self._dataset.default_graph
-        side = 1 + int(step[layout.DIRECTION])
+        predicate, side = self._predicate(number), 1 + int(self._stage.plan.steps[number, layout.DIRECTION])
         edges = keys = 0
-        for graph in graphs:
-            if step[layout.PREDICATE_KIND] != layout.CONSTANT:
+        for graph in self._graphs(number):
+            if predicate is None:
                 found = count_graph(descriptors, graph, default)
             elif graph == ALL_NAMED:
-                found = count_named_edges(descriptors, default, int(step[layout.PREDICATE]))
+                found = count_named_edges(descriptors, default, predicate)
             else:
-                found = count_edges(descriptors, graph, int(step[layout.PREDICATE]))
+                found = count_edges(descriptors, graph, predicate)
             edges, keys = edges + int(found[0]), keys + int(found[side])
-        return edges / max(keys, 1)
+        return edges, keys
+
+    def _predicate(self, number: int) -> int | None:
+        """Return the predicate of a step, None if it is bound by the rows or by the match."""
+        step = self._stage.plan.steps[number]
+        return int(step[layout.PREDICATE]) if step[layout.PREDICATE_KIND] == layout.CONSTANT else None
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
@@ -134,6 +164,9 @@ class ForkJoin:
         else:
             own = np.flatnonzero(graph.answers_for(self._homes()))
             here = rows.take(own) if len(own) else None
+        for (node, some), (columns, _, _) in zip(shares, found, strict=False):
+            if not np.isin(columns[0], some).all():
+                raise wrong_answer(node, "rows that it was not sent")
         tables = []
         for columns, length, step_rows in found:
             counts += step_rows

@@ -6,6 +6,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from wukongs.limits import current
 from wukongs.wire.packets import Packet
 
@@ -32,6 +35,11 @@ class Traffic:
             rows = packet.fields.get("rows", 0)
             self.rows_received += rows if isinstance(rows, int) else 0
             self.bytes_received += _size(packet)
+
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Return requests, rows and bytes, of both directions together. int64[3]"""
+        rows, size = self.rows_sent + self.rows_received, self.bytes_sent + self.bytes_received
+        return np.array([self.requests, rows, size], np.int64)
 
     def stats(self) -> dict[str, int]:
         return asdict(self)

@@ -1,0 +1,367 @@
+"""What nodes ask each other to read: how it is chosen, shown and counted, and what is not believed."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wukongs
+from store.dtypes import NO_MATCH
+from tests.shards import Shards
+from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
+from wukongs.plans import plan_layout as layout
+from wukongs.settings import Settings
+from wukongs.sharded import asking, owner, requests
+from wukongs.sharded.requests import Run
+from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.packets import Packet
+
+USERS = 300
+FOLLOWS, NAME, TYPE = "<http://e/follows>", "<http://e/name>", "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+WALK = f"SELECT * {{ <http://e/u1> {FOLLOWS} ?a . ?a {FOLLOWS} ?b . ?b {NAME} ?n }}"
+STAR = f"SELECT * {{ ?x a <http://e/User> ; {NAME} ?n ; {FOLLOWS} <http://e/u7> }}"
+PATH = f"SELECT * {{ <http://e/u1> {FOLLOWS}+ ?x }}"
+pytestmark = pytest.mark.nojit
+
+
+@pytest.fixture(scope="module")
+def shards() -> Iterator[Shards]:
+    rng = random.Random(1)
+    lines = [f"<http://e/u{n}> {FOLLOWS} <http://e/u{rng.randrange(USERS)}> ." for n in range(USERS) for _ in range(3)]
+    lines += [f'<http://e/u{n}> {NAME} "name of {n}" .' for n in range(USERS)]
+    lines += [f"<http://e/u{n}> {TYPE} <http://e/User> ." for n in range(USERS)]
+    with Shards(3) as made:
+        made.load("\n".join(lines), "nq")
+        yield made
+
+
+@pytest.fixture
+def node(shards: Shards) -> Iterator[wukongs.Engine]:
+    """A node; what its peers do is undone afterwards."""
+    yield shards.nodes[0]
+    shards.peers[0].silent, shards.peers[0].lies = set(), None
+
+
+def traffic(engine: wukongs.Engine) -> Any:
+    reach = engine._core.reach
+    assert reach is not None
+    return reach.traffic
+
+
+def moved_by(engine: wukongs.Engine, text: str) -> dict[str, int]:
+    before = traffic(engine).stats()
+    engine.query(text)
+    after = traffic(engine).stats()
+    return {name: after[name] - before[name] for name in after}
+
+
+# --- what moves -------------------------------------------------------------------------------------------------------
+
+
+def test_each_node_is_asked_once_for_all_keys_of_a_step(node: wukongs.Engine) -> None:
+    node.query(WALK)
+    found = moved_by(node, WALK)  # constants are known by now
+    assert found["requests"] <= 3 * 2, "three steps, two other nodes"
+    assert found["rows_received"] > 0
+    assert found["bytes_received"] >= 8 * found["rows_received"]
+
+
+def test_a_scan_with_a_limit_does_not_fetch_everything(node: wukongs.Engine) -> None:
+    assert moved_by(node, f"SELECT * {{ ?x {FOLLOWS} ?y }} LIMIT 3")["rows_received"] < 100
+
+
+def test_keys_that_are_here_are_not_asked_for(node: wukongs.Engine, shards: Shards) -> None:
+    core = node._core
+    own = shards.assignment(0)
+    name = next(n for n in range(USERS) if own.of(np.array([core.registry.resolve(f"<http://e/u{n}>")]))[0] == 0)
+    assert moved_by(node, f"SELECT * {{ <http://e/u{name}> {FOLLOWS} ?y }}")["requests"] == 0
+
+
+def test_explain_says_how_a_step_would_reach_other_nodes(node: wukongs.Engine, shards: Shards) -> None:
+    assert "fork-join" in node.explain(f"SELECT * {{ ?x {FOLLOWS} ?y }}")
+    assert "in place" in node.explain(f"SELECT * {{ <http://e/User> ^{TYPE} ?x }}")
+    assert "fork-join" not in shards.whole.explain(f"SELECT * {{ ?x {FOLLOWS} ?y }}")
+
+
+def test_explain_analyze_counts_what_moved(node: wukongs.Engine) -> None:
+    before = traffic(node).stats()
+    text = node.explain(WALK, analyze=True)
+    after = traffic(node).stats()
+    shown = [line.rpartition("  ")[2] for line in text.splitlines() if "requests" in line]
+    assert shown, text
+    requests_shown = sum(int(part.split(": ")[1].split(" ")[0]) for part in shown)
+    sizes = sum(int(part.split(", ")[2].split(" ")[0]) for part in shown)
+    assert requests_shown == after["requests"] - before["requests"]
+    names = ("bytes_sent", "bytes_received")
+    assert sizes == sum(after[name] - before[name] for name in names)
+
+
+def test_the_way_that_moves_less_is_taken() -> None:
+    """Few rows whose keys have long lists are sent to be checked; of many rows with the same few keys, the keys are."""
+    hubs = [f"<http://e/h{n}>" for n in range(8)]
+    lines = [f"{hub} <http://e/p> <http://e/o{n}> ." for hub in hubs for n in range(200)]
+    lines += [f"<http://e/s{n}> <http://e/q> {hubs[n % 8]} ." for n in range(400)]
+    pairs = " ".join(f"({hub} <http://e/o{n}>)" for n, hub in enumerate(hubs))
+    with Shards(2) as few:
+        few.load("\n".join(lines), "nq")
+        checked = f"SELECT * {{ VALUES (?h ?o) {{ {pairs} }} ?h <http://e/p> ?o }}"
+        spread = "SELECT * { ?s <http://e/q> ?h . ?h <http://e/p> ?o }"
+        for text, way, rows_max in ((checked, "fork-join", 20), (spread, "in place", 2000)):
+            few.nodes[0].query(text)
+            found = moved_by(few.nodes[0], text)
+            assert 0 < found["rows_received"] < rows_max, text
+            told = few.nodes[0].explain(text, analyze=True)
+            assert re.search(rf"{way}: \d+ requests, \d+ rows, \d+ bytes", told), told
+            assert len(few.nodes[0].query(text)) == len(few.whole.query(text))
+
+
+# --- who does not answer, or not what was asked -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [WALK, STAR, PATH, "SELECT * { GRAPH ?g { ?s ?p ?o } }", "SELECT ?g { GRAPH ?g {} }"])
+def test_a_silent_node_is_named(node: wukongs.Engine, shards: Shards, text: str) -> None:
+    shards.peers[0].silent = {1}
+    with pytest.raises(NodeUnavailable, match="node 1"):
+        node.query(text)
+    shards.peers[0].silent = set()
+    assert len(node.query(text)) == len(shards.whole.query(text))
+
+
+def test_texts_that_are_gone_with_their_node_are_a_named_error(node: wukongs.Engine, shards: Shards) -> None:
+    result = node.query(WALK)
+    shards.peers[0].silent = {1, 2}
+    with pytest.raises(NodeUnavailable, match="node"):
+        result.texts()
+
+
+def without_a_column(packet: Packet) -> Packet:
+    return replace(packet, arrays={k: a for k, a in packet.arrays.items() if k != "c0"})
+
+
+def with_a_short_column(packet: Packet) -> Packet:
+    return replace(packet, arrays={k: a[:-1] if k == "c1" else a for k, a in packet.arrays.items()})
+
+
+def with_unbound_ids(packet: Packet) -> Packet:
+    return replace(packet, arrays={k: -1 - a if k == "c1" else a for k, a in packet.arrays.items()})
+
+
+def of_another_type(packet: Packet) -> Packet:
+    return replace(packet, arrays={k: a.astype(np.int32) for k, a in packet.arrays.items()})
+
+
+def with_other_keys(packet: Packet) -> Packet:
+    return replace(packet, arrays={k: a + 2 if k == "c0" else a for k, a in packet.arrays.items()})
+
+
+def in_other_graphs(packet: Packet) -> Packet:
+    last = max(packet.arrays)
+    return replace(packet, arrays={k: a + 2 if k == last else a for k, a in packet.arrays.items()})
+
+
+def with_too_many_rows(packet: Packet) -> Packet:
+    return replace(packet, fields={**packet.fields, "rows": 1 << 62})
+
+
+def with_no_end(packet: Packet) -> Packet:
+    arrays = {k: a[:0] for k, a in packet.arrays.items()}
+    return replace(packet, fields={**packet.fields, "rows": 0, "more": True}, arrays=arrays)
+
+
+def without_counts(packet: Packet) -> Packet:
+    return replace(packet, fields={**packet.fields, "counts": "many"})
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        without_a_column, with_a_short_column, with_unbound_ids, of_another_type, with_other_keys, in_other_graphs,
+        with_too_many_rows, with_no_end, without_counts,
+    ],
+)  # fmt: skip
+def test_a_node_that_lies_about_triples_is_named(
+    node: wukongs.Engine, shards: Shards, lie: Callable[[Packet], Packet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wukongs.sharded.fork_join import ForkJoin
+
+    monkeypatch.setattr(ForkJoin, "is_better", lambda self, wanted: False)
+    shards.peers[0].lies = lambda asked, packet: lie(packet) if packet.kind == requests.RUN else packet
+    with pytest.raises(NodeUnavailable, match="does not answer what it was asked"):
+        node.query(WALK)
+
+
+def test_rows_that_nobody_sent_are_not_believed(
+    node: wukongs.Engine, shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wukongs.sharded.fork_join import ForkJoin
+
+    monkeypatch.setattr(ForkJoin, "is_better", lambda self, wanted: self.is_possible)
+    shards.peers[0].lies = lambda asked, packet: (
+        replace(packet, arrays={k: a + (1 << 40) if k == "c0" else a for k, a in packet.arrays.items()})
+        if packet.kind == requests.RUN
+        else packet
+    )
+    with pytest.raises(NodeUnavailable, match="rows that it was not sent"):
+        node.query(WALK)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "text"),
+    [
+        (requests.TEXTS, {"ids": lambda a: a + 2}, WALK),
+        (requests.TEXTS, {"offsets": lambda a: a + 1}, WALK),
+        (requests.TEXTS, {"text": lambda a: a | 0x80}, WALK),
+        (requests.RESOLVE, {"ids": lambda a: a * 0 - 7}, "SELECT * { <http://e/nobody> ?p ?o }"),
+        (requests.RESOLVE, {"lasting": lambda a: a.astype(np.uint8)}, "SELECT * { <http://e/nobody> ?p ?o }"),
+        (requests.GRAPHS, {"graphs": lambda a: -1 - a}, "SELECT * { GRAPH ?g {} }"),
+        (requests.NODES, {"c0": lambda a: a + 100}, f"SELECT * {{ <http://e/u1> {FOLLOWS}* ?x }}"),
+    ],
+)
+def test_other_lies_are_named_too(
+    node: wukongs.Engine, shards: Shards, kind: str, change: dict[str, Callable[[Any], Any]], text: str
+) -> None:
+    def lie(asked: int, packet: Packet) -> Packet:
+        if packet.kind != kind:
+            return packet
+        arrays: dict[str, Any] = {k: change[k](a) if k in change else a for k, a in packet.arrays.items()}
+        return replace(packet, arrays=arrays)
+
+    shards.peers[0].lies = lie
+    with pytest.raises(NodeUnavailable, match="does not answer what it was asked"):
+        assert node.query(text).texts() is None
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_from_others_counts_against_the_limits() -> None:
+    lines = [f"<http://e/s{n}> <http://e/p> <http://e/o{n % 7}> ." for n in range(3000)]
+    with Shards(2, settings=Settings(rows_max=1000)) as few:
+        few.load("\n".join(lines), "nq")
+        with pytest.raises(BudgetExceeded, match="rows_max = 1000"):
+            few.nodes[0].query("SELECT * { ?s <http://e/p> ?o }")
+        assert len(few.nodes[0].query("SELECT * { ?s <http://e/p> <http://e/o3> }")) == 429
+
+
+def test_the_time_of_a_query_is_that_of_its_questions(node: wukongs.Engine, shards: Shards) -> None:
+    def late(asked: int, packet: Packet) -> Packet:
+        raise NodeUnavailable(f"node {asked} does not answer within the query's time")
+
+    shards.peers[0].lies = late
+    with pytest.raises((NodeUnavailable, QueryTimeout)):
+        node.query(WALK, timeout_s=0.2)
+    assert all(packet.fields.get("timeout_s", 0) <= 0.2 for _, packet in shards.peers[0].asked[-1:])
+
+
+def test_a_snapshot_that_a_node_has_forgotten_is_a_named_error(shards: Shards) -> None:
+    answer = shards.peers[0].handlers[1][requests.GRAPHS]
+    with Shards(2) as few:
+        few.load("<http://e/a> <http://e/p> <http://e/b> .", "nq")
+        few.load("<http://e/c> <http://e/p> <http://e/d> .", "nq")
+        for engine in few.nodes:
+            engine._core.arrangement.trace.merge_all()
+        handlers = few.peers[0].handlers[1]
+        with pytest.raises(CompactedError, match="stored graph"):
+            handlers[requests.GRAPHS](Packet(requests.GRAPHS, {"sn": 1, "timeout_s": 1.0}))
+    with pytest.raises(NodeUnavailable, match="SN"):
+        answer(Packet(requests.GRAPHS, {"sn": 1 << 40, "timeout_s": 0.01}))
+
+
+# --- long answers -----------------------------------------------------------------------------------------------------
+
+
+def test_long_answers_come_in_parts(node: wukongs.Engine, shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (owner, requests):
+        monkeypatch.setattr(module, "ROWS_PER_ANSWER", 50)
+    monkeypatch.setattr(owner, "TEXT_BYTES_PER_ANSWER", 100)
+    monkeypatch.setattr(asking, "KEYS_PER_QUESTION", 40)
+    for text in (WALK, STAR, PATH, f"SELECT * {{ ?x {FOLLOWS} ?y . ?y {NAME} ?n }}"):
+        assert sorted(node.query(text).texts()) == sorted(shards.whole.query(text).texts())
+    assert set(node.graph()) == set(shards.whole.graph())
+
+
+# --- what a node refuses ----------------------------------------------------------------------------------------------
+
+
+AT_ONCE = {"sn": 0, "timeout_s": 1, "rows_max": 9}
+
+
+def texts(text: bytes, *offsets: int) -> Packet:
+    arrays: dict[str, Any] = {"text": np.frombuffer(text, np.uint8), "offsets": np.array(offsets)}
+    return Packet(requests.RESOLVE, {"count": len(offsets) - 1}, arrays)
+
+
+def run_of(**changed: Any) -> Run:
+    steps = requests.one_step(0, 8, False, 1)
+    no_shards = np.zeros(SHARD_COUNT, np.bool_)
+    run = Run(0, steps, np.array([[2, 2]]), (np.array([4, 6]),), 2, no_shards, np.empty(0, np.int64), 100, 1.0)
+    return replace(run, **changed)
+
+
+def with_operand(at: int, value: int) -> Run:
+    run = run_of()
+    steps = run.steps.copy()
+    steps[0, at] = value
+    return replace(run, steps=steps)
+
+
+def test_a_run_crosses_over() -> None:
+    run = Run.of(run_of(rows_wanted=7, skip=3).packet())
+    assert (run.rows_wanted, run.skip, run.width, run.length) == (7, 3, 3, 2)
+    assert (run.steps == run_of().steps).all()
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (with_operand(layout.KEY, 1), "operand 1"),
+        (with_operand(layout.KEY_KIND, layout.SAME), "operand 1"),
+        (with_operand(layout.KEY_KIND, 9), "kind 9"),
+        (with_operand(layout.PREDICATE, NO_MATCH), "operand 3"),
+        (with_operand(layout.VALUE, 2), "operand 5"),
+        (with_operand(layout.VALUE, -1), "operand 5"),
+        (with_operand(layout.GRAPH_KIND, layout.CONSTANT), "operand 7"),
+        (with_operand(layout.PARTS_TO, 2), "parts 0 to 2 of 1"),
+        (with_operand(layout.PARTS_FROM, 2), "parts 2 to 1"),
+        (with_operand(layout.DIRECTION, 2), "direction 2"),
+        (run_of(columns=(np.array([4]),)), r"array c0: expected int64\[2\]"),
+        (run_of(columns=(np.array([4, -1]),)), "-1 is no term id"),
+        (run_of(shards=np.zeros(7, np.bool_)), "array shards"),
+        (run_of(steps=np.zeros(7, np.int64)), "array steps: 7 numbers"),
+        (run_of(steps=np.zeros(0, np.int64)), "array steps: 0 numbers"),
+        (run_of(timeout_s=float("nan")), "timeout_s = nan"),
+        (run_of(timeout_s=True), "timeout_s = True"),
+        (run_of(sn=-1), "sn = -1"),
+        (run_of(length=1 << 70), "length"),
+        (run_of(rows_wanted="all"), "rows_wanted = 'all'"),
+    ],
+)
+def test_what_no_kernel_could_run_is_refused(shards: Shards, run: Run, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        shards.peers[0].handlers[1][requests.RUN](run.packet())
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (Packet(requests.TEXTS, {}, {}), "array ids: expected"),
+        (Packet(requests.TEXTS, {}, {"ids": np.array([-5])}), "-5 is no term id"),
+        (Packet(requests.RESOLVE, {"count": -1}, {}), "count = -1"),
+        (texts(b"ab", 0, 3), "offsets"),
+        (texts(b"ab", 0, 2, 1, 2), "offsets"),
+        (texts("\u00e9".encode(), 0, 1, 2), "within a character"),
+        (texts(b"\xff", 0, 1), "no UTF-8"),
+        (Packet(requests.GRAPHS, {"sn": "now", "timeout_s": 1}, {}), "sn = 'now'"),
+        (Packet(requests.NODES, AT_ONCE, {"nodes": np.array([2]), "graphs": np.array([2, 2])}), "array graphs"),
+        (Packet(requests.TRIPLES, {**AT_ONCE, "graph": 2, "first": 5000}, {}), "first = 5000"),
+    ],
+)
+def test_what_is_no_question_is_refused(shards: Shards, packet: Packet, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        shards.peers[0].handlers[1][packet.kind](packet)
