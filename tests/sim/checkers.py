@@ -81,6 +81,7 @@ class Checkers:
                 self._on_membership(record)
             case DeclareStream(stream=name, payload=options):
                 data = next(data for data in self.declared if data.options == options)
+                data.index = index
                 data.key = name if name not in self.streams else f"{name} {index}"
                 self.streams[data.key] = data
             case BeginStream(stream=key):

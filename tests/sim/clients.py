@@ -172,19 +172,16 @@ class Client:
 class Operator:
     """Asks for control records, of any node, until they are in the log."""
 
-    def __init__(self, records: list[tuple[float, Record]], hosts: list[Host], agenda: Agenda, rng: random.Random):
-        self.hosts, self.agenda, self.rng = hosts, agenda, rng
+    def __init__(self, records: list[tuple[float, Record]], world: Any, agenda: Agenda, rng: random.Random):
+        self.world, self.agenda, self.rng = world, agenda, rng
         self.left = len(records)
         for delay, record in records:
             agenda.after(delay, lambda record=record: self._ask(record))  # type: ignore[misc]
 
     def _ask(self, record: Record) -> None:
-        if any(host.is_alive and self._is_there(host, record) for host in self.hosts):
+        if record in (entry.record for entry, _ in self.world.checkers.entries.values()):
             self.left -= 1
             return
-        host = self.rng.choice(self.hosts)
+        host = self.rng.choice(self.world.hosts)
         host.handle(Submitted(record))
         self.agenda.after(60, lambda: self._ask(record))
-
-    def _is_there(self, host: Host, record: Record) -> bool:
-        return record in (entry.record for entry in host.node.log.entries[: host.node.log.commit])

@@ -39,7 +39,7 @@ class Row:
 class StreamData:
     """One stream. numbers: per partition, the stream batches at which it sends something, the last one its last; rows:
     what it has in them; ends: the row behind each one's last, rows that were set aside included. key: what it is called
-    once it is declared; replaces: that of the one before it."""
+    once it is declared, by the record with this index; replaces: the key of the one before it."""
 
     name: str
     group: str
@@ -49,6 +49,7 @@ class StreamData:
     partitions: tuple[str, ...]
     replaces: str = ""
     key: str = ""
+    index: int = 0
     numbers: dict[str, list[int]] = field(default_factory=dict)
     rows: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)

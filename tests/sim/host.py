@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.sim.agenda import Agenda, Network
 from tests.sim.data import Edge, Id, IdEdge, edges_of, hash16
@@ -30,22 +30,36 @@ class Crash(Exception):
     """The process is gone in the middle of a step."""
 
 
+class SavedChange(NamedTuple):
+    sn: Sn
+    gone: frozenset[IdEdge]
+    come: frozenset[IdEdge]
+    key: tuple[str, int]
+
+
 @dataclass
 class Disk:
+    """visible: the first SN of stream batches, as far as it is known; changes: by index of their records."""
+
     generation: int
     boots: int = 0
     term: int = 0
     vote: Any = None
     entries: tuple[Any, ...] = ()
     high: Any = BEGINNING
+    control: Control | None = None
+    voters: Any = frozenset()
     vts: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, Any] = field(default_factory=dict)
     batches: dict[tuple[str, int], tuple[frozenset[IdEdge], frozenset[IdEdge]]] = field(default_factory=dict)
+    visible: dict[tuple[str, int], Sn] = field(default_factory=dict)
+    changes: dict[int, SavedChange] = field(default_factory=dict)
     claims: dict[int, str] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
 
     def kept(self) -> Kept:
-        return Kept(self.term, self.vote, self.entries, self.high, dict(self.vts), dict(self.offsets))
+        log = self.term, self.vote, self.entries, self.high, self.control, self.voters
+        return Kept(*log, dict(self.vts), dict(self.offsets))
 
 
 class Host:
@@ -76,8 +90,7 @@ class Host:
         self.node: Node = boot(self.cluster, self.me, self.disk.kept())
         self.known = set(self.disk.known)
         self.staged: dict[tuple[str, int], set[Edge]] = {}
-        self.changes: list[tuple[Sn, frozenset[IdEdge], frozenset[IdEdge]]] = []
-        self.sn_of: dict[tuple[str, int], Sn] = {}
+        self.sn_of = {change.key: change.sn for change in self.disk.changes.values()}
         self.dropped: set[tuple[str, int]] = set()
         self.acks = 0
         self.free_at = 0.0
@@ -141,26 +154,29 @@ class Host:
         """Return the edges of some shards at an SN and the texts of their hashes; None while this node lacks part."""
         if not self.node.can_serve(vts, index):
             return None
-        timeline = [entry for entry in self.changes if entry[0] <= sn]
-        gone = {key: stream for key, stream in self.control.streams.items() if stream.gone and stream.gone <= sn}
-        vts = {**vts, **{key: stream.last_batch or 0 for key, stream in gone.items()}}
-        outs = self._fold(timeline, vts, 0, shards)
-        ins = self._fold(timeline, vts, 1, shards)
+        outs = self._fold(sn, 0, shards)
+        ins = self._fold(sn, 1, shards)
         texts = {hashed: text for hashed, text in self.disk.claims.items() if self.shard(hashed) in shards}
         return outs, ins, texts
 
-    def _fold(self, changes: list[Any], vts: Vts, side: int, shards: list[int]) -> set[IdEdge]:
-        timeline: list[Any] = list(changes)
-        for (stream, batch), sides in self.disk.batches.items():
-            if batch <= vts.get(stream, 0):
-                timeline.append(
-                    (visible_at(self.control, self.control.streams[stream], batch), frozenset(), sides[side])
-                )
+    def _fold(self, sn: Sn, side: int, shards: list[int]) -> set[IdEdge]:
+        self._note_visible()
+        timeline = [(change.sn, change.gone, change.come) for change in self.disk.changes.values()]
+        for key, sides in self.disk.batches.items():
+            if key in self.disk.visible:
+                timeline.append((self.disk.visible[key], frozenset(), sides[side]))
         found: set[IdEdge] = set()
-        for _, gone, come in sorted(timeline, key=lambda entry: entry[0]):
+        for _, gone, come in sorted((one for one in timeline if one[0] <= sn), key=lambda one: one[0]):
             found = (found - gone) | come
         end = 0 if side == 0 else 2
         return {edge for edge in found if self.shard(edge[end][0]) in shards}
+
+    def _note_visible(self) -> None:
+        """Keep from which SN on stream batches are seen: the control state may forget it once it is long ago."""
+        for key in self.disk.batches.keys() - self.disk.visible.keys():
+            stream = self.control.streams.get(key[0])
+            if stream is not None and (sn := visible_at(self.control, stream, key[1])) is not None:
+                self.disk.visible[key] = sn
 
     def _alive(self, happens: Callable[[], None]) -> Callable[[], None]:
         """Return what happens only if this life of the node has not ended by then."""
@@ -168,6 +184,7 @@ class Host:
         return lambda: happens() if self.is_alive and self.me == me else None
 
     def _pulse(self) -> None:
+        self.handle(ev.Settled(self.control.index))  # Changes are on disk as they are applied.
         self.handle(ev.Pulse(self.rng.getrandbits(40)))
         self.agenda.after(PULSE * self.drift * self.rng.uniform(0.9, 1.1), self._alive(self._pulse))
 
@@ -184,8 +201,11 @@ class Host:
             case act.SaveVote(term=term, vote=vote):
                 self.disk.term, self.disk.vote = term, vote
             case act.SaveEntries(after=after, entries=entries, high=high):
-                self.disk.entries = self.disk.entries[:after] + entries
+                base = self.disk.control.index if self.disk.control else 0
+                self.disk.entries = self.disk.entries[: after - base] + entries
                 self.disk.high = high
+            case act.SaveControl():
+                self._save_control(action)
             case act.TakePiece(stream=stream):
                 assert isinstance(event, ev.Piece)
                 self.staged.setdefault((stream, event.batch), set()).update(edges or ())
@@ -204,7 +224,17 @@ class Host:
             case act.Drop(record=Change(client=client, number=number)):
                 self.dropped.add((client, number))
             case act.Expose(sn=sn, vts=vts):
+                self._note_visible()
                 self.tell(self.number, "expose", sn=sn, vts=vts)
+
+    def _save_control(self, action: act.SaveControl) -> None:
+        disk = self.disk
+        disk.control, disk.voters, disk.entries, disk.high = action.control, action.voters, action.entries, action.high
+        self.tell(self.number, "saved", index=action.control.index, is_jump=action.is_jump)
+        if action.is_jump:
+            for key in [key for key in disk.vts if not self.control.takes_in(key)]:
+                disk.vts.pop(key)
+                disk.offsets.pop(key)
 
     def _seal(self, action: act.SealBatch) -> None:
         stream, after, batch = action.stream, action.after, action.batch
@@ -222,10 +252,11 @@ class Host:
         return outs, frozenset(ids[edge] for edge in edges if self.mine(hash16(edge[2])))
 
     def _insert(self, action: act.SealBatch, batches: dict[int, Any], texts: set[str]) -> None:
-        stream = self.control.streams[action.stream]
-        if stream.gone is not None or action.after != self.disk.vts.get(action.stream, 0):
+        stream = self.control.streams.get(action.stream)
+        if stream is None or stream.gone is not None or action.after != self.disk.vts.get(action.stream, 0):
             return
         self.disk.batches |= {(action.stream, number): sides for number, sides in batches.items()}
+        self._note_visible()
         self.disk.vts[action.stream] = action.batch
         self.disk.offsets[action.stream] = action.offsets
         self.disk.known |= {text for text in texts if text not in self.control.exceptions}
@@ -251,7 +282,7 @@ class Host:
         claims = {hashed: text for hashed, text in self.disk.claims.items() if theirs(hashed)}
         known = {text for text in self.known if theirs(hash16(text))}
         state = action.state
-        payload = (claims, known, batches)
+        payload = (claims, known, batches, dict(self.disk.visible), dict(self.disk.changes))
         full = State(state.since, state.vts, state.offsets, state.is_in, payload)  # type: ignore[arg-type]
         self.handle(ev.StateCollected(action.asker, full))
 
@@ -277,11 +308,16 @@ class Host:
                 if text not in self.control.exceptions:
                     claims.setdefault(hash16(text), text)
         self.disk.claims = claims
-        streams = self.control.streams
-        gone = {key for key, stream in streams.items() if stream.gone is not None}
-        for stream, number in sorted({key for state in synced for key in state.payload[2]}):  # type: ignore[index]
-            if stream in gone:
-                self._take_over(stream, number, synced)
+        live = {stream.key for stream in self.control.live_streams}
+        for state in action.states.values():
+            self.disk.changes = {**state.payload[4], **self.disk.changes}  # type: ignore[index]
+        self.sn_of |= {change.key: change.sn for change in self.disk.changes.values()}
+        if synced:  # What streams brought that are gone: nobody sends it any more.
+            mine = self.disk.batches
+            self.disk.batches = {key: sides for key, sides in mine.items() if key[0] in live}
+            for key in sorted({key for state in synced for key in state.payload[2] if key[0] not in live}):  # type: ignore
+                self.disk.batches[key] = mine.get(key, (frozenset(), frozenset()))
+                self._take_over(*key, synced)
         for stream, batch in action.vts.items():
             if batch <= self.disk.vts.get(stream, 0):
                 continue
@@ -303,6 +339,9 @@ class Host:
             mine[0].union(*(outs for outs, _ in sides)),
             mine[1].union(*(ins for _, ins in sides)),
         )
+        seen = [sn for state in states if (sn := state.payload[3].get((stream, number))) is not None]  # type: ignore
+        if seen:
+            self.disk.visible.setdefault((stream, number), seen[0])
 
     def _forget_gone(self, key: str) -> None:
         """Drop what came of a stream beyond its end, once it is gone."""
@@ -325,9 +364,10 @@ class Host:
             return
         assert action.sn is not None
         gone, come = edges_of(record.payload)
-        encoded = [frozenset(tuple(self.encode(text) for text in edge) for edge in edges) for edges in (gone, come)]
-        self.changes.append((action.sn, *encoded))  # type: ignore[arg-type]
-        self.sn_of[record.client, record.number] = action.sn
+        encoded = [frozenset(tuple(map(self.encode, edge)) for edge in edges) for edges in (gone, come)]
+        key = record.client, record.number
+        self.disk.changes.setdefault(action.index, SavedChange(action.sn, *encoded, key))  # type: ignore[arg-type]
+        self.sn_of[key] = action.sn
         for edge in (*gone, *come):
             for text in edge:
                 if text not in self.control.exceptions:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from wukongs.protocol import log as raft
-from wukongs.protocol.actions import SaveEntries, SaveVote, Send
-from wukongs.protocol.messages import Append, Appended, RequestVote, Vote
-from wukongs.protocol.records import BEGINNING, DropQuery, Position, Voter, Voters
+from wukongs.protocol.actions import SaveControl, SaveEntries, SaveVote, Send
+from wukongs.protocol.control import apply, genesis
+from wukongs.protocol.messages import Append, Appended, InstallControl, RequestVote, Vote
+from wukongs.protocol.records import BEGINNING, DropQuery, Entry, Position, Voter, Voters
 
 
 class Stage:
@@ -16,7 +18,8 @@ class Stage:
     def __init__(self, count: int) -> None:
         self.voters = frozenset(Voter(node, 0) for node in range(count))
         self.disks: list[dict[str, Any]] = [
-            {"term": 0, "vote": None, "entries": (), "high": BEGINNING} for _ in self.voters
+            {"term": 0, "vote": None, "entries": (), "high": BEGINNING, "control": None, "voters": frozenset()}
+            for _ in self.voters
         ]
         self.logs = [self.start(node) for node in range(count)]
 
@@ -37,7 +40,11 @@ class Stage:
                 case SaveVote(term=term, vote=vote):
                     self.disks[node].update(term=term, vote=vote)
                 case SaveEntries(after=after, entries=entries, high=high):
-                    self.disks[node].update(entries=self.disks[node]["entries"][:after] + entries, high=high)
+                    disk = self.disks[node]
+                    base = disk["control"].index if disk["control"] else 0
+                    disk.update(entries=disk["entries"][: after - base] + entries, high=high)
+                case SaveControl(control=control, voters=voters, entries=entries, high=high):
+                    self.disks[node].update(control=control, voters=voters, entries=entries, high=high)
         return sent
 
     def tell(self, sender: int, target: int, body: Any) -> list[Send]:
@@ -125,12 +132,64 @@ def voters_change_one_at_a_time() -> None:
     assert stage.logs[0].voters == {Voter(0, 0), Voter(1, 0)}, "a change counts as soon as it is held"
 
 
+def _cut_off() -> Stage:
+    """0 has led 1 to commit two entries, the second of which says that 2 votes no more, and has cut them off."""
+    stage = Stage(3)
+    stage.elect(0, 1)
+    stage.lead(0, 1, 1)
+    stage.do(0, raft.propose(stage.logs[0], Voters(stage.voters - {Voter(2, 0)})))
+    stage.lead(0, 1, 1)
+    log = stage.logs[0]
+    assert log.commit == 2
+    control = genesis(3, 1, 3)
+    for entry in log.entries:
+        control = apply(control, entry)
+    stage.do(0, raft.cut(replace(log, applied=control), control))
+    return stage
+
+
+def who_votes_is_not_forgotten_with_the_entries() -> None:
+    stage = _cut_off()
+    assert (stage.logs[0].entries, stage.logs[0].last, stage.logs[0].last_term) == ((), 2, 1)
+    stage.crash(0)
+    assert stage.logs[0].voters == {Voter(0, 0), Voter(1, 0)}, "the entry that said so is cut off"
+    assert (stage.logs[0].last, stage.logs[0].last_term, stage.logs[0].commit) == (2, 1, 2)
+
+
+def who_lacks_what_was_cut_off_goes_on_from_a_control_state() -> None:
+    stage = _cut_off()
+    stage.lead(0, 2, 4)
+    assert (stage.logs[2].base, stage.logs[2].commit, stage.logs[2].voters) == (2, 2, stage.logs[0].voters)
+    stage.do(0, raft.propose(stage.logs[0], DropQuery("q")))
+    stage.lead(0, 2, 2)
+    assert stage.logs[2].entries == stage.logs[0].entries != ()
+    stage.crash(2)
+    assert (stage.logs[2].last, stage.logs[2].entries) == (3, stage.logs[0].entries)
+
+
+def what_may_have_been_counted_stays_behind_a_control_state() -> None:
+    stage = Stage(3)
+    entries = tuple(Entry(1, DropQuery(f"q{number}")) for number in range(3))
+    stage.tell(0, 1, Append(1, 0, 0, entries, 0))
+    state = InstallControl(1, apply(genesis(3, 1, 3), entries[0]), stage.voters)
+    stage.tell(0, 1, state)
+    assert stage.logs[1].entries == entries[1:], "the leader may have counted them here"
+    stage.tell(0, 2, Append(1, 0, 0, tuple(replace(entry, term=0) for entry in entries), 0))
+    stage.tell(0, 2, state)
+    assert stage.logs[2].entries == (), "they are of another log"
+    stage.tell(0, 1, Append(1, 0, 0, entries, 3))
+    assert (stage.logs[1].commit, stage.logs[1].entries) == (3, entries[1:]), "it speaks of what is cut off here"
+
+
 STORIES = (
     a_vote_outlives_a_crash,
     what_is_acknowledged_outlives_a_crash,
     an_entry_of_an_old_term_is_not_committed_by_count,
     what_was_held_is_not_forgotten,
     voters_change_one_at_a_time,
+    who_votes_is_not_forgotten_with_the_entries,
+    who_lacks_what_was_cut_off_goes_on_from_a_control_state,
+    what_may_have_been_counted_stays_behind_a_control_state,
 )
 
 

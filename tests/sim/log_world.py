@@ -5,10 +5,12 @@ old entries win and lose, and nodes crash between any two actions, far more ofte
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from wukongs.protocol import log as raft
-from wukongs.protocol.actions import SaveEntries, SaveVote, Send
+from wukongs.protocol.actions import SaveControl, SaveEntries, SaveVote, Send
+from wukongs.protocol.control import Control, apply, genesis
 from wukongs.protocol.records import BEGINNING, DropQuery, Entry, Position, Voter, Voters
 
 STEPS = 150
@@ -23,8 +25,11 @@ class LogWorld:
         self.rng = random.Random(seed)
         self.first = frozenset(Voter(node, 0) for node in range(self.rng.choice((3, 5))))
         self.disks: list[dict[str, Any]] = [
-            {"term": 0, "vote": None, "entries": (), "high": BEGINNING} for _ in range(NODES)
+            {"term": 0, "vote": None, "entries": (), "high": BEGINNING, "control": None, "voters": frozenset()}
+            for _ in range(NODES)
         ]
+        self.genesis = genesis(NODES, 1, 1)
+        self.controls: dict[int, Control] = {0: self.genesis}
         self.logs = [self._start(node) for node in range(NODES)]
         self.messages: list[tuple[Voter, int, Any]] = []
         self.leaders: dict[int, int] = {}
@@ -32,6 +37,7 @@ class LogWorld:
         self.story: list[str] = []
         self.count = 0
         self.changes_voters = self.rng.random() < 0.4
+        self.cut_share = self.rng.choice((0, 0.02, 0.2))
 
     def run(self) -> None:
         """Let things happen; then, in one of eight runs, nothing but what is right, until all logs are the same."""
@@ -39,6 +45,8 @@ class LogWorld:
         eager = self.rng.random()
         for _ in range(STEPS):
             self.rng.choices((self._deliver, self._pulse, self._propose, self._crash), weights)[0](eager)
+            if self.rng.random() < self.cut_share:
+                self._cut()
             self._check()
         if self.seed % 8 == 0:
             self._agree()
@@ -55,10 +63,32 @@ class LogWorld:
                 case SaveVote(term=term, vote=vote):
                     self.disks[node].update(term=term, vote=vote)
                 case SaveEntries(after=after, entries=entries, high=high):
-                    self.disks[node].update(entries=self.disks[node]["entries"][:after] + entries, high=high)
+                    disk = self.disks[node]
+                    base = disk["control"].index if disk["control"] else 0
+                    disk.update(entries=disk["entries"][: after - base] + entries, high=high)
+                case SaveControl(control=control, voters=voters, entries=entries, high=high):
+                    self.disks[node].update(control=control, voters=voters, entries=entries, high=high)
+        log = replace(log, applied=self._applied(log))
         self.logs[node] = log if cut is None else self._start(node)
         if cut is not None:
             self.story.append(f"{node} crashes after {cut} of {len(actions)} actions")
+
+    def _applied(self, log: raft.Log) -> Control:
+        """Return the control state of all that is committed."""
+        control = log.applied or self.genesis
+        for entry in log.up_to(log.commit)[control.index - log.base :]:
+            control = apply(control, entry)
+            known = self.controls.setdefault(control.index, control)
+            assert known == control, self._told(f"{log.me} has another control state at {control.index}")
+        return control
+
+    def _cut(self) -> None:
+        """Let a node cut off what it has committed, some of it or all, and maybe crash at it."""
+        node = self.rng.randrange(NODES)
+        log = self.logs[node]
+        control = self.controls[self.rng.randint(log.base, log.commit)]
+        self.story.append(f"{node} cuts off what is up to {control.index}")
+        self._carry_out(node, *raft.cut(log, control), crashes=True)
 
     def _deliver(self, eager: float) -> None:
         if not self.messages:
@@ -105,8 +135,8 @@ class LogWorld:
         for node, log in enumerate(self.logs):
             if log.standing is raft.Standing.LEADER:
                 assert self.leaders.setdefault(log.term, node) == node, self._told(f"two leaders in term {log.term}")
-            for index in range(1, log.commit + 1):
-                entry = log.entries[index - 1]
+            for index in range(log.base + 1, log.commit + 1):
+                entry = log.at(index)
                 told = self.committed.setdefault(index, entry)
                 assert told == entry, self._told(f"{node} has committed {entry} at {index}, another one {told}")
             ends = Position(log.last_term, log.last)
@@ -121,8 +151,9 @@ class LogWorld:
             for sender, target, body in pending:
                 self._carry_out(target, *raft.receive(self.logs[target], sender, body), crashes=False)
             self._check()
-            first = self.logs[0]
-            if all(log.commit == log.last == first.last and log.entries == first.entries for log in self.logs):
+            if len({(log.commit, log.last, self._applied(log).position) for log in self.logs}) == 1 and all(
+                log.commit == log.last for log in self.logs
+            ):
                 return
         raise AssertionError(self._told("no agreement"))
 

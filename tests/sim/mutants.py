@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.sim.wrong_variants import MUTANTS, Mutant
+from tests.sim.wrong_logs import Mutant
+from tests.sim.wrong_variants import MUTANTS
 
 PROTOCOL = Path(__file__).resolve().parents[2] / "wukongs" / "protocol"
 LOADED_ANEW = ("wukongs.protocol", "tests.sim.")

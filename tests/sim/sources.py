@@ -39,8 +39,8 @@ class Source:
     @property
     def is_done(self) -> bool:
         """Whether all nodes know its end, or one of them that its stream was dropped."""
-        streams = [host.control.streams.get(self.data.key) for host in self.hosts]
-        if any(stream is not None and stream.is_dropped for stream in streams):
+        key, index = self.data.key, self.data.index
+        if key and any(host.control.index >= index and not host.control.takes_in(key) for host in self.hosts):
             return True
         return all(self.positions.get(host.number, (None, (0, 0, False)))[1][2] for host in self.hosts)
 

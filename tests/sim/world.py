@@ -66,13 +66,13 @@ class World:
         self.seed = seed
         rng = self.rng = random.Random(seed)
         count = node_count or rng.choice((1, 2, 3, 3, 3, 3, 4, 4, 5, 5))
-        self.cluster = Cluster(count, rng.choice((1, 2, 2, 3)), rng.choice((count, 8)), rng.choice((3, 5)), 12)
+        self.weather = rng.choice(WEATHERS)
+        self.cluster = self._cluster(count)
         self.agenda = Agenda()
         self.network = Network(self.agenda, rng)
         self.events: deque[tuple[float, int, str, dict[str, Any]]] = deque(maxlen=5000)
         self.hosts: list[Host] = []
         self.terms = random_terms(rng)
-        self.weather = rng.choice(WEATHERS)
         self.streams = random_streams(rng, self.terms, DURATION)
         dropping = self._dropping()
         self.checkers = Checkers(self.streams, self.hosts)
@@ -89,16 +89,22 @@ class World:
             Client(f"client {n}", rng.randint(2, 6), self, self.agenda, self.network, rng)
             for n in range(rng.randint(1, 3))
         ]
-        self.operator = Operator(self._records() + dropping, self.hosts, self.agenda, rng)
+        self.operator = Operator(self._records() + dropping, self, self.agenda, rng)
         self._plan_faults()
 
-    def _dropping(self) -> list[tuple[float, Record]]:
-        """Return when the last stream is dropped, if it is. Another one may be declared under its name.
+    def _cluster(self, count: int) -> Cluster:
+        """Return a random cluster. loses_nothing: no shard's only disk is lost, and with it what nobody sends again (a
+        dropped stream, a record that was cut off the log)."""
+        rng = self.rng
+        replicas = rng.choice((1, 2, 2, 3))
+        self.loses_nothing = min(replicas, count) > 1 or not self.weather.disks
+        entries_max = rng.choice((3, 8, 1000)) if self.loses_nothing else 1000
+        return Cluster(count, replicas, rng.choice((count, 8)), rng.choice((3, 5)), 12, entries_max)
 
-        What a stream brought is lost with the only disk that had it if nobody sends it again: not in these runs."""
+    def _dropping(self) -> list[tuple[float, Record]]:
+        """Return when the last stream is dropped, if it is. Another one may be declared under its name."""
         rng, dropped = self.rng, self.streams[-1]
-        is_safe = self.cluster.replica_count > 1 or not self.weather.disks
-        if len(self.streams) == 1 or not is_safe or rng.random() < 0.5:
+        if len(self.streams) == 1 or not self.loses_nothing or rng.random() < 0.5:
             return []
         when = rng.uniform(60, DURATION + 60)
         if rng.random() < 0.6:

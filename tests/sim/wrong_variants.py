@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """module: in wukongs/protocol. old occurs in its text once. first: the seed from which on to look.
-    simulator: of tests/sim."""
-
-    name: str
-    module: str
-    old: str
-    new: str
-    first: int = 0
-    simulator: str = "run"
-
+from tests.sim.wrong_logs import WRONG_LOGS, Mutant
 
 MUTANTS = (
     Mutant(
@@ -30,14 +16,14 @@ MUTANTS = (
         "progress",
         "max(batch, progress.stable.get(stream, 0))",
         "batch",
-        first=13,
+        first=16,
     ),
     Mutant(
         "a report is used before what it requires is committed",
         "progress",
         "if latest.required <= committed:",
         "if True:",
-        first=15,
+        first=28,
     ),
     Mutant(
         "a leader appends behind the stable tick",
@@ -57,7 +43,7 @@ MUTANTS = (
         "sealing",
         "return {stream: intake.inserted for stream, intake in intakes.items() if intake.inserted}",
         "return {stream: intake.sealed for stream, intake in intakes.items() if intake.sealed}",
-        first=1,
+        first=2,
     ),
     Mutant(
         "sealing does not wait for terms",
@@ -125,7 +111,7 @@ MUTANTS = (
         "control",
         "return max(0, (tick - self.first_tick) // self.batch_ticks)",
         "return max(0, tick // self.batch_ticks)",
-        first=1,
+        first=2,
     ),
     Mutant(
         "a dropped stream goes on where its drop is not committed yet",
@@ -156,20 +142,43 @@ MUTANTS = (
         "dropping",
         "min(report.vts.get(key, 0) for report in reports)",
         "max(report.vts.get(key, 0) for report in reports)",
-        first=18,
+        first=79,
     ),
     Mutant(
         "who is on the way when a stream goes just goes on",
         "control",
         "anew = {node: replace(control.members[node], role=Role.JOINING, since=index) for node in coming}",
         "anew = {}",
-        first=92,
+        first=380,
     ),
     Mutant(
         "a dropped stream ends beyond what time has reached",
         "control",
         "last_batch = min(last_batch, vts_at(control, sn).get(stream.key, 0))",
         "",
+        first=82,
+    ),
+    Mutant(
+        "who joins asks nodes that lack what it has skipped",
+        "node",
+        "if node.control.index >= max(since, index):",
+        "if node.control.index >= since:",
+        first=4,
+        simulator="compaction_stories",
+    ),
+    Mutant(
+        "an SN is exposed that is partly forgotten",
+        "node",
+        "if sn >= node.control.floor and (",
+        "if (",
+        first=5,
+        simulator="compaction_stories",
+    ),
+    Mutant(
+        "all ticked records before an SN are forgotten, the last one too",
+        "control",
+        "key=lambda mark: mark.sn) - 1) :]",
+        "key=lambda mark: mark.sn)) :]",
         first=3,
     ),
     Mutant(
@@ -183,20 +192,21 @@ MUTANTS = (
         "terms",
         "if not remaining[text] and text not in refused)",
         "if text not in refused)",
+        first=1,
     ),
     Mutant(
         "a node confirms terms before it has what the others agreed to",
         "membership",
         "return role in (Role.HOLDING, Role.IN) or (role is Role.JOINING and stay.is_installed)",
         "return role is not Role.OUT",
-        first=211,
+        first=235,
     ),
     Mutant(
         "a joining node is IN before it has caught up",
         "membership",
         "case Role.HOLDING if has_caught_up(progress, control, me.node, vts):",
         "case Role.HOLDING:",
-        first=13,
+        first=40,
     ),
     Mutant(
         "nobody waits for a HOLDING node",
@@ -211,14 +221,14 @@ MUTANTS = (
         "progress",
         "if not all(waited_for.intersection(shard) for shard in control.shards):",
         "if not waited_for:",
-        first=10,
+        first=34,
     ),
     Mutant(
         "the last replica may go",
         "control",
         "member.role is not Role.OUT and control.is_covered_without(record.node)",
         "member.role is not Role.OUT",
-        first=60,
+        first=61,
     ),
     Mutant(
         "a lost disk's node is believed to be what it was",
@@ -226,69 +236,6 @@ MUTANTS = (
         "return member.role if member.disk == voter.disk else Role.OUT",
         "return member.role",
         first=3,
-    ),
-    Mutant(
-        "a vote goes to any log",
-        "log",
-        "is_as_new = (message.last_term, message.last_index) >= (log.last_term, log.last)",
-        "is_as_new = True",
-        first=18,
-    ),
-    Mutant(
-        "a minority elects and commits",
-        "log",
-        "return 2 * len(those & log.voters) > len(log.voters)",
-        "return 2 * len(those & log.voters) >= len(log.voters) - 1",
-        first=1,
-        simulator="log_world",
-    ),
-    Mutant(
-        "old terms are committed by count",
-        "log",
-        "if log.term_at(index) == log.term and _is_majority(log, holders):",
-        "if _is_majority(log, holders):",
-        first=2,
-        simulator="log_stories",
-    ),
-    Mutant(
-        "a vote is forgotten in a crash",
-        "log",
-        "return log, [SaveVote(log.term, sender), Send(sender.node, Vote(log.term, True))]",
-        "return log, [Send(sender.node, Vote(log.term, True))]",
-        first=0,
-        simulator="log_stories",
-    ),
-    Mutant(
-        "an entry is acknowledged before it is saved",
-        "log",
-        "return log, [*actions, Send(sender.node, Appended(log.term, True, shared))]",
-        "return log, [Send(sender.node, Appended(log.term, True, shared)), *actions]",
-        first=1,
-        simulator="log_stories",
-    ),
-    Mutant(
-        "what a log has held is forgotten when it is cut off",
-        "log",
-        "high = max(log.high, Position(entries[-1].term, after + len(entries)))",
-        "high = Position(entries[-1].term, after + len(entries))",
-        first=3,
-        simulator="log_stories",
-    ),
-    Mutant(
-        "voters change while the last change is not committed",
-        "log",
-        "return log.may_propose and not any(",
-        "return log.may_propose or not any(",
-        first=4,
-        simulator="log_stories",
-    ),
-    Mutant(
-        "voters change before an entry of the own term is committed",
-        "log",
-        "return log.may_propose and not any(",
-        "return not any(",
-        first=4,
-        simulator="log_stories",
     ),
     Mutant(
         "a node that has lost its disk is read",
@@ -303,7 +250,6 @@ MUTANTS = (
         "terms",
         "if view != terms.view:",
         "if False:",
-        first=0,
         simulator="stories",
     ),
     Mutant(
@@ -366,7 +312,7 @@ MUTANTS = (
         "control",
         "return change.number > control.requests.get(change.client, 0) and",
         "return",
-        first=1,
+        first=2,
     ),
     Mutant(
         "another group's streams are not waited for",
@@ -376,4 +322,5 @@ MUTANTS = (
         first=11,
         simulator="stories",
     ),
+    *WRONG_LOGS,
 )

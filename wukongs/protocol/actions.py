@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Body, State
 from wukongs.protocol.records import Entry, Position, Record, Voter
 from wukongs.protocol.snapshots import Sn, Vts
@@ -26,11 +27,27 @@ class SaveVote:
 
 @dataclass(frozen=True, slots=True)
 class SaveEntries:
-    """Put entries behind index `after` of the log on disk, in place of what is there; high: to be kept beside them."""
+    """Put entries behind index `after` of the log on disk, in place of what is there; high: to be kept beside them. The
+    first entry on disk has index 1, or the one behind the control state there."""
 
     after: int
     entries: tuple[Entry, ...]
     high: Position
+
+
+@dataclass(frozen=True, slots=True)
+class SaveControl:
+    """Put a control state on disk in place of all entries up to its index, and of those behind it: `entries`. voters,
+    high: to be kept beside it.
+
+    is_jump: this node comes to know of these records by the state alone, without Apply: it is OUT or on its way back,
+    and gets what they did by InstallState."""
+
+    control: Control
+    voters: frozenset[Voter]
+    entries: tuple[Entry, ...]
+    high: Position
+    is_jump: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +103,9 @@ class CollectState:
 class InstallState:
     """Take over what other nodes have: of each shard of this node that one of them is an in-sync replica of, their
     terms in place of its own; of the others, all terms that anybody has, beside its own. If vts is not empty: their
-    data, up to it, and all that streams brought that are gone, in place of the rows of these streams that are kept for
-    later stream batches: sources send those again. All safe on disk, then StateInstalled."""
+    data, up to it, with all that streams brought that are gone, and what the records did that came before, in place of
+    the rows of these streams that are kept for later stream batches: sources send those again. All safe on disk, then
+    StateInstalled."""
 
     since: int
     states: Mapping[int, State]
@@ -97,7 +115,8 @@ class InstallState:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An entry is committed and valid. sn: of a ticked record. At a restart all come again, from the first one on.
+    """An entry is committed and valid. sn: of a ticked record. At a restart all come again that are behind the control
+    state on disk.
 
     If it makes a stream be gone (`Stream.gone`), the host drops what it has of it beyond Stream.last_batch."""
 
@@ -126,6 +145,7 @@ Action = (
     Send
     | SaveVote
     | SaveEntries
+    | SaveControl
     | TakePiece
     | SealBatch
     | CompareTerms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -28,6 +29,8 @@ from wukongs.protocol.records import (
     Voter,
 )
 from wukongs.protocol.snapshots import Sn, vts_at
+
+THE_FIRST = Sn(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,8 @@ class Control:
 
     keys: per name the key of the stream that was declared under it last. exceptions: per text the number of its
     re-encoding; requests: per client the number of its last change; view: the index of the last membership record;
-    marks, updates and advances are in order."""
+    marks, updates and advances are in order. floor: what is before this SN may have been forgotten here (`forget`); all
+    else is the same on every node at one index."""
 
     shards: tuple[tuple[int, ...], ...]
     members: Mapping[int, Member]
@@ -113,6 +117,7 @@ class Control:
     marks: tuple[Mark, ...] = ()
     updates: tuple[Mark, ...] = ()
     advances: tuple[Advance, ...] = ()
+    floor: Sn = THE_FIRST
 
     @property
     def position(self) -> Position:
@@ -122,7 +127,7 @@ class Control:
     @property
     def last_sn(self) -> Sn:
         """Where the last ticked record lies."""
-        return self.marks[-1].sn if self.marks else Sn(0, 0)
+        return self.marks[-1].sn if self.marks else THE_FIRST
 
     @property
     def live_streams(self) -> Iterator[Stream]:
@@ -230,6 +235,26 @@ def apply(control: Control, entry: Entry) -> Control:
         mark = Mark(Sn(entry.tick, last.minor + 1 if entry.tick == last.tick else 1), index)
         control = replace(control, marks=(*control.marks, mark))
     return _with(control, entry.record)
+
+
+def forget(control: Control, floor: Sn) -> Control:
+    """Return the state without what only SNs before this one need: of ticked records all but the last at or before it,
+    of each clock group all but its place there, and streams that are gone. No record becomes valid or void by it."""
+    if floor <= control.floor:
+        return control
+    groups = {advance.group: advance for advance in control.advances if advance.sn <= floor}
+    return replace(
+        control,
+        floor=floor,
+        streams={key: one for key, one in control.streams.items() if one.gone is None or one.gone > floor},
+        marks=_since(control.marks, floor),
+        updates=_since(control.updates, floor),
+        advances=tuple(one for one in control.advances if one.sn > floor or one == groups[one.group]),
+    )
+
+
+def _since(marks: tuple[Mark, ...], floor: Sn) -> tuple[Mark, ...]:
+    return marks[max(0, bisect_right(marks, floor, key=lambda mark: mark.sn) - 1) :]
 
 
 def _has_place(control: Control, entry: Entry) -> bool:

@@ -28,7 +28,7 @@ from wukongs.protocol.sealing import Intake
 
 def takes_in(control: Control, log: Log, key: str) -> bool:
     """Whether a node may seal something of a stream: its log has it, and does not drop it further on."""
-    in_flight = log.entries[control.index :]
+    in_flight = log.behind(control.index)
     return control.takes_in(key) and not any(entry.record == DropStream(key) for entry in in_flight)
 
 

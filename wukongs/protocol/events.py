@@ -98,6 +98,14 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """What the records up to this index did is in the host's data, where a restart finds it: they need not come again.
+    A host that never says so keeps the whole log."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held."""
 
@@ -106,5 +114,15 @@ class Reading:
 
 
 Event = (
-    Pulse | Received | Piece | Marker | Inserted | TermsCompared | StateCollected | StateInstalled | Submitted | Reading
+    Pulse
+    | Received
+    | Piece
+    | Marker
+    | Inserted
+    | TermsCompared
+    | StateCollected
+    | StateInstalled
+    | Submitted
+    | Settled
+    | Reading
 )

@@ -48,7 +48,7 @@ def admit(log: Log, control: Control, vts: Vts, records: Iterable[Record]) -> Ou
 
 def held_control(log: Log, control: Control) -> Control:
     """Return the control state with the entries that are not committed yet."""
-    return reduce(apply, log.entries[control.index :], control)
+    return reduce(apply, log.behind(control.index), control)
 
 
 def lead(log: Log, control: Control, progress: Progress, out: list[Membership], vts: Vts) -> Outcome:

@@ -12,6 +12,11 @@ What it keeps true, and by what:
   until the last one is committed, and until an entry of the leader's own term is.
 * *A lost disk is another voter* (records.Voter): whoever forgot its votes cannot vote again in the same term.
 
+The beginning of the log is cut off now and then (compaction.py says when): its entries are committed, so no leader
+lacks them or would change them, and what they add up to is kept as a control state. Who is so far behind that it needs
+them is sent this state (InstallControl), and goes on from there; what it holds behind that place stays if its entry
+there has the right term: it may have been counted. A message that speaks of what is cut off here agrees with it.
+
 `high` is the highest position that this node has ever held. It is on disk, and does not fall when a new leader cuts
 entries off: an entry that was cut off here may live on elsewhere and be committed after all. Reports carry it
 (progress.py).
@@ -25,8 +30,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from wukongs.protocol.actions import Action, SaveEntries, SaveVote, Send
-from wukongs.protocol.messages import Append, Appended, RequestVote, Vote
+from wukongs.protocol.actions import Action, SaveControl, SaveEntries, SaveVote, Send
+from wukongs.protocol.control import Control
+from wukongs.protocol.messages import Append, Appended, InstallControl, RequestVote, Vote
 from wukongs.protocol.records import BEGINNING, Entry, Nothing, Position, Record, Voter, Voters
 
 ELECTION_PULSES = 5
@@ -43,9 +49,11 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One node's part of the log. entries[i] has index i + 1; commit: the highest index that is known to be committed.
+    """One node's part of the log. entries[i] has index base + i + 1; commit: the highest index that is known to be
+    committed; applied: a control state between base and there, None where nothing is cut off.
 
-    term, vote, entries, high are on disk. node_count: nodes 0 to node_count - 1 follow the log."""
+    term, vote, entries, high are on disk, and with base its base_term, base_voters and control state. node_count: nodes
+    0 to node_count - 1 follow the log."""
 
     me: Voter
     node_count: int
@@ -54,8 +62,12 @@ class Log:
     vote: Voter | None = None
     entries: tuple[Entry, ...] = ()
     high: Position = BEGINNING
+    base: int = 0
+    base_term: int = 0
+    base_voters: frozenset[Voter] = frozenset()
     voters: frozenset[Voter] = frozenset()
     commit: int = 0
+    applied: Control | None = None
     standing: Standing = Standing.FOLLOWER
     leader: int | None = None
     votes: frozenset[Voter] = frozenset()
@@ -68,19 +80,33 @@ class Log:
     @property
     def last(self) -> int:
         """The index of the last entry that is held."""
-        return len(self.entries)
+        return self.base + len(self.entries)
 
     @property
     def last_term(self) -> int:
-        return self.entries[-1].term if self.entries else 0
+        return self.term_at(self.last)
 
     @property
     def may_propose(self) -> bool:
         """Whether this is a leader that has committed an entry of its own term, and so has applied all before it."""
-        return self.standing is Standing.LEADER and self.commit > 0 and self.entries[self.commit - 1].term == self.term
+        return self.standing is Standing.LEADER and self.commit > 0 and self.term_at(self.commit) == self.term
 
     def term_at(self, index: int) -> int:
-        return self.entries[index - 1].term if index else 0
+        """Return the term of an entry that is held, or of the last one that was cut off."""
+        assert index >= self.base, (index, self.base)
+        return self.entries[index - self.base - 1].term if index > self.base else self.base_term
+
+    def at(self, index: int) -> Entry:
+        return self.entries[index - self.base - 1]
+
+    def behind(self, index: int) -> tuple[Entry, ...]:
+        """Return the entries after an index."""
+        assert index >= self.base, (index, self.base)
+        return self.entries[index - self.base :]
+
+    def up_to(self, index: int) -> tuple[Entry, ...]:
+        """Return the entries up to an index that are held."""
+        return self.entries[: max(0, index - self.base)]
 
 
 Outcome = tuple[Log, list[Action]]
@@ -95,11 +121,14 @@ def open_log(
     vote: Voter | None = None,
     entries: tuple[Entry, ...] = (),
     high: Position = BEGINNING,
+    control: Control | None = None,
+    voters: frozenset[Voter] = frozenset(),
     entries_max: int = ENTRIES_MAX,
 ) -> Log:
-    """Return the log of a node that has just started, with what its disk has kept."""
-    log = Log(me, node_count, first_voters, term, vote, entries, high, entries_max=entries_max)
-    return replace(log, voters=_voters_of(log))
+    """Return the log of a node that has just started, with what its disk has kept. control, voters: see SaveControl."""
+    base, base_term, base_voters = (control.index, control.term, voters) if control else (0, 0, first_voters)
+    log = Log(me, node_count, first_voters, term, vote, entries, high, base, base_term, base_voters)
+    return replace(log, voters=_voters_of(log), commit=base, applied=control, entries_max=entries_max)
 
 
 def pulse(log: Log, draw: int) -> Outcome:
@@ -125,8 +154,10 @@ def pulse(log: Log, draw: int) -> Outcome:
     return _count_votes(log, actions)
 
 
-def receive(log: Log, sender: Voter, message: RequestVote | Vote | Append | Appended) -> Outcome:
-    """Take in a message of the log."""
+def receive(
+    log: Log, sender: Voter, message: RequestVote | Vote | Append | Appended | InstallControl, may_jump: bool = True
+) -> Outcome:
+    """Take in a message of the log. may_jump: whether this node may skip entries by a control state."""
     if isinstance(message, RequestVote) and log.leader is not None and log.silence < ELECTION_PULSES:
         return log, []  # A leader is alive: whoever does not hear it must not force an election upon the others.
     actions: list[Action] = []
@@ -137,6 +168,8 @@ def receive(log: Log, sender: Voter, message: RequestVote | Vote | Append | Appe
         log, more = _answer_candidate(log, sender, message)
     elif isinstance(message, Append):
         log, more = _answer_leader(log, sender, message)
+    elif isinstance(message, InstallControl):
+        log, more = _install(log, sender, message, may_jump)
     elif message.term < log.term:
         return log, actions
     elif isinstance(message, Vote):
@@ -155,9 +188,23 @@ def propose(log: Log, record: Record, tick: int | None = None) -> Outcome:
     return _commit(log, actions + _appends(log, _others(log)))
 
 
+def cut(log: Log, control: Control) -> Outcome:
+    """Cut off what a control state has, of entries that were applied here."""
+    index = control.index
+    assert log.base <= index <= log.commit, (log.base, index, log.commit)
+    voters, entries = voters_at(log, index), log.behind(index)
+    log = replace(log, base=index, base_term=control.term, base_voters=voters, entries=entries)
+    return log, [SaveControl(control, voters, entries, log.high)]
+
+
+def voters_at(log: Log, index: int) -> frozenset[Voter]:
+    """Return who votes behind an entry."""
+    return _voters_of(replace(log, entries=log.up_to(index)))
+
+
 def may_change_voters(log: Log) -> bool:
     """Whether the last change of the voters is committed, so that the next one may be proposed."""
-    return log.may_propose and not any(isinstance(entry.record, Voters) for entry in log.entries[log.commit :])
+    return log.may_propose and not any(isinstance(entry.record, Voters) for entry in log.behind(log.commit))
 
 
 def _others(log: Log) -> Iterable[int]:
@@ -167,7 +214,7 @@ def _others(log: Log) -> Iterable[int]:
 def _voters_of(log: Log) -> frozenset[Voter]:
     """Return the voters by the last record about them that is held, committed or not."""
     changes = (entry.record.voters for entry in reversed(log.entries) if isinstance(entry.record, Voters))
-    return next(changes, log.first_voters)
+    return next(changes, log.base_voters)
 
 
 def _is_majority(log: Log, those: frozenset[Voter]) -> bool:
@@ -181,9 +228,9 @@ def _followed(log: Log, leader: int | None) -> Log:
 def _append(log: Log, after: int, entries: tuple[Entry, ...]) -> Outcome:
     """Put entries behind index `after`, in place of what is there."""
     assert after >= log.commit, f"{log.me} would cut off {log.commit - after} committed entries"
-    changes_voters = any(isinstance(entry.record, Voters) for entry in log.entries[after:] + entries)
+    changes_voters = any(isinstance(entry.record, Voters) for entry in log.behind(after) + entries)
     high = max(log.high, Position(entries[-1].term, after + len(entries)))
-    log = replace(log, entries=log.entries[:after] + entries, high=high)
+    log = replace(log, entries=log.up_to(after) + entries, high=high)
     if changes_voters:
         log = replace(log, voters=_voters_of(log))
     return log, [SaveEntries(after, entries, high)]
@@ -217,18 +264,41 @@ def _answer_leader(log: Log, sender: Voter, message: Append) -> Outcome:
     if message.term < log.term:
         return log, [Send(sender.node, Appended(log.term, False, 0))]
     log = replace(_followed(log, sender.node), silence=0)
-    before = message.before
-    if before > log.last or log.term_at(before) != message.before_term:
+    before, entries = max(message.before, log.base), message.entries[max(0, log.base - message.before) :]
+    if before > log.last or (before == message.before and log.term_at(before) != message.before_term):
         return log, [Send(sender.node, Appended(log.term, False, min(before - 1, log.last)))]
     actions: list[Action] = []
-    for place, entry in enumerate(message.entries):
+    for place, entry in enumerate(entries):
         index = before + place + 1
         if index > log.last or log.term_at(index) != entry.term:
-            log, actions = _append(log, index - 1, message.entries[place:])
+            log, actions = _append(log, index - 1, entries[place:])
             break
-    shared = before + len(message.entries)
+    shared = before + len(entries)
     log = replace(log, commit=max(log.commit, min(message.commit, shared)))
     return log, [*actions, Send(sender.node, Appended(log.term, True, shared))]
+
+
+def _install(log: Log, sender: Voter, message: InstallControl, may_jump: bool) -> Outcome:
+    if message.term < log.term:
+        return log, [Send(sender.node, Appended(log.term, False, 0))]
+    log = replace(_followed(log, sender.node), silence=0)
+    control = message.control
+    if control.index <= log.commit or not may_jump:  # The leader has not heard how far this node is.
+        return log, [Send(sender.node, Appended(log.term, True, log.commit))]
+    is_shared = control.index <= log.last and log.term_at(control.index) == control.term
+    entries = log.behind(control.index) if is_shared else ()
+    log = replace(
+        log,
+        entries=entries,
+        high=max(log.high, control.position),
+        base=control.index,
+        base_term=control.term,
+        base_voters=message.voters,
+        commit=control.index,
+        applied=control,
+    )
+    saved = SaveControl(control, message.voters, entries, log.high, is_jump=True)
+    return replace(log, voters=_voters_of(log)), [saved, Send(sender.node, Appended(log.term, True, control.index))]
 
 
 def _take_answer(log: Log, sender: Voter, message: Appended) -> Outcome:
@@ -253,7 +323,7 @@ def _commit(log: Log, actions: list[Action]) -> Outcome:
         if log.term_at(index) == log.term and _is_majority(log, holders):
             log = replace(log, commit=index)
             break
-    if log.me not in log.voters and _voters_of(replace(log, entries=log.entries[: log.commit])) == log.voters:
+    if log.me not in log.voters and voters_at(log, log.commit) == log.voters:
         log = _followed(log, None)  # What takes this leader out of the voters is committed.
     return log, actions
 
@@ -262,6 +332,10 @@ def _appends(log: Log, nodes: Iterable[int]) -> list[Action]:
     found: list[Action] = []
     for node in nodes:
         before = min(log.next_index[node] - 1, log.last)
-        entries = log.entries[before : before + log.entries_max]
-        found.append(Send(node, Append(log.term, before, log.term_at(before), entries, log.commit)))
+        if before >= log.base:
+            entries = log.behind(before)[: log.entries_max]
+            found.append(Send(node, Append(log.term, before, log.term_at(before), entries, log.commit)))
+        elif log.applied is not None:
+            control = log.applied
+            found.append(Send(node, InstallControl(log.term, control, voters_at(log, control.index))))
     return found

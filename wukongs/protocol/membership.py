@@ -31,9 +31,11 @@ LAG_BATCHES_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """What a joining node has been sent. since: the index of the record that made it JOINING."""
+    """What a joining node has been sent. since: the index of the record that made it JOINING; index: how far those that
+    answer must have applied the log: this node knows the records up to there by a control state only."""
 
     since: int = 0
+    index: int = 0
     states: Mapping[int, State] = field(default_factory=dict)
     is_installing: bool = False
     is_installed: bool = False

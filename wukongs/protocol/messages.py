@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wukongs.protocol.control import Control
 from wukongs.protocol.records import Entry, Position, Record, Voter
 from wukongs.protocol.snapshots import Sn, Vts
 
@@ -67,6 +68,15 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class InstallControl:
+    """The leader's control state, in place of entries that it has no more; voters: who votes behind these entries."""
+
+    term: int
+    control: Control
+    voters: frozenset[Voter]
+
+
+@dataclass(frozen=True, slots=True)
 class Propose:
     """Records that a node asks the leader to append."""
 
@@ -79,8 +89,9 @@ class Report:
 
     vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. required: the
     highest log position that this node has ever held: who uses this report has to have committed as much. frozen: the
-    dropped streams of which nothing will be added to vts. oldest_sn, oldest_firing: what readers on this node still
-    hold, None: nothing."""
+    dropped streams of which nothing will be added to vts. committed: how far this node has applied the log, whose
+    entries are on its disk. oldest_sn: the oldest SN at which readers on this node are or may begin; oldest_firing:
+    what they hold; None: nothing."""
 
     incarnation: Incarnation
     counter: int
@@ -89,6 +100,7 @@ class Report:
     oldest_sn: Sn | None = None
     oldest_firing: int | None = None
     frozen: frozenset[str] = frozenset()
+    committed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +131,11 @@ class TermsClaimed:
 
 @dataclass(frozen=True, slots=True)
 class FetchState:
-    """A joining node asks for terms and data. since: the index of the record that made it join."""
+    """A joining node asks for terms and data. since: the index of the record that made it join; index: how far who
+    answers must have applied the log."""
 
     since: int
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +150,19 @@ class State:
     payload: Hashable
 
 
-Body = RequestVote | Vote | Append | Appended | Propose | Gossip | ClaimTerms | TermsClaimed | FetchState | State
+Body = (
+    RequestVote
+    | Vote
+    | Append
+    | Appended
+    | InstallControl
+    | Propose
+    | Gossip
+    | ClaimTerms
+    | TermsClaimed
+    | FetchState
+    | State
+)
 
 
 @dataclass(frozen=True, slots=True)

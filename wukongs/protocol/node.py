@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from wukongs.protocol import dropping, membership, progress, sealing, terms
+from wukongs.protocol import compaction, dropping, gossip, membership, progress, sealing, terms
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import (
     Action,
@@ -30,12 +30,14 @@ from wukongs.protocol.events import (
     Pulse,
     Reading,
     Received,
+    Settled,
     StateCollected,
     StateInstalled,
     Submitted,
     TermsCompared,
 )
 from wukongs.protocol.feeding import seal, take_marker, take_piece
+from wukongs.protocol.gossip import Talk
 from wukongs.protocol.leading import admit, lead
 from wukongs.protocol.membership import Stay
 from wukongs.protocol.messages import (
@@ -46,6 +48,7 @@ from wukongs.protocol.messages import (
     FetchState,
     Gossip,
     Incarnation,
+    InstallControl,
     Propose,
     Report,
     RequestVote,
@@ -53,6 +56,7 @@ from wukongs.protocol.messages import (
     TermsClaimed,
     Vote,
 )
+from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
     BeginStream,
     Change,
@@ -66,9 +70,6 @@ from wukongs.protocol.records import (
 )
 from wukongs.protocol.snapshots import stable_sn, vts_at
 from wukongs.protocol.state import Node
-
-GOSSIP_NODES = 3
-"""How many nodes a report is sent to at a time."""
 
 Outcome = tuple[Node, list[Action]]
 
@@ -85,40 +86,41 @@ def step(node: Node, event: Event) -> Outcome:
 def _pulse(node: Node, event: Pulse) -> Outcome:
     log, actions = raft.pulse(node.log, event.draw)
     node = replace(node, log=log, watch=membership.watch(node.watch, node.progress.latest, node.control, node.me))
-    node, more = _report(node, event.draw)
+    node, more = _report(node, event.draw, gossip.pulse)
     actions += more
     if membership.may_agree(node.control, node.stay, node.me):
         actions += claims(node)
     if node.role is Role.JOINING and not node.stay.is_installed:
         missing = sorted(membership.to_fetch_from(node.stay, node.control, node.me))
-        actions += [Send(other, FetchState(node.stay.since)) for other in missing]
+        actions += [Send(other, FetchState(node.stay.since, node.stay.index)) for other in missing]
     node, more = _propose(node, _wanted(node))
     actions += more
     out = membership.silent(node.watch, node.control, node.cluster.silence_pulses_max)
     log, more = lead(node.log, node.control, node.progress, out, node.vts)
-    return replace(node, log=log), actions + more
+    actions += more
+    node, more = compaction.compact(replace(node, log=log))
+    return node, actions + more
 
 
-def _report(node: Node, draw: int) -> Outcome:
-    """Make a new report, and pass on all that are known to a few others."""
-    counter = node.counter + 1
+def _report(node: Node, draw: int, make: Callable[[Talk, Progress, Report], tuple[Talk, Progress]]) -> Outcome:
+    """Make a report if it is due, and tell a few others what is news to them."""
     reading = node.reading
-    frozen = dropping.frozen(node.control, node.intakes)
-    report = Report(node.me, counter, node.vts, node.log.high, reading.oldest_sn, reading.oldest_firing, frozen)
-    node = replace(node, counter=counter, progress=progress.hear(node.progress, [report]))
-    gossip = Gossip(tuple(node.progress.latest.values()))
-    return node, [Send(other, gossip) for other in _some_others(node, draw)]
-
-
-def _some_others(node: Node, draw: int) -> list[int]:
-    others = node.cluster.node_count - 1
-    if others <= GOSSIP_NODES:
-        return [other for other in range(node.cluster.node_count) if other != node.me.node]
-    found = []
-    for _ in range(GOSSIP_NODES):
-        draw, distance = divmod(draw, others)
-        found.append((node.me.node + 1 + distance) % node.cluster.node_count)
-    return sorted(set(found))
+    report = Report(
+        node.me,
+        node.counter + 1,
+        node.vts,
+        node.log.high,
+        node.exposed if reading.oldest_sn is None else reading.oldest_sn,
+        reading.oldest_firing,
+        dropping.frozen(node.control, node.intakes),
+        node.control.index,
+    )
+    talk, heard = make(node.talk, node.progress, report)
+    if make is gossip.early and heard is node.progress:
+        return node, []
+    nodes = gossip.listeners(node.me.node, node.cluster.node_count, draw)
+    talk, actions = gossip.tell(talk, heard, node.me.node, nodes, draw)
+    return replace(node, counter=node.counter + 1, talk=talk, progress=heard), actions
 
 
 def _wanted(node: Node) -> list[Record]:
@@ -167,9 +169,14 @@ def _received(node: Node, event: Received) -> Outcome:
         return node.counting("a message of an earlier incarnation"), []
     if known != sender:
         node = replace(node, heard={**node.heard, sender.node: sender})
-    if isinstance(body, RequestVote | Vote | Append | Appended):
-        log, actions = raft.receive(node.log, sender.voter, body)
-        return replace(node, log=log), actions
+    if isinstance(body, RequestVote | Vote | Append | Appended | InstallControl):
+        may_jump = isinstance(body, InstallControl) and compaction.may_jump(node, body.control)
+        log, actions = raft.receive(node.log, sender.voter, body, may_jump)
+        node = replace(node, log=log)
+        if isinstance(body, InstallControl) and log.base == body.control.index > node.control.index:
+            node, more = _forget_done(compaction.installed(node, body), set())
+            actions += more
+        return node, actions
     return _answer(node, sender, body)
 
 
@@ -187,7 +194,7 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
             return node, [CompareTerms(sender.node, view, texts)]
         case TermsClaimed(view=view, equal=equal, clashing=clashing):
             return answered(node, sender.node, view, equal, clashing)
-        case FetchState(since=since) if node.control.index >= since:
+        case FetchState(since=since, index=index) if node.control.index >= max(since, index):
             offsets = {stream: intake.offsets for stream, intake in node.intakes.items()}
             state = State(since, node.vts, offsets, node.role is Role.IN, None)
             return node, [CollectState(sender.node, state)]
@@ -205,7 +212,7 @@ def _inserted(node: Node, event: Inserted) -> Outcome:
         return node, []  # It is gone.
     intake = sealing.inserted(node.intakes[event.stream], event.batch)
     node = replace(node, intakes={**node.intakes, event.stream: intake})
-    return _report(node, node.counter * 7919)
+    return _report(node, node.counter * 7919, gossip.early)
 
 
 def _state_collected(node: Node, event: StateCollected) -> Outcome:
@@ -236,6 +243,10 @@ def _submitted(node: Node, event: Submitted) -> Outcome:
     return node, actions + more
 
 
+def _settled_at(node: Node, event: Settled) -> Outcome:
+    return replace(node, settled=max(node.settled, event.index)), []
+
+
 def _reading(node: Node, event: Reading) -> Outcome:
     return replace(node, reading=event), []
 
@@ -252,7 +263,7 @@ def _settle(before: Node, node: Node) -> Outcome:
     if node.progress is not before.progress or node.control is not before.control:
         node = replace(node, progress=progress.settle(node.progress, node.control))
         sn = stable_sn(node.control, node.progress.stable)
-        if node.exposed is None or sn > node.exposed:
+        if sn >= node.control.floor and (node.exposed is None or sn > node.exposed):
             node = replace(node, exposed=sn)
             actions.append(Expose(sn, vts_at(node.control, sn)))
     return node, actions
@@ -260,8 +271,9 @@ def _settle(before: Node, node: Node) -> Outcome:
 
 def _apply(node: Node) -> Outcome:
     actions: list[Action] = []
+    before = node.control
     while node.control.index < node.log.commit:
-        entry = node.log.entries[node.control.index]
+        entry = node.log.at(node.control.index + 1)
         valid = is_valid(node.control, entry)
         node = replace(node, control=apply(node.control, entry))
         if not valid:
@@ -275,6 +287,8 @@ def _apply(node: Node) -> Outcome:
             node = settled(node, frozenset({entry.record.text}))
         elif isinstance(entry.record, EndStream | DropStream):
             node = _forget_gone(node, entry.record.stream)
+    if node.control is not before:
+        node = replace(node, log=replace(node.log, applied=node.control))
     if actions and node.pending:
         node, more = _forget_done(node, {one.entry.record for one in actions if isinstance(one, Apply)})
         actions += more
@@ -314,5 +328,6 @@ _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     StateCollected: _state_collected,
     StateInstalled: _state_installed,
     Submitted: _submitted,
+    Settled: _settled_at,
     Reading: _reading,
 }

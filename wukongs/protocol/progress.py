@@ -13,8 +13,8 @@ The stable VTS is the element-wise minimum over the reports of all nodes that ar
   one, streams go on without a majority.
 * *A shard without replica stops everything*: else reads would miss its part.
 
-Reports travel by gossip: each node passes on the newest ones of all to a few others each pulse, so one node sends as
-many messages in a cluster of 1,000 as in one of 10.
+Reports travel by gossip (gossip.py): each node passes on the newest ones of all to a few others each pulse, so one node
+sends as many messages in a cluster of 1,000 as in one of 10.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from wukongs.protocol.snapshots import Sn, Vts
 class Progress:
     """latest: the newest report of each node. usable: of each node, the newest one whose required position was
     committed here when it was looked at. waiting: of each node, the next to become usable: it is not replaced by newer
-    ones, which require more and more while the log grows. refused: reports of earlier incarnations."""
+    ones, which require more and more while the log grows. arrived: when the newest report of each node came, by
+    `clock`, which counts what comes. refused: reports of earlier incarnations."""
 
     latest: Mapping[int, Report] = field(default_factory=dict)
     usable: Mapping[int, Report] = field(default_factory=dict)
     waiting: Mapping[int, Report] = field(default_factory=dict)
     stable: Vts = field(default_factory=dict)
+    arrived: Mapping[int, int] = field(default_factory=dict)
+    clock: int = 0
     refused: int = 0
 
 
@@ -51,7 +54,10 @@ def hear(progress: Progress, reports: Iterable[Report]) -> Progress:
         elif report.incarnation < known.incarnation:
             refused += 1
     if news:
-        return replace(progress, latest={**progress.latest, **news}, refused=refused)
+        clock = progress.clock + 1
+        arrived = {**progress.arrived, **dict.fromkeys(news, clock)}
+        latest = {**progress.latest, **news}
+        return replace(progress, latest=latest, refused=refused, arrived=arrived, clock=clock)
     return progress if refused == progress.refused else replace(progress, refused=refused)
 
 
@@ -103,7 +109,8 @@ def _is_members(report: Report, control: Control) -> bool:
 
 
 def oldest_held(progress: Progress, control: Control) -> tuple[Sn | None, int | None]:
-    """Return the oldest SN and the oldest firing that readers hold on any node that takes part; None: none is held.
+    """Return the oldest SN at which readers are or may begin on any node that takes part, and the oldest firing that
+    they hold; None: there is none.
 
     Merging and expiry stay behind them. A silent node's hold ends when it is taken out of the members."""
     reports = [progress.latest[node] for node in control.members if node in progress.latest]

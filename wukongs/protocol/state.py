@@ -9,6 +9,7 @@ from wukongs.protocol import log as raft
 from wukongs.protocol import sealing
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.events import Reading
+from wukongs.protocol.gossip import Talk
 from wukongs.protocol.membership import Stay, Watch
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.progress import Progress
@@ -21,13 +22,15 @@ from wukongs.protocol.terms import Terms
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What all nodes are told at their first start. voter_count: how many of the nodes vote in the majority log;
-    silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out."""
+    silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out; log_entries_max: a
+    longer log is cut as soon as may be."""
 
     node_count: int
     replica_count: int = 1
     shard_count: int = 1024
     voter_count: int = 5
     silence_pulses_max: int = 50
+    log_entries_max: int = 1024
 
     @property
     def first_voters(self) -> frozenset[Voter]:
@@ -37,12 +40,14 @@ class Cluster:
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What is on a node's disk. vts, offsets: per stream the last inserted stream batch, and per partition the row
-    behind it; term, vote, entries, high: of the log, as SaveVote and SaveEntries left them."""
+    behind it; the others: of the log, as SaveVote, SaveEntries and SaveControl left them."""
 
     term: int = 0
     vote: Voter | None = None
     entries: tuple[Entry, ...] = ()
     high: Position = BEGINNING
+    control: Control | None = None
+    voters: frozenset[Voter] = frozenset()
     vts: Vts = field(default_factory=dict)
     offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
@@ -50,6 +55,7 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class Node:
     """pending: records that clients here wait for, with the texts that wait for confirmation. counter: of reports.
+    settled: up to where the host needs no records again; to_cut: the control state at which the log is cut next.
 
     heard: the newest incarnation of each node; refused: counts of what was refused, by reason."""
 
@@ -63,7 +69,10 @@ class Node:
     stay: Stay = field(default_factory=Stay)
     watch: Watch = field(default_factory=Watch)
     pending: Mapping[Record, frozenset[str]] = field(default_factory=dict)
+    talk: Talk = field(default_factory=Talk)
     counter: int = 0
+    settled: int = 0
+    to_cut: Control | None = None
     reading: Reading = field(default_factory=lambda: Reading(None, None))
     exposed: Sn | None = None
     heard: Mapping[int, Incarnation] = field(default_factory=dict)
@@ -103,7 +112,11 @@ def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
         vote=kept.vote,
         entries=kept.entries,
         high=kept.high,
+        control=kept.control,
+        voters=kept.voters,
     )
     intakes = {stream: sealing.opened_at(batch, kept.offsets[stream]) for stream, batch in kept.vts.items()}
-    control = genesis(cluster.node_count, cluster.replica_count, cluster.shard_count)
-    return Node(cluster, me, log, control, intakes=intakes)
+    control = kept.control or genesis(cluster.node_count, cluster.replica_count, cluster.shard_count)
+    stay = Stay(control.members[me.node].since, control.index)
+    terms = Terms(control.view)
+    return Node(cluster, me, log, control, intakes=intakes, terms=terms, stay=stay, settled=control.index)

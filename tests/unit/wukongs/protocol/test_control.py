@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wukongs.protocol.control import Control, apply, genesis, is_valid
+from wukongs.protocol.control import Control, apply, forget, genesis, is_valid
 from wukongs.protocol.messages import Incarnation, Report
 from wukongs.protocol.progress import Progress, hear, oldest_held
 from wukongs.protocol.records import (
@@ -25,7 +25,7 @@ from wukongs.protocol.records import (
     Role,
     Voter,
 )
-from wukongs.protocol.snapshots import Sn, vts_at
+from wukongs.protocol.snapshots import Sn, sn_at, vts_at
 
 STREAM = DeclareStream("s", ("p",), 2)
 
@@ -191,3 +191,32 @@ def test_who_is_on_the_way_when_a_stream_goes_begins_anew() -> None:
     gone = apply(control, Entry(1, EndStream("s", 2, is_cut=True), 4, Voter(0, 0)))
     assert (gone.members[1].role, gone.members[1].since, gone.view) == (Role.JOINING, 7, 7)
     assert not is_valid(gone, Entry(1, Membership(1, 0, Role.IN, 2)))
+
+
+def test_what_only_old_sns_need_is_forgotten() -> None:
+    begun = (STREAM, BeginStream("s"), DeclareStream("r", ("p",), 1, "replay"), BeginStream("r"))
+    control = with_records(*begun, DeclareStream("old", ("p",)), DropStream("old"))
+    later = [(tick, Change("c", tick, "", None, 0)) for tick in (6, 8, 10)]
+    for tick, record in [*later, (10, AdvanceGroup("replay", 3)), (12, AdvanceGroup("replay", 5))]:
+        control = apply(control, Entry(1, record, tick, Voter(0, 0)))
+    floor = Sn(10, 3)
+    short = forget(control, floor)
+    assert [mark.sn for mark in short.marks] == [Sn(10, 2), Sn(12, 1)]
+    assert (short.streams.keys(), short.floor) == ({"s", "r"}, floor)
+    assert [advance.sn for advance in short.advances] == [Sn(10, 2), Sn(12, 1)]
+    for sn in (floor, Sn(12, 0), Sn(12, 1), Sn(20, 0)):
+        assert vts_at(short, sn) == vts_at(control, sn)
+        assert short.last_update(sn) == control.last_update(sn)
+    assert [sn_at(short, tick) for tick in (10, 11, 12, 13)] == [sn_at(control, tick) for tick in (10, 11, 12, 13)]
+    assert forget(short, Sn(2, 0)) is short
+    for record in (
+        DropStream("old"),
+        EndStream("old", 1, is_cut=True),
+        DeclareStream("old", ("p",)),
+        BeginStream("old"),
+    ):
+        entry = Entry(1, record, 12, Voter(0, 0))
+        assert is_valid(short, entry) == is_valid(control, entry) is False
+    again = Entry(1, DeclareStream("old", ("p",), replaces="old"), 12, Voter(0, 0))
+    assert is_valid(short, again)
+    assert apply(short, again).keys == apply(control, again).keys

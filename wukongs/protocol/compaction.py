@@ -1,0 +1,82 @@
+"""Compaction: when a node cuts off the beginning of its log, and what it then does for those who still lack it.
+
+The entries up to an index go when nobody needs them any more:
+
+* *not this node's host*: what they did is in its data, where a restart finds it (events.Settled);
+* *no member that is not OUT*: each has reported that it has applied them, and so has them on disk. A member must not
+  miss a record: its data would lack what the record did.
+
+Who is OUT, or has lost its disk, may be further behind. It is sent the leader's newest control state (log.py) and comes
+to know by it that it is OUT, or JOINING by a record that it has not seen; so nobody reads what it has, and its data
+comes from nodes that have applied the log beyond that state (`Stay.index`). A state in which this node is anything else
+it does not take: it would lack what the records did that it skips, and take part. It answers how far it is instead, and
+by the rule above the leader has what comes after that.
+
+A state also forgets what only SNs before the oldest one need at which any reader is or may begin: `control.forget`.
+Nothing before that is exposed here, also after a restart; and this node has all stream batches of the SNs up to there,
+so that nobody asks any more when one of them became visible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wukongs.protocol import log as raft
+from wukongs.protocol import terms
+from wukongs.protocol.actions import Action
+from wukongs.protocol.asking import settled
+from wukongs.protocol.control import Control, forget
+from wukongs.protocol.membership import Stay
+from wukongs.protocol.messages import InstallControl
+from wukongs.protocol.progress import Progress, oldest_held
+from wukongs.protocol.records import Role
+from wukongs.protocol.snapshots import stable_sn
+from wukongs.protocol.state import Node
+
+Outcome = tuple[Node, list[Action]]
+
+
+def needless(control: Control, progress: Progress) -> int:
+    """Return the index up to which all members that are not OUT have applied the log."""
+    indexes = [control.index]
+    for node in control.with_role(Role.JOINING, Role.HOLDING, Role.IN):
+        report = progress.latest.get(node)
+        is_members = report is not None and report.incarnation.disk == control.members[node].disk
+        indexes.append(report.committed if report is not None and is_members else 0)
+    return min(indexes)
+
+
+def compact(node: Node) -> Outcome:
+    """Cut the log if it is long: first choose where, then wait until nobody needs what lies before."""
+    control = node.control
+    if node.to_cut is None and control.index - node.log.base >= node.cluster.log_entries_max:
+        node = replace(node, to_cut=control)
+    if node.to_cut is None or min(node.settled, needless(control, node.progress)) < node.to_cut.index:
+        return node, []
+    oldest_sn = oldest_held(node.progress, control)[0] or control.floor
+    floor = min(oldest_sn, stable_sn(control, node.vts))
+    log, actions = raft.cut(node.log, forget(node.to_cut, floor))
+    control = forget(control, floor)
+    return replace(node, log=replace(log, applied=control), control=control, to_cut=None), actions
+
+
+def may_jump(node: Node, control: Control) -> bool:
+    """Whether this node may go on from a control state, without the records before it."""
+    role, member = control.role_of(node.me.voter), control.members[node.me.node]
+    return role is Role.OUT or (role is Role.JOINING and node.control.index < member.since)
+
+
+def installed(node: Node, message: InstallControl) -> Node:
+    """Go on from a control state that the log has taken."""
+    control = message.control
+    intakes = {key: one for key, one in node.intakes.items() if control.takes_in(key)}
+    node = replace(
+        node,
+        control=control,
+        intakes=intakes,
+        stay=Stay(control.members[node.me.node].since, control.index),
+        terms=terms.view_changed(node.terms, control),
+        settled=control.index,
+        to_cut=None,
+    )
+    return settled(node, frozenset(control.exceptions))

@@ -1,0 +1,86 @@
+"""Gossip: how reports travel. Each pulse a node tells a few others, at random, what is news to them.
+
+* A report is made when something in it has changed, or after REPORT_PULSES so that nobody takes this node for dead; in
+  between two pulses at most once, however many stream batches are inserted.
+* News to a node is what was heard since it was told the last time; so in a quiet cluster little is said. Now and then
+  it is told everything, as messages get lost. A message carries REPORTS_MAX reports at most: of more news a part, by
+  chance, its own first. That bounds what a node sends in any cluster; the price is age.
+* Any order, loss and repetition are right (progress.py): a report only ever adds to what is known.
+
+Bytes per pulse and node: at most GOSSIP_NODES * REPORTS_MAX * (size of a report), a report being about 150 bytes and 25
+for each stream, as JSON (docs/decisions/0021-control-traffic.md has what was measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from wukongs.protocol.actions import Action, Send
+from wukongs.protocol.messages import Gossip, Report
+from wukongs.protocol.progress import Progress, hear
+
+GOSSIP_NODES = 3
+"""How many nodes are told at a time."""
+REPORT_PULSES = 3
+"""A report is made after so many pulses at the latest."""
+FULL_TIMES = 10
+"""Each so many times a node is told everything."""
+REPORTS_MAX = 256
+"""Reports per message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """What a node has told. told: per node, what of `Progress.arrived` it was told, and how often; quiet: pulses since
+    the last report; is_early: whether one was made since the last pulse."""
+
+    told: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    quiet: int = 0
+    is_early: bool = False
+
+
+def listeners(me: int, node_count: int, draw: int) -> list[int]:
+    """Return whom to tell. draw: a random integer >= 0."""
+    others = node_count - 1
+    if others <= GOSSIP_NODES:
+        return [node for node in range(node_count) if node != me]
+    found = set()
+    for _ in range(GOSSIP_NODES):
+        draw, distance = divmod(draw, others)
+        found.add((me + 1 + distance) % node_count)
+    return sorted(found)
+
+
+def pulse(talk: Talk, progress: Progress, report: Report) -> tuple[Talk, Progress]:
+    """Let a pulse pass: make a report if it is due. report: this node's, with any counter."""
+    last = progress.latest.get(report.incarnation.node)
+    is_due = last is None or talk.quiet + 1 >= REPORT_PULSES or replace(report, counter=last.counter) != last
+    if not is_due:
+        return replace(talk, quiet=talk.quiet + 1, is_early=False), progress
+    return replace(talk, quiet=0, is_early=False), hear(progress, [report])
+
+
+def early(talk: Talk, progress: Progress, report: Report) -> tuple[Talk, Progress]:
+    """Make a report before the next pulse, once."""
+    if talk.is_early:
+        return talk, progress
+    return replace(talk, is_early=True), hear(progress, [report])
+
+
+def tell(talk: Talk, progress: Progress, me: int, nodes: list[int], draw: int) -> tuple[Talk, list[Action]]:
+    """Tell some nodes what is news to them."""
+    told, actions = dict(talk.told), list[Action]()
+    for node in nodes:
+        known, times = told.get(node, (0, 0))
+        if times % FULL_TIMES == 0:
+            known = 0
+        reports = progress.latest.items()
+        news = [report for other, report in reports if progress.arrived[other] > known and other != node]
+        if len(news) > REPORTS_MAX:
+            first = draw % len(news)
+            news = sorted(news[first:] + news[:first], key=lambda report: report.incarnation.node != me)[:REPORTS_MAX]
+        told[node] = progress.clock, times + 1
+        if news:
+            actions.append(Send(node, Gossip(tuple(news))))
+    return replace(talk, told=told), actions
