@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "all")
+BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "wire", "all")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +41,10 @@ def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Se
         from bench.oneshot.overshoot import main as run_overshoot
 
         return run_overshoot(report, quick)
+    if name == "wire":
+        from bench.wire.run import main as run_wire
+
+        return run_wire(report, quick)
     if name == "store":
         from bench.store.run import main as run_store
 

@@ -44,7 +44,13 @@ PARTS = (
 LEAF = "wukongs.errors"
 ONLY_HOME = {
     "pyspark": ("adapters/",),
-    "zmq": tuple(f"wukongs/wire/{name}.py" for name in ("context", "transport", "bound_socket", "doorkeeper")),
+    "zmq": (
+        "wukongs/wire/context.py",
+        "wukongs/wire/transport.py",
+        "wukongs/wire/bound_socket.py",
+        "wukongs/wire/doorkeeper.py",
+        "bench/wire/",
+    ),
     "numba": ("store/jit.py", "store/addresses.py"),
 }
 LINES_MAX = 400

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.wire.codec import ANSWER, packet_of, read_packet_header
@@ -17,11 +17,10 @@ from wukongs.wire.header import Frame
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.traffic import Traffic
-from wukongs.wire.transport import Line, wait_for_any
+from wukongs.wire.transport import Line, lines_with_news
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """name: what the node is called in errors; frames: a packet with this sequence number."""
 
     name: str
@@ -46,7 +45,7 @@ class Asker:
 
         Raises: NodeUnavailable; whatever error a node answers; DataError (an answer that is none)."""
         deadline_s = time.monotonic() + timeout_s
-        if not self._permits.acquire(timeout=max(0.0, timeout_s)):
+        if not (self._permits.acquire(blocking=False) or self._permits.acquire(timeout=max(0.0, timeout_s))):
             raise NodeUnavailable(
                 f"{questions[0].name}: not asked within {timeout_s:g} s, since {self._asks_max} other questions wait "
                 "for answers. Ask again when there are fewer"
@@ -88,12 +87,13 @@ class Asker:
             self._traffic.sent(question.frames)
         answers: dict[int, Packet] = {}
         while waiting:
-            wait_for_any(list(waiting.values()), deadline_s)
+            news = waiting.values() if len(waiting) == 1 else lines_with_news(list(waiting.values()), deadline_s)
+            come = {line: frames for line in news if (frames := line.receive(deadline_s)) is not None}
             for place, line in list(waiting.items()):
-                if (frames := line.receive()) is not None:
+                if line in come:
                     del waiting[place]
-                    self._traffic.received(frames)
-                    answers[place] = _answer(questions[place], frames)
+                    self._traffic.received(come[line])
+                    answers[place] = _answer(questions[place], come[line])
                 else:
                     self._check_hope(questions[place], line, deadline_s, timeout_s)
         return [answers[place] for place in range(len(questions))]

@@ -14,11 +14,10 @@ from wukongs.errors import SettingsError
 from wukongs.wire.codec import MESSAGE_BYTES_MAX
 from wukongs.wire.doorkeeper import Doorkeeper
 from wukongs.wire.header import Frame
-from wukongs.wire.transport import bound_queues, check_address, milliseconds_left
+from wukongs.wire.transport import bound_queues, check_address, milliseconds_left, receive_frames, send_frames
 from wukongs.wire.trust import Gate
 
 UNBIND_TIMEOUT_S = 1.0
-_AT_ONCE_MAX = 64
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +79,8 @@ class BoundSocket:
     def post(self, peer: bytes, frames: Sequence[Frame]) -> None:
         """Have a message sent to a peer that was heard; dropped and counted when it is gone, or takes no more."""
         self._outgoing.append((peer, frames))
-        self.wake()
+        if threading.get_ident() != self._thread.ident:  # which looks by itself
+            self.wake()
 
     def wake(self) -> None:
         """Have the thread look at what is new."""
@@ -123,32 +123,23 @@ class BoundSocket:
                 if rung in ready:
                     self._rung.recv(4096)
                     self._is_rung = False  # before looking: who posts after this look rings again
-                self._send_all()
                 if self._socket in ready:
                     self._take_in()
                 if self._events in ready and self._next_event() != zmq.EVENT_CLOSED:
                     self._refused()
                 if self._door is not None and self._door.socket in ready:
                     self._door.answer()
+                self._send_all()
         finally:
             self._send_all()
             self._free_address()
 
     def _take_in(self) -> None:
-        """Take in what is there; but now and then it is time to send."""
-        import zmq
-
-        for _ in range(_AT_ONCE_MAX):
-            try:
-                peer, *frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            try:
-                self._receive(peer.bytes, [frame.buffer for frame in frames])
-            except Exception:
-                _log.exception("%s: what came in could not be handled", self._thread.name)
-            if self._outgoing or not self._can_read():
-                return
+        peer, *frames = receive_frames(self._socket)
+        try:
+            self._receive(bytes(peer), frames)
+        except Exception:
+            _log.exception("%s: what came in could not be handled", self._thread.name)
 
     def _send_all(self) -> None:
         import zmq
@@ -156,7 +147,7 @@ class BoundSocket:
         while self._outgoing:
             peer, frames = self._outgoing.popleft()
             try:
-                self._socket.send_multipart([peer, *frames], zmq.NOBLOCK, copy=False)
+                send_frames(self._socket, [peer, *frames])
             except zmq.ZMQError:
                 self.undelivered += 1
 

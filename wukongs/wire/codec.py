@@ -11,8 +11,7 @@ their own, and what lies inside of a received message is none of these. Nothing 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +33,7 @@ Sender = tuple[int, int, int] | str
 """Who sends: of a node, its number and the generation and boot of its disk; of a client, a name of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """All of a message but its arrays. way: a question, something that asks for no answer, or an answer; sequence: from
     1 on, rises with each message of a sender to one node, and is repeated by the answer."""
 

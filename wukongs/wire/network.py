@@ -15,7 +15,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wukongs.errors import NodeUnavailable
@@ -54,7 +54,8 @@ class Network:
     """me: this life of this node. handlers: what answers requests, by kind; a request to the node itself is answered in
     the asking thread, and its deadline is not watched. on_tell(sender, packet): what is told, one at a time.
 
-    trust: the keys, needed where an address is not loopback; nodes need no tokens.
+    trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
+    answered by the thread of the socket itself: what they take, everything else waits for.
 
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
     """
@@ -67,6 +68,7 @@ class Network:
         on_tell: Callable[[Incarnation, Packet], None],
         *,
         trust: Trust | None = None,
+        quick: Collection[str] = (),
         workers_max: int = 32,
         requests_max: int = 1024,
         asks_max: int = 64,
@@ -88,7 +90,7 @@ class Network:
             gate=self._gate,
             refused=lambda: self.traffic.refused("stranger"),
         )
-        self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post)
+        self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post, quick)
         self._socket.start()
 
     @property
@@ -208,12 +210,16 @@ class Network:
     def _is_admitted(self, peer: bytes, header: Header) -> bool:
         """Tell whether a message is from a node of this cluster and comes for the first time; else refuse it."""
         sender = header.sender
+        asked = header.sequence if header.way == ASK else 0
         if not isinstance(sender, tuple) or sender[0] not in self._peers:
-            self.traffic.refused("stranger")
+            stranger = NodeUnavailable(
+                f"node {self.me} does not know who asks. Ask again when all nodes know each other"
+            )
+            self._answerer.refuse(peer, asked, "stranger", stranger)
             return False
         if not self._replays.is_new(sender, header.sequence):
-            error = MessageError(f"packet '{header.kind}': number {header.sequence} has come before")
-            self._answerer.refuse(peer, header.sequence if header.way == ASK else 0, "replayed", error)
+            replayed = MessageError(f"packet '{header.kind}': number {header.sequence} has come before")
+            self._answerer.refuse(peer, asked, "replayed", replayed)
             return False
         return True
 

@@ -22,6 +22,9 @@ RECONNECT_MS, RECONNECT_MS_MAX = 100, 1000
 LOOK_MS = 50
 """How often one who waits for an answer looks whether the connection still is the one that the question went over: more
 often than a lost connection can be there again (RECONNECT_MS)."""
+COPIED_BYTES_MAX = 1 << 16
+"""Below that, copying a frame takes less time than to keep account of who still needs it."""
+_AT_ONCE, _AT_ONCE_AND_MORE = 1, 3  # ZeroMQ's DONTWAIT and SNDMORE; its enums take longer than what is done with them
 
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:\[\]]+):(?P<port>\d{1,5}|\*)")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
@@ -98,6 +101,7 @@ class Line:
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
         self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
+        self._socket.setsockopt(zmq.RCVTIMEO, LOOK_MS)
         bound_queues(self._socket)
         if keys is not None:
             keys.show(self._socket, address)
@@ -109,7 +113,7 @@ class Line:
 
         while True:
             try:
-                self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+                send_frames(self._socket, frames)
                 return True
             except zmq.Again:
                 left_ms = milliseconds_left(deadline_s)
@@ -117,38 +121,55 @@ class Line:
                     return False
                 self._socket.poll(left_ms, zmq.POLLOUT)
 
-    def receive(self, timeout_ms: int = 0) -> list[Frame] | None:
-        """Return the next message, None if none comes within timeout_ms."""
+    def receive(self, deadline_s: float) -> list[Frame] | None:
+        """Return the next message; None if none comes until the deadline, or within LOOK_MS."""
         import zmq
 
-        if timeout_ms > 0 and not self._socket.poll(timeout_ms):
+        left_ms = milliseconds_left(deadline_s)
+        if left_ms < LOOK_MS and not self._socket.poll(max(0, left_ms)):
             return None
         try:
-            return [frame.buffer for frame in self._socket.recv_multipart(zmq.NOBLOCK, copy=False)]
+            return receive_frames(self._socket)
         except zmq.Again:
             return None
 
     def is_connected(self) -> bool:
         import zmq
 
-        return bool(self._socket.getsockopt(zmq.EVENTS) & zmq.POLLOUT)
+        return bool(self._socket.getsockopt(zmq.EVENTS) & int(zmq.POLLOUT))
 
     def close(self) -> None:
         self._socket.close()
 
 
-def wait_for_any(lines: Sequence[Line], deadline_s: float) -> None:
-    """Wait until a message has come over one of the lines, but no longer than LOOK_MS, or than until the deadline."""
+def lines_with_news(lines: Sequence[Line], deadline_s: float) -> list[Line]:
+    """Return the lines over which a message has come; wait for one until the deadline, but no longer than LOOK_MS."""
     import zmq
 
-    timeout_ms = max(0, min(LOOK_MS, milliseconds_left(deadline_s)))
-    if len(lines) == 1:
-        lines[0]._socket.poll(timeout_ms)
-        return
     poller = zmq.Poller()
     for line in lines:
         poller.register(line._socket, zmq.POLLIN)
-    poller.poll(timeout_ms)
+    ready = dict(poller.poll(max(0, min(LOOK_MS, milliseconds_left(deadline_s)))))
+    return [line for line in lines if line._socket in ready]
+
+
+def send_frames(socket: Any, frames: Sequence[Frame]) -> None:
+    """Send a message if that is possible at once, without copying its large frames. Raises: zmq.Again, zmq.ZMQError.
+
+    This and receive_frames do what pyzmq's functions for several frames do, in half the time."""
+    last = len(frames) - 1
+    for place, frame in enumerate(frames):
+        socket.send(frame, _AT_ONCE if place == last else _AT_ONCE_AND_MORE, len(frame) < COPIED_BYTES_MAX)
+
+
+def receive_frames(socket: Any, flags: int = 0) -> list[Frame]:
+    """Return the next message. Raises: zmq.Again (none came in the socket's time)."""
+    frame = socket.recv(flags, False)
+    frames = [frame.buffer]
+    while frame.more:
+        frame = socket.recv(flags, False)
+        frames.append(frame.buffer)
+    return frames
 
 
 def bound_queues(of: Any) -> None:
