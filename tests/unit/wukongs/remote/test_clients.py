@@ -75,6 +75,7 @@ def test_one_thread_serves_all_queries_with_on_result(embedded: wukongs.Engine) 
             client.register(register_text("RANGE 100ms STEP 100ms", name=f"q{n}"), on_result=note) for n in range(40)
         ]
         assert [thread.name for thread in threading.enumerate()].count("wukongs-on-result") == 1
+        stream.advance(100)  # the first window ends at the first advance
         stream.advance(500)
         client.settle(60)
         assert seen == {f"q{n}": [100, 200, 300, 400, 500] for n in range(40)}
