@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from store.dictionary import EMPTY_VIEW, Dictionary, split_texts
+from store.dictionary import EMPTY_VIEW, Dictionary, DictionaryView, split_texts
 from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
 from store.encoded import TermTable
 from store.term_ids import is_inlined, is_literal_id
@@ -82,9 +82,13 @@ def _without_text(columns: Sequence[Int64Array]) -> Int64Array:
     """Return the distinct ids of columns that carry no text themselves, in ascending order."""
     if not columns:
         return np.empty(0, np.int64)
-    distinct = np.unique(np.concatenate(columns))
-    without: Int64Array = distinct[(distinct != UNBOUND) & ~is_inlined(distinct)]
-    return without
+    found: Int64Array = np.concatenate(columns)
+    found = found[(found != UNBOUND) & ~is_inlined(found)]
+    found.sort()
+    is_first = np.ones(len(found), np.bool_)
+    is_first[1:] = found[1:] != found[:-1]
+    distinct: Int64Array = found[is_first]
+    return distinct
 
 
 # --- who receives -----------------------------------------------------------------------------------------------------
@@ -125,6 +129,32 @@ class TableReader:
         places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
         found: BoolArray = is_inlined(ids) | (known[places] == ids)
         return found
+
+
+def spread(ids: Int64Array) -> Int64Array:
+    """Return other ids for those that carry no text, and each inlined one itself; different ones stay different.
+
+    A dictionary puts an id into a slot by its highest bits. Rows mostly come in the order of their ids, which would
+    fill one end of a table that is still small, and every search would run through all of it."""
+    mixed = ((ids.astype(np.uint64) >> np.uint64(1)) * _ODD) & _MASK_62
+    return np.where(is_inlined(ids), ids, (mixed << np.uint64(1)).astype(np.int64))
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MASK_62 = np.uint64((1 << 62) - 1)
+
+
+class SpreadReader:
+    """A Utf8Reader over a dictionary whose ids are spread."""
+
+    def __init__(self, view: DictionaryView) -> None:
+        self._view = view
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        return self._view.texts(spread(ids))
+
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        return self._view.gather(spread(ids))
 
 
 class Incoming:
@@ -187,9 +217,9 @@ class Incoming:
                 ) from None
         for column, part in zip(self._columns, columns, strict=True):
             column[self.missing_from : self.missing_from + count] = part
-        if len(self._dictionary.add(terms)):
+        if len(self._dictionary.add(TermTable(spread(terms.ids), terms.offsets, terms.text))):
             raise self._wrong("one text for each id", "another one for an id that came before")
-        self._reader = self._dictionary.view()
+        self._reader = SpreadReader(self._dictionary.view())
 
     def _column(self, arrays: Mapping[str, Array], place: int) -> Int64Array:
         return self._array(arrays, f"column {place}")
