@@ -385,11 +385,17 @@ class Engine:
     ) -> Callable[[RdfReader, Run], None]:
         def report(reader: RdfReader, run: Run) -> None:
             for line in run.malformed:
-                self._core.malformed_count += 1
-                if on_malformed is not None:
-                    on_malformed(reader.name, line)
-                elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
-                    place = f"{reader.name}, line {line.line}, column {line.column}"
-                    log.warning("%s: %s; set aside: %s", place, line.reason, line.text)
+                self._set_aside(reader.name, line, on_malformed)
 
         return report
+
+    def _set_aside(
+        self, file: str, line: MalformedLine, on_malformed: Callable[[str, MalformedLine], object] | None
+    ) -> None:
+        self._core.malformed_count += 1
+        if on_malformed is not None:
+            on_malformed(file, line)
+        elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
+            log.warning(
+                "%s, line %d, column %d: %s; set aside: %s", file, line.line, line.column, line.reason, line.text
+            )

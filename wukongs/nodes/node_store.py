@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from csparql.terms import iri
 from store.dtypes import BoolArray
 from store.encoded import Encoded, TermTable
 from store.snapshot import TICK_MIN_MS
@@ -76,6 +77,7 @@ class NodeStore:
         self.core = NodeCore(settings)
         self.injector = NodeInjector(self.core, self._drop_shares)
         self._me = me
+        self.shard_map = shard_map
         self._mine = shard_map.shards(me)
         self._is_alone = shard_map.node_count == 1
         self._on_missing = on_missing
@@ -88,6 +90,11 @@ class NodeStore:
             self.core.arrangement.trace.keep_from(0)
         with self.core.lock:
             self.injector.start()
+
+    @property
+    def split_ids(self) -> frozenset[int]:
+        """The ids of the split predicates."""
+        return frozenset(self.core.registry.resolve(iri(name).text) for name in self.shard_map.split)
 
     # --- pieces of streams --------------------------------------------------------------------------------------------
 
@@ -108,6 +115,10 @@ class NodeStore:
         """Check a piece before it is told to the protocol, and that there is room for it. Raises StreamError."""
         with self.core.lock:
             self._stream(self.key_of(piece.stream)).check_piece(piece)
+
+    def new_terms(self, encoded: Encoded) -> TermTable:
+        """Return the terms that have to be confirmed before these tuples are taken, under their hashes."""
+        return self.core.terms.new(encoded)
 
     def unknown_terms(self, encoded: Encoded) -> frozenset[Term]:
         """Return the terms that this node does not know as confirmed, for the protocol's Piece and Submitted."""
@@ -134,6 +145,10 @@ class NodeStore:
         with self.core.lock:
             state = self._stream(stream)
             state.insert(up_to + state.shift, self.core.terms, self._mine)
+
+    def stream(self, name: str) -> NodeStream:
+        """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
+        return self._stream(self.key_of(name))
 
     def _stream(self, stream: str) -> NodeStream:
         state = self._records.streams.get(stream)

@@ -65,6 +65,22 @@ class NodeRegistry(TermRegistry):
                 self._confirmed.clear()
             self._confirmed.update(dict.fromkeys(texts))
 
+    def new(self, encoded: Encoded) -> TermTable:
+        """Return the terms of encoded tuples that this node neither holds nor knows as re-encoded, those that clash
+        among them as well, under their hashes."""
+        clashes = encoded.clashes
+        with self._lock:
+            terms = encoded.terms.take(np.flatnonzero(~self._holds(encoded.terms)))
+        if len(clashes):
+            terms = TermTable(
+                np.concatenate((terms.ids, clashes.ids)),
+                np.concatenate((terms.offsets, terms.offsets[-1] + clashes.offsets[1:])),
+                np.concatenate((terms.text, clashes.text)),
+            )
+        if self.exceptions:
+            terms = terms.take(np.flatnonzero([text not in self.exceptions for text in terms.texts()]))
+        return terms
+
     def unknown(self, encoded: Encoded) -> frozenset[Term]:
         """Return the terms of encoded tuples that this node knows neither as confirmed nor as re-encoded."""
         terms, clashes = encoded.terms, encoded.clashes

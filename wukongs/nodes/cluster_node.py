@@ -1,0 +1,123 @@
+"""ClusterNode: one node of a cluster, put together: the protocol's host, the store, and the ways to the other nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wukongs.errors import DataError, NodeUnavailable
+from wukongs.nodes.changes import STAGE, Changes
+from wukongs.nodes.claims import CLAIM, Claims
+from wukongs.nodes.cluster_engine import ClusterEngine
+from wukongs.nodes.feeding import FEED
+from wukongs.nodes.host import PULSE_S, Host
+from wukongs.nodes.intake import Intake
+from wukongs.nodes.node_core import unpacked
+from wukongs.nodes.node_store import NodeStore
+from wukongs.nodes.placing import Placing
+from wukongs.nodes.settling import Settling
+from wukongs.nodes.slices import SLICES, SlicePuller
+from wukongs.nodes.writing import PUSH, Writers
+from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.state import Cluster
+from wukongs.settings import Settings
+from wukongs.sharded import owner
+from wukongs.sharded.reach import Reach
+from wukongs.wire.network import Network
+from wukongs.wire.packets import Handler, Packet
+from wukongs.wire.protocol_codec import message_in, message_packet
+from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap
+
+SILENCE_PULSES_MAX = 100
+"""A node that says nothing for two seconds is taken out, if others hold its shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What all nodes of a cluster are told alike."""
+
+    node_count: int
+    replica_count: int = 1
+    split: Sequence[str] = SPLIT_PREDICATES
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(self.node_count, self.replica_count, silence_pulses_max=SILENCE_PULSES_MAX)
+
+
+class ClusterNode:
+    """engine: what clients of this node use. The node takes part from `start` on.
+
+    Raises SettingsError (an address that cannot be bound)."""
+
+    def __init__(
+        self, me: Incarnation, shape: Shape, address: str, settings: Settings, pulse_s: float = PULSE_S
+    ) -> None:
+        handlers: dict[str, Handler] = {}
+        self.me = me
+        self.network = Network(me, address, handlers, self._told)
+        shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
+        self.store = NodeStore(settings, me.node, shard_map, on_missing=lambda: self._puller.ring())
+        # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
+        self.store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
+        self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s)
+        self._puller = SlicePuller(self.host, self.store, self.network)
+        placing = Placing(self.store)
+        self.store.core.reach = Reach(self.store.core, self.network, lambda: placing.of(self.host.node))
+        claims = Claims(self.host, self.store, self.network)
+        self.intake = Intake(self.host, self.store, claims)
+        changes = Changes(self.host, self.store, claims, self.network)
+        writers = Writers(self.host, self.store, self.intake, self.network)
+        settling = Settling(self.host, self.store, self.network)
+        self.engine = ClusterEngine(self.host, self.store, claims, changes, writers, settling)
+        handlers.update(owner.handlers(self.store.core, self._wait_for_sn))
+        handlers.update(settling.handlers())
+        handlers.update(
+            {
+                CLAIM: claims.answer,
+                FEED: self.intake.answer,
+                PUSH: writers.answer,
+                SLICES: self._puller.answer,
+                STAGE: changes.answer,
+            }
+        )
+
+    @property
+    def address(self) -> str:
+        """Where the other nodes reach this one."""
+        return self.network.address
+
+    def start(self, addresses: Mapping[int, str]) -> None:
+        """Take part. addresses: of all nodes, by their numbers."""
+        self.network.join({node: address for node, address in addresses.items() if node != self.me.node})
+        self._puller.start()
+        self.host.start()
+
+    def wait_until_ready(self, timeout_s: float) -> None:
+        """Wait until the majority log works and reads may begin. Raises NodeUnavailable."""
+        self.host.wait_until(
+            lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
+        )
+
+    def close(self) -> None:
+        """Stop. Closing twice is allowed."""
+        self.host.close()
+        self._puller.close()
+        self.network.close()
+        self.store.close()
+
+    def _tell(self, node: int, body: Body) -> None:
+        self.network.send(node, message_packet(Message(self.me, body)))
+
+    def _told(self, sender: Incarnation, packet: Packet) -> None:
+        message = message_in(packet)
+        if message.sender != sender:
+            raise DataError(f"a message of {message.sender} came from {sender}")
+        self.host.receive(message)
+
+    def _wait_for_sn(self, sn: int, timeout_s: float) -> None:
+        try:
+            self.store.wait_for(unpacked(sn), timeout_s)
+        except Exception as error:
+            raise NodeUnavailable(f"node {self.me.node} has not come to SN {sn}: {error}") from error

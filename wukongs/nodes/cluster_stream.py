@@ -1,0 +1,43 @@
+"""ClusterStream: a declared stream of a cluster, as ClusterEngine.stream returns it."""
+
+from __future__ import annotations
+
+from store.encoded import Encoded
+from wukongs.core import Core
+from wukongs.injection.injector import Injector
+from wukongs.injection.stream import Stream
+from wukongs.nodes.writing import Writers
+from wukongs.streams.stream_state import StreamState
+
+PUSH_S = 60.0
+"""How long the nodes may take to have what was pushed."""
+
+
+class ClusterStream(Stream):
+    """As Stream: what is pushed is safe on all nodes when the call returns. Raises also NodeUnavailable."""
+
+    def __init__(self, core: Core, injector: Injector, state: StreamState, writers: Writers) -> None:
+        super().__init__(core, injector, state)
+        self._writers = writers
+
+    def advance(self, timestamp_ms: int) -> None:
+        """As Stream.advance."""
+        self._check_timestamp(timestamp_ms, "")
+        self._check_is_open()
+        self._writers.advance(self.iri, int(timestamp_ms), PUSH_S)
+
+    def close(self) -> None:
+        """As Stream.close."""
+        if not (self._state.is_ended or self._state.is_dropped or self._core.is_closed):
+            self._writers.finish(self.iri, PUSH_S)
+
+    def _take(self, encoded: Encoded) -> int:
+        self._check_is_open()
+        if len(encoded):
+            self._writers.push(self.iri, encoded, PUSH_S)
+        return len(encoded)
+
+    def _check_is_open(self) -> None:
+        with self._core.lock:
+            self._core.check_is_open()
+            self._state.check_is_open()

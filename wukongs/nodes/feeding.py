@@ -1,0 +1,47 @@
+"""Ingest messages between nodes: those of wukongs/wire/messages.py, several of them in one packet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from wukongs.errors import DataError
+from wukongs.wire.messages import Message, from_frames, to_frames
+from wukongs.wire.packets import Packet
+
+FEED = "feed"
+SIZES = "frame_sizes"
+"""The field that says, per message, how many bytes each of its frames has; the array FRAMES has them all in a row."""
+FRAMES = "frames"
+
+
+def packed(messages: Sequence[Message]) -> Packet:
+    """Put ingest messages into one packet."""
+    every = [to_frames(message, 1) for message in messages]
+    data = b"".join(frame for frames in every for frame in frames)
+    sizes = [[len(frame) for frame in frames] for frames in every]
+    return Packet(FEED, {SIZES: sizes}, {FRAMES: np.frombuffer(data, np.uint8)})
+
+
+def unpacked(packet: Packet) -> list[Message]:
+    """Return the messages of a packet. Raises DataError."""
+    sizes, data = _sizes(packet), packet.arrays.get(FRAMES)
+    if data is None or data.dtype != np.uint8 or sum(map(sum, sizes)) != len(data):
+        found = "nothing" if data is None else f"{len(data)} bytes"
+        raise DataError(f"{packet.kind}: expected frames of {sum(map(sum, sizes))} bytes, found {found}")
+    messages, at = [], 0
+    for frame_sizes in sizes:
+        bounds = list(accumulate(frame_sizes, initial=at))
+        messages.append(from_frames([data[lo:hi].data for lo, hi in pairwise(bounds)])[0])
+        at = bounds[-1]
+    return messages
+
+
+def _sizes(packet: Packet) -> list[list[int]]:
+    sizes = packet.fields.get(SIZES)
+    is_list = isinstance(sizes, list) and all(isinstance(one, list) for one in sizes)
+    if not is_list or not all(type(size) is int and size >= 0 for one in sizes or () for size in one):
+        raise DataError(f"{packet.kind}: expected the sizes of each message's frames, found {str(sizes)[:60]}")
+    return sizes or []

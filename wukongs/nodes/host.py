@@ -1,0 +1,275 @@
+"""Host: runs the protocol of one node. One thread takes events in, one after the other, and carries out what they ask.
+
+Everybody else reads `host.node`, an immutable value, and hands events in by `post`, or by the calls that wait for an
+outcome. What each call waits for has a deadline. The thread itself waits for nobody: what needs an answer of another
+node happens elsewhere (claims.py, exposing.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.nodes.node_store import NodeStore
+from wukongs.protocol import actions as act
+from wukongs.protocol import events as ev
+from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.node import step
+from wukongs.protocol.progress import oldest_held
+from wukongs.protocol.records import Change, Record
+from wukongs.protocol.sealing import position
+from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.state import Cluster, Kept, Node, boot
+
+log = logging.getLogger("wukongs")
+PULSE_S = 0.02
+INBOX_MAX = 1 << 14
+"""Messages of other nodes that wait; more are dropped, as the protocol allows, and counted."""
+OFFER_S = 30.0
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Where a record stands: its index in the log, and its SN, or that of the last record before it that has one."""
+
+    index: int
+    sn: Sn
+
+
+class Dropped(WukongsError):
+    """A record that was handed in will not be in the log: it is there already, or what it rests on has changed."""
+
+
+class Host:
+    """send: (node, body), which may lose it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        me: Incarnation,
+        store: NodeStore,
+        send: Callable[[int, Body], object],
+        pulse_s: float = PULSE_S,
+    ) -> None:
+        self.me = me
+        self.node: Node = boot(cluster, me, Kept())
+        self.failure: BaseException | None = None
+        self.dropped_messages = 0
+        self._store = store
+        self._send = send
+        self._pulse_s = pulse_s
+        self._draws = random.Random()
+        self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._next: deque[ev.Event] = deque()
+        self._keep: Callable[[], object] | None = None
+        self._waiting: dict[Hashable, list[Future[Applied]]] = {}
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="wukongs-host", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. Closing twice is allowed."""
+        self._is_closed = True
+        self._inbox.put(None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+        with self._changed:
+            self._changed.notify_all()
+
+    # --- from other threads -------------------------------------------------------------------------------------------
+
+    def post(self, event: ev.Event) -> None:
+        """Let the protocol take in an event, soon."""
+        if isinstance(event, ev.Received) and self._inbox.qsize() >= INBOX_MAX:
+            self.dropped_messages += 1
+            return
+        self._inbox.put(lambda: self._take(event))
+
+    def receive(self, message: Message) -> None:
+        self.post(ev.Received(message))
+
+    def _call(self, function: Callable[[], Outcome], timeout_s: float) -> Outcome:
+        """Run a function in the protocol's thread, and return what it returns.
+
+        Raises NodeUnavailable (not within timeout_s seconds), and what it raises."""
+        outcome: Future[Outcome] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(function())
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        self._inbox.put(run)
+        return self._result(outcome, timeout_s, "the node's protocol")
+
+    def offer(
+        self, event: ev.Piece | ev.Marker, view: int | None, keep: Callable[[], object], timeout_s: float = OFFER_S
+    ) -> tuple[int, int, bool] | None:
+        """Hand in a piece or marker. keep: called, in the protocol's thread, if a piece is taken. Return how far the
+        partition has come; None if there is another view by now, under which its terms have to be claimed again.
+
+        Raises NodeUnavailable (not within timeout_s seconds)."""
+
+        def run() -> tuple[int, int, bool] | None:
+            if view not in (None, self.node.control.view):
+                return None
+            self._keep = keep
+            try:
+                self._take(event)
+            finally:
+                self._keep = None
+            return position(self.node.intakes.get(event.stream), event.partition)
+
+        return self._call(run, timeout_s)
+
+    def carry_out(self, event: ev.Submitted, timeout_s: float) -> Sn:
+        """Ask for a record in the majority log; return its SN once reads here see what it has done.
+
+        Raises as submit, and why it could not be carried out."""
+        applied = self.submit(event, timeout_s)
+        self._store.wait_for(applied.sn, timeout_s)
+        refused = self._store.refused(applied.index)
+        if refused is not None:
+            raise refused
+        return applied.sn
+
+    def submit(self, event: ev.Submitted, timeout_s: float) -> Applied:
+        """Ask for a record in the majority log; return its place once it is applied here.
+
+        Raises Dropped; NodeUnavailable (no majority agrees within timeout_s seconds: it may still come)."""
+        outcome: Future[Applied] = Future()
+
+        def hand_in() -> None:
+            self._waiting.setdefault(_key(event.record), []).append(outcome)
+            self._take(event)
+
+        self._inbox.put(hand_in)
+        return self._result(outcome, timeout_s, f"a majority of the cluster's {len(self.node.control.members)} nodes")
+
+    def wait_until(self, holds: Callable[[Node], bool], timeout_s: float, what: str) -> Node:
+        """Wait until something holds of the node. Raises NodeUnavailable (not within timeout_s seconds)."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not holds(self.node):
+                self._check()
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    if holds(self.node):
+                        break
+                    raise NodeUnavailable(f"node {self.me.node}: waited {timeout_s:g} s for {what}: is a node away?")
+        return self.node
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise WukongsError(f"node {self.me.node} has failed: {self.failure}. See its log, and start it anew")
+        if self._is_closed:
+            raise NodeUnavailable(f"node {self.me.node} is closing")
+
+    def _result(self, outcome: Future[Outcome], timeout_s: float, who: str) -> Outcome:
+        self._check()
+        try:
+            return outcome.result(timeout_s)
+        except FutureTimeout:
+            self._check()
+            raise NodeUnavailable(
+                f"node {self.me.node}: {who} did not answer within {timeout_s:g} s; check which nodes are up with "
+                "wukongs stats"
+            ) from None
+
+    # --- the protocol's thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pulse_at = time.monotonic() + self._pulse_s
+        try:
+            while not self._is_closed:
+                try:
+                    happens = self._inbox.get(timeout=max(0.0, pulse_at - time.monotonic()))
+                except Empty:
+                    happens = None
+                if happens is not None:
+                    happens()
+                if time.monotonic() >= pulse_at:
+                    self._pulse()
+                    pulse_at = time.monotonic() + self._pulse_s
+        except BaseException as error:
+            log.exception("node %d: the protocol has failed", self.me.node)
+            self.failure = error
+        finally:
+            self._give_up()
+
+    def _pulse(self) -> None:
+        self._store.hold(*oldest_held(self.node.progress, self.node.control))
+        held = self._store.held()
+        self._take(ev.Reading(held.oldest_sn, held.oldest_firing))
+        self._take(ev.Pulse(self._draws.getrandbits(40)))
+
+    def _take(self, event: ev.Event) -> None:
+        """Take in an event and those that follow from it, and carry out what they ask."""
+        self._next.append(event)
+        before = self.node
+        while self._next:
+            self.node, actions = step(self.node, self._next.popleft())
+            for action in actions:
+                self._do(action)
+        if self.node is not before:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _do(self, action: act.Action) -> None:
+        match action:
+            case act.Send(node=node, body=body):
+                self._send(node, body)
+            case act.TakePiece():
+                assert self._keep is not None, action
+                self._keep()
+            case act.SealBatch(stream=stream, batch=batch):
+                self._store.seal(stream, batch)
+                self._next.append(ev.Inserted(stream, batch))
+            case act.CompareTerms(asker=asker, view=view, texts=texts):
+                self._next.append(ev.TermsCompared(asker, view, *self._store.compare_texts(texts)))
+            case act.Confirm(texts=texts):
+                self._store.confirm(texts)
+            case act.Apply(index=index, entry=entry, sn=sn):
+                self._store.apply(index, entry.record, sn)
+                for outcome in self._waiting.pop(_key(entry.record), []):
+                    outcome.set_result(Applied(index, sn or self.node.control.last_sn))
+            case act.Drop(record=record):
+                for outcome in self._waiting.pop(_key(record), []):
+                    outcome.set_exception(Dropped(f"{type(record).__name__}: superseded by another record of the log"))
+            case act.Expose(sn=sn, vts=vts):
+                self._store.expose(sn, vts)
+            case act.SaveVote() | act.SaveEntries():
+                pass  # In memory: whoever starts again is another voter, with a newer disk.
+            case act.CollectState() | act.InstallState():
+                log.warning("node %d: taking over another node's state is not built yet", self.me.node)
+
+    def _give_up(self) -> None:
+        """Tell all who wait that nothing will come."""
+        self._is_closed = True
+        for outcomes in self._waiting.values():
+            for outcome in outcomes:
+                outcome.set_exception(NodeUnavailable(f"node {self.me.node} has stopped"))
+        self._waiting.clear()
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _key(record: Record) -> Hashable:
+    """Return what tells a record from others whatever view it was stamped with."""
+    return (record.client, record.number) if isinstance(record, Change) else record

@@ -1,0 +1,125 @@
+"""Intake: what writers send to a node. Each piece's new terms are claimed, then the protocol decides whether it is taken,
+repeated or refused; a return means that it is safe here, as far as memory is.
+
+It is the IngestHandler of the node's socket for pipelines, and answers other nodes that write for their clients.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from wukongs.errors import DataError, StreamError
+from wukongs.nodes.claims import Claims
+from wukongs.nodes.feeding import packed, unpacked
+from wukongs.nodes.host import Host
+from wukongs.nodes.node_store import NodeStore
+from wukongs.protocol import events as ev
+from wukongs.protocol.sealing import Partition
+from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
+from wukongs.wire.packets import Packet
+
+
+class Intake:
+    """wukongs.wire.transport.IngestHandler of one node of a cluster. May be called from any thread."""
+
+    def __init__(self, host: Host, store: NodeStore, claims: Claims) -> None:
+        self._host, self._store, self._claims = host, store, claims
+        self._epochs: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def open_partition(self, message: Open) -> Opened:
+        facts = self._store.stream(message.stream)
+        self._fence(message.stream, message.partition, message.epoch)
+        offset = self._partition(message.stream, message.partition).offset
+        return Opened(facts.batch_ms, facts.into_iri, facts.timing, offset, self._store.core.settings.hash_bits)
+
+    def inject(self, piece: Piece) -> None:
+        facts = self._store.stream(piece.stream)
+        check_batch_number(piece, facts.batch_ms)
+        self._fence(piece.stream, piece.partition, piece.epoch)
+        if piece.end_offset <= self._partition(piece.stream, piece.partition).offset:
+            return
+        self._store.check(piece)
+        where = self._key(piece.stream), piece.partition
+        batch = self._store.protocol_batch(piece.stream, piece.batch_number)
+        event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset)
+        while True:
+            view = self._claims.settle(self._store.new_terms(piece.encoded))
+            found = self._host.offer(event, view, lambda: self._store.take(piece))
+            if found is None:
+                continue  # members have come or gone since: the terms are claimed of those that are there now
+            if found[0] < piece.end_offset:
+                raise StreamError(
+                    f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
+                    f"{piece.end_offset} of stream batch {piece.batch_number} do not follow on what is here. Send again "
+                    f"from row {found[0]}, with stream batches that do not fall"
+                )
+            return
+
+    def close_batches(self, message: Close) -> None:
+        facts = self._store.stream(message.stream)
+        batch = self._store.protocol_batch(message.stream, message.complete_ms // facts.batch_ms)
+        self._mark(message, batch, message.end_offset, False)
+        self._store.take_close(message)
+
+    def finish_partition(self, message: Finish) -> None:
+        known = self._partition(message.stream, message.partition)
+        self._mark(
+            message, known.closed, known.offset, True
+        )  # the protocol closes the last piece's stream batch as well
+
+    def answer(self, packet: Packet) -> Packet:
+        """Handler of FEED: messages of another node, in order; answered when all are safe here."""
+        opened: Opened | None = None
+        for message in unpacked(packet):
+            if isinstance(message, Open):
+                opened = self.open_partition(message)
+            elif isinstance(message, Piece):
+                self.inject(message)
+            elif isinstance(message, Close):
+                self.close_batches(message)
+            elif isinstance(message, Finish):
+                self.finish_partition(message)
+            else:
+                raise DataError(f"a node takes open, piece, close and finish, found {type(message).__name__}")
+        return packed([opened] if opened is not None else [])
+
+    def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool) -> None:
+        """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were set
+        aside: they come as no piece."""
+        stream, partition, epoch = message.stream, message.partition, message.epoch
+        self._fence(stream, partition, epoch)
+        known = self._partition(stream, partition)
+        if known.is_ended or (batch <= known.closed and end_offset <= known.offset and not is_last):
+            return
+        if batch > known.closed or is_last:
+            event: ev.Marker | ev.Piece = ev.Marker(
+                self._key(stream), partition, epoch, batch, end_offset, is_last, min(known.offset, end_offset)
+            )
+        else:  # nothing new is closed, but rows were set aside
+            next_batch = max(known.closed + 1, known.reached)
+            event = ev.Piece(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
+        found = self._host.offer(event, None, lambda: None)
+        if found is None or found[1] < batch:
+            raise StreamError(
+                f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does not "
+                f"follow on what is here: send again from row {known.offset}"
+            )
+
+    def _partition(self, stream: str, partition: str) -> Partition:
+        intake = self._host.node.intakes.get(self._key(stream))
+        return intake.partitions.get(partition, Partition()) if intake is not None else Partition()
+
+    def _key(self, stream: str) -> str:
+        """Return how the protocol calls a stream: another one was perhaps declared under this name before."""
+        return self._host.node.control.keys.get(stream, stream)
+
+    def _fence(self, stream: str, partition: str, epoch: int) -> None:
+        with self._lock:
+            newest = max(epoch, self._epochs.get((stream, partition), 0))
+            self._epochs[stream, partition] = newest
+        if epoch < newest:
+            raise StreamError(
+                f"stream {stream}, partition {partition!r}: writer {epoch} is locked out by the newer writer {newest}. "
+                "Only one may send a partition; stop the other one"
+            )

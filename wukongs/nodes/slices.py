@@ -1,0 +1,74 @@
+"""SlicePuller: fetches for a node with registered queries what the other nodes hold of its streams' batches, so that
+its windows are whole; and answers others. One thread, since the store goes on as soon as it has what it misses."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from wukongs.errors import DataError, WukongsError
+from wukongs.nodes.host import Host
+from wukongs.nodes.node_store import MissingSlices, NodeStore
+from wukongs.nodes.placing import assignment_of
+from wukongs.wire.packets import Packet, Peers
+
+log = logging.getLogger("wukongs")
+SLICES = "slices"
+TIMEOUT_S = 5.0
+RETRY_S = 0.02
+
+
+class SlicePuller:
+    """Of one node."""
+
+    def __init__(self, host: Host, store: NodeStore, peers: Peers) -> None:
+        self._host, self._store, self._peers = host, store, peers
+        self._bell = threading.Event()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="wukongs-slices", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ring(self) -> None:
+        """Say that something may be missing. Returns at once."""
+        self._bell.set()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._bell.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def answer(self, packet: Packet) -> Packet:
+        """Handler of SLICES."""
+        stream, first, last = (packet.fields.get(name) for name in ("stream", "first", "last"))
+        shards = packet.arrays.get("shards")
+        if not isinstance(stream, str) or type(first) is not int or type(last) is not int or shards is None:
+            raise DataError(f"{SLICES}: expected stream, first, last and shards, found {dict(packet.fields)!r}")
+        return self._store.slice_share(stream, first, last, shards)  # type: ignore[arg-type]
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._bell.wait()
+            self._bell.clear()
+            while not self._is_closed and (missing := self._store.missing_slices()):
+                try:
+                    for one in missing:
+                        self._pull(one)
+                except WukongsError as error:
+                    # A node is away, has not come so far, or lies: the next try asks who answers by then.
+                    log.debug("node %d: slices of %s: %s", self._peers.me, missing[0].stream, error)
+                    self._bell.wait(RETRY_S)
+                    self._bell.clear()
+
+    def _pull(self, missing: MissingSlices) -> None:
+        assignment = assignment_of(self._host.node, self._store)
+        fields = {"stream": missing.stream, "first": missing.first, "last": missing.last}
+        asked = [
+            (node, Packet(SLICES, fields, {"shards": assignment.shards(node)}))
+            for node in assignment.all_nodes
+            if node != assignment.me
+        ]
+        answers = self._peers.ask(asked, TIMEOUT_S)
+        self._store.add_slices(missing, answers, assignment.shards(assignment.me))
