@@ -23,7 +23,7 @@ def cluster(node_count: int, replica_count: int = 1, settings: Settings | None =
         nodes = []
         for number in range(node_count):
             me = Incarnation(number, 0, boot)
-            node = ClusterNode(me, shape, "tcp://127.0.0.1:0", settings or Settings(), PULSE_S)
+            node = ClusterNode(me, shape, "tcp://127.0.0.1:0", settings or Settings(), pulse_s=PULSE_S)
             stack.callback(node.close)
             nodes.append(node)
         addresses = {node.me.node: node.address for node in nodes}

@@ -36,8 +36,8 @@ PARTS = (
     "updates",
     "durable",
     "loading",
-    "nodes",
     "remote",
+    "nodes",
     "cli",
 )
 """The packages inside of wukongs/: each imports only what stands before it, and modules of wukongs/ itself."""

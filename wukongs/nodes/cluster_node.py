@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wukongs.errors import DataError, NodeUnavailable
+from wukongs.nodes.boot import HELLO, hello_handler
 from wukongs.nodes.changes import STAGE, Changes
 from wukongs.nodes.claims import CLAIM, Claims
 from wukongs.nodes.cluster_engine import ClusterEngine
@@ -28,6 +29,7 @@ from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet
 from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap
+from wukongs.wire.trust import Trust
 
 SILENCE_PULSES_MAX = 100
 """A node that says nothing for two seconds is taken out, if others hold its shards."""
@@ -52,11 +54,18 @@ class ClusterNode:
     Raises SettingsError (an address that cannot be bound)."""
 
     def __init__(
-        self, me: Incarnation, shape: Shape, address: str, settings: Settings, pulse_s: float = PULSE_S
+        self,
+        me: Incarnation,
+        shape: Shape,
+        address: str,
+        settings: Settings,
+        *,
+        pulse_s: float = PULSE_S,
+        trust: Trust | None = None,
     ) -> None:
         handlers: dict[str, Handler] = {}
         self.me = me
-        self.network = Network(me, address, handlers, self._told)
+        self.network = Network(me, address, handlers, self._told, trust=trust)
         shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
         self.store = NodeStore(settings, me.node, shard_map, on_missing=lambda: self._puller.ring())
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
@@ -75,6 +84,7 @@ class ClusterNode:
         handlers.update(settling.handlers())
         handlers.update(
             {
+                HELLO: hello_handler(self._life_of),
                 CLAIM: claims.answer,
                 FEED: self.intake.answer,
                 PUSH: writers.answer,
@@ -88,9 +98,9 @@ class ClusterNode:
         """Where the other nodes reach this one."""
         return self.network.address
 
-    def start(self, addresses: Mapping[int, str]) -> None:
-        """Take part. addresses: of all nodes, by their numbers."""
-        self.network.join({node: address for node, address in addresses.items() if node != self.me.node})
+    def start(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
+        """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers."""
+        self.network.join(addresses, public_keys)
         self._puller.start()
         self.host.start()
 
@@ -106,6 +116,13 @@ class ClusterNode:
         self._puller.close()
         self.network.close()
         self.store.close()
+
+    def _life_of(self, node: int) -> Incarnation | None:
+        """Return the newest life of a node that this one has heard of."""
+        state = self.host.node
+        report = state.progress.latest.get(node)
+        known = [state.heard.get(node), None if report is None else report.incarnation]
+        return max((life for life in known if life is not None), default=None)
 
     def _tell(self, node: int, body: Body) -> None:
         self.network.send(node, message_packet(Message(self.me, body)))

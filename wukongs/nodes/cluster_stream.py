@@ -5,7 +5,7 @@ from __future__ import annotations
 from store.encoded import Encoded
 from wukongs.core import Core
 from wukongs.injection.injector import Injector
-from wukongs.injection.stream import Stream
+from wukongs.injection.stream import Stream, check_timestamp
 from wukongs.nodes.writing import Writers
 from wukongs.streams.stream_state import StreamState
 
@@ -22,7 +22,7 @@ class ClusterStream(Stream):
 
     def advance(self, timestamp_ms: int) -> None:
         """As Stream.advance."""
-        self._check_timestamp(timestamp_ms, "")
+        check_timestamp(self.iri, timestamp_ms)
         self._check_is_open()
         self._writers.advance(self.iri, int(timestamp_ms), PUSH_S)
 
