@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from wukongs.cli import DONE, INTERRUPTED, say
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.errors import UnsupportedFeatureError
-from wukongs.nodes.config import NodeConfig, load_node_config
+from wukongs.node_config import NodeConfig, load_node_config
 
 _EPILOG = """examples:
   wukongs node --config node.toml

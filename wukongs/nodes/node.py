@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from wukongs.errors import SettingsError
+from wukongs.node_config import NodeConfig
 from wukongs.nodes.boot import HELLO, hello_handler, new_boot, next_disk
 from wukongs.nodes.cluster_node import ClusterNode, Shape
-from wukongs.nodes.config import NodeConfig
 from wukongs.protocol.messages import Incarnation
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wukongs.engine import Engine
-from wukongs.nodes.config import NodeConfig
+from wukongs.node_config import NodeConfig
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.trust import Trust

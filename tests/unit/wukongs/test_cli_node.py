@@ -162,7 +162,7 @@ def test_a_node_that_does_not_start_is_reported(ran: Ran) -> None:
 
 
 def test_the_files_of_the_nodes(tmp_path: Path) -> None:
-    from wukongs.nodes.config import load_node_config
+    from wukongs.node_config import load_node_config
 
     data_dir = str(tmp_path / 'a "b')
     options = cluster.make_parser().parse_args(["--nodes", "3", "--replicas", "2", "--data-dir", data_dir])

@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.conftest import Ran
 from tests.unit.wukongs.engine_helpers import A, at, register_text
-from wukongs.nodes.config import load_node_config
+from wukongs.node_config import load_node_config
 from wukongs.remote.serving import ServedEngine
 
 pytestmark = pytest.mark.nojit

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wukongs.errors import SettingsError
-from wukongs.nodes.config import RDF_TYPE, Member, NodeConfig, TrustFiles, load_node_config
+from wukongs.node_config import RDF_TYPE, Member, NodeConfig, TrustFiles, load_node_config
 from wukongs.settings import Settings
 
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
