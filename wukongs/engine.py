@@ -396,6 +396,5 @@ class Engine:
         if on_malformed is not None:
             on_malformed(file, line)
         elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
-            log.warning(
-                "%s, line %d, column %d: %s; set aside: %s", file, line.line, line.column, line.reason, line.text
-            )
+            place = f"{file}, line {line.line}, column {line.column}"
+            log.warning("%s: %s; set aside: %s", place, line.reason, line.text)

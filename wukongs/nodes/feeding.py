@@ -15,14 +15,15 @@ FEED = "feed"
 SIZES = "frame_sizes"
 """The field that says, per message, how many bytes each of its frames has; the array FRAMES has them all in a row."""
 FRAMES = "frames"
+INDEX = "index"
 
 
-def packed(messages: Sequence[Message]) -> Packet:
-    """Put ingest messages into one packet."""
+def packed(messages: Sequence[Message], index: int = 0) -> Packet:
+    """Put ingest messages into one packet. index: how far who reads them has to know the log."""
     every = [to_frames(message, 1) for message in messages]
     data = b"".join(frame for frames in every for frame in frames)
     sizes = [[len(frame) for frame in frames] for frames in every]
-    return Packet(FEED, {SIZES: sizes}, {FRAMES: np.frombuffer(data, np.uint8)})
+    return Packet(FEED, {SIZES: sizes, INDEX: index}, {FRAMES: np.frombuffer(data, np.uint8)})
 
 
 def unpacked(packet: Packet) -> list[Message]:
@@ -37,6 +38,14 @@ def unpacked(packet: Packet) -> list[Message]:
         messages.append(from_frames([data[lo:hi].data for lo, hi in pairwise(bounds)])[0])
         at = bounds[-1]
     return messages
+
+
+def index_of(packet: Packet) -> int:
+    """Return how far who reads a packet has to know the log. Raises DataError."""
+    index = packet.fields.get(INDEX)
+    if type(index) is not int:
+        raise DataError(f"{packet.kind}: expected an index of the log, found {index!r}")
+    return index
 
 
 def _sizes(packet: Packet) -> list[list[int]]:

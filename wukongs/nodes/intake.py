@@ -10,13 +10,16 @@ import threading
 
 from wukongs.errors import DataError, StreamError
 from wukongs.nodes.claims import Claims
-from wukongs.nodes.feeding import packed, unpacked
+from wukongs.nodes.feeding import index_of, packed, unpacked
 from wukongs.nodes.host import Host
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.sealing import Partition
 from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
 from wukongs.wire.packets import Packet
+
+LOG_S = 10.0
+"""How far behind a node's log may be."""
 
 
 class Intake:
@@ -70,6 +73,8 @@ class Intake:
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of FEED: messages of another node, in order; answered when all are safe here."""
+        index = index_of(packet)
+        self._host.wait_until(lambda node: node.control.index >= index, LOG_S, f"record {index} of the log")
         opened: Opened | None = None
         for message in unpacked(packet):
             if isinstance(message, Open):

@@ -198,9 +198,15 @@ class NodeRecords:
             if query.registration is None or query.registration.name != name:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query, self._injector.queries)
-            register_query(self._core, self._injector, query, None, source, found.index)
+            registered = register_query(self._core, self._injector, query, None, source, found.index)
+            registered.note_closed(self._closed_behind_what_is_shown())
         finally:
             self._leave(found.streams)
+
+    def _closed_behind_what_is_shown(self) -> dict[str, int]:
+        """Return up to where streams are closed whose beginning is exposed, but nothing of them yet."""
+        states = [state for state in self._core.node_streams() if state.closed_ms is None]
+        return {state.iri: ms for state in states if (ms := state.closed_at_beginning()) is not None}
 
     def _stop(self, name: str, registered: Registration | None) -> None:
         query = self._injector.queries.get(name)

@@ -93,6 +93,14 @@ class NodeStream(StreamState):
         """Return the last stream batch that a tick covers, by its real number, None if there is none."""
         return self._batch_at(tick) + self.shift if self._batch_at(tick) else None
 
+    def closed_at_beginning(self) -> int | None:
+        """Return up to where the stream was closed, of what became visible right after it had begun, in ms; None if it
+        has not begun, or nothing was closed by then."""
+        if self.began is None or self.inserted_to is None:
+            return None
+        began_ms = (self.began + TICK_MIN_MS) // self.batch_ms * self.batch_ms
+        return min(self.inserted_to * self.batch_ms, began_ms)
+
     def visible_tick(self, number: int) -> int:
         """Return the tick from which on a stream batch is visible."""
         assert self.began is not None, self.iri

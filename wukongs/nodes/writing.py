@@ -16,9 +16,9 @@ import numpy as np
 
 from store.encoded import Encoded
 from wukongs.errors import DataError, NodeUnavailable, StreamError
-from wukongs.nodes.feeding import packed, unpacked
+from wukongs.nodes.feeding import index_of, packed, unpacked
 from wukongs.nodes.host import Host
-from wukongs.nodes.intake import Intake
+from wukongs.nodes.intake import LOG_S, Intake
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
@@ -84,6 +84,12 @@ class StreamWriter:
                 self._open(timeout_s)
                 self._send([Finish(self._stream, PUSH_PARTITION, self._epoch)], timeout_s)
                 self._is_closed = True
+                self._host.wait_until(self._has_ended, timeout_s, f"the record that stream {self._stream} has ended")
+
+    def _has_ended(self, node: Node) -> bool:
+        """Tell whether nobody waits for the stream any more. One that never began holds nobody back."""
+        stream = node.control.streams.get(node.control.keys.get(self._stream, ""))
+        return stream is None or stream.began is None or stream.last_batch is not None
 
     def _open(self, timeout_s: float) -> None:
         """Be the writer: of all nodes, from the row that all have."""
@@ -92,13 +98,17 @@ class StreamWriter:
         epoch = time.time_ns() // 1_000_000
         message = Open(self._stream, PUSH_PARTITION, epoch)
         offsets = set()
-        for answer in self._ask([(node, packed([message])) for node in self._members()], timeout_s):
+        for answer in self._ask([(node, packed([message], self._index)) for node in self._members()], timeout_s):
             (opened,) = unpacked(answer)
             if not isinstance(opened, Opened):
                 raise DataError(f"expected a node's place in stream {self._stream}, found {type(opened).__name__}")
             offsets.add(opened.resume_offset)
         self._offset, self._promised_ms = min(offsets), self._closed_ms()
         self._epoch = epoch
+
+    @property
+    def _index(self) -> int:
+        return self._host.node.control.index
 
     def _closed_ms(self) -> int | None:
         """Return the time up to which earlier writers have closed the stream."""
@@ -145,14 +155,26 @@ class StreamWriter:
             try:
                 for start in range(0, len(messages), TOGETHER_MAX):
                     some = slice(start, start + TOGETHER_MAX)
-                    asked = [(node, packed(shares[node][some])) for node in sorted(waiting)]
+                    asked = [(node, packed(shares[node][some], self._index)) for node in sorted(waiting)]
                     self._ask(asked, deadline - time.monotonic())
+                self._wait_until_begun(deadline)
                 return
             except NodeUnavailable:  # one of them: what the others have they will know as repeated
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(RETRY_S)
             waiting &= set(self._members())
+
+    def _wait_until_begun(self, deadline: float) -> None:
+        """Wait until the log says that the stream has begun: from there on no time passes without it."""
+
+        def has_begun(node: Node) -> bool:
+            stream = node.control.streams.get(node.control.keys.get(self._stream, ""))
+            return stream is None or stream.began is not None or stream.is_dropped
+
+        if not has_begun(self._host.node):
+            left_s = max(0.001, deadline - time.monotonic())
+            self._host.wait_until(has_begun, left_s, f"the record that stream {self._stream} has begun")
 
     def _ask(self, asked: list[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
         return self._peers.ask(asked, max(0.001, timeout_s))
@@ -169,20 +191,21 @@ class Writers:
     def push(self, stream: str, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples to a stream, wherever its writer is. Raises as StreamWriter.push."""
         piece = Piece(stream, PUSH_PARTITION, 0, 0, len(encoded), 0, 0, encoded, np.zeros(len(encoded), np.bool_))
-        self._at_writer(stream, lambda: packed([piece]), lambda writer: writer.push(encoded, timeout_s), timeout_s)
+        self._at_writer(stream, piece, lambda writer: writer.push(encoded, timeout_s), timeout_s)
 
     def advance(self, stream: str, time_ms: int, timeout_s: float) -> None:
         message = Close(stream, PUSH_PARTITION, 0, 0, time_ms)
-        self._at_writer(stream, lambda: packed([message]), lambda writer: writer.advance(time_ms, timeout_s), timeout_s)
+        self._at_writer(stream, message, lambda writer: writer.advance(time_ms, timeout_s), timeout_s)
 
     def finish(self, stream: str, timeout_s: float) -> None:
         message = Finish(stream, PUSH_PARTITION, 0)
-        self._at_writer(stream, lambda: packed([message]), lambda writer: writer.finish(timeout_s), timeout_s)
+        self._at_writer(stream, message, lambda writer: writer.finish(timeout_s), timeout_s)
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of PUSH: what another node's client pushes. Raises NodeUnavailable (another node writes now)."""
+        index = index_of(packet)
+        self._host.wait_until(lambda node: node.control.index >= index, LOG_S, f"record {index} of the log")
         for message in unpacked(packet):
-            assert not isinstance(message, Opened)
             stream = getattr(message, "stream", "")
             at = writer_of(self._host.node, stream)
             if at != self._peers.me:
@@ -201,14 +224,12 @@ class Writers:
         with self._lock:
             self._writers.pop(stream, None)
 
-    def _at_writer(
-        self, stream: str, packet: Callable[[], Packet], do: Callable[[StreamWriter], None], timeout_s: float
-    ) -> None:
+    def _at_writer(self, stream: str, message: Message, do: Callable[[StreamWriter], None], timeout_s: float) -> None:
         at = writer_of(self._host.node, stream)
         if at == self._peers.me:
             do(self._writer(stream))
             return
-        made = packet()
+        made = packed([message], self._host.node.control.index)
         fields = {**made.fields, "timeout_s": timeout_s}
         self._peers.ask([(at, Packet(PUSH, fields, made.arrays))], timeout_s)
 
