@@ -141,11 +141,6 @@ class ContinuousQuery:
 
     # --- over the end of a process ------------------------------------------------------------------------------------
 
-    def note_closed(self, closed_ms: dict[str, int]) -> None:
-        """Note of streams that nothing could be read of yet up to where they were closed when this was registered."""
-        for stream in closed_ms.keys() & self._states.keys():
-            self._closed_at_start.setdefault(stream, closed_ms[stream])
-
     def attach(self, on_result: Callable[[WindowResult], object] | None) -> None:
         """Go on for whoever has registered the query again; what waits is reported first. Called with the lock held."""
         self.is_recovered = False

@@ -1,6 +1,6 @@
 """Claims: new terms are shown to the nodes that replicate their shards before anything with them is sealed, many at a
-time: what nobody refuses is confirmed, and the log re-encodes the rest (wukongs/protocol/terms.py). So what a host tells
-the protocol of has no unknown terms any more."""
+time: what nobody refuses is confirmed, and the log re-encodes the rest (wukongs/protocol/terms.py). So what a host
+tells the protocol of has no unknown terms any more."""
 
 from __future__ import annotations
 

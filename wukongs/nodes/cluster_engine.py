@@ -1,5 +1,5 @@
-"""ClusterEngine: the methods of Engine, at one node of a cluster. Queries read the whole graph from here, whatever other
-nodes hold of it; what changes something goes through the majority log or to the writer of a stream."""
+"""ClusterEngine: the methods of Engine, at one node of a cluster. Queries read the whole graph from here, whatever
+other nodes hold of it; what changes something goes through the majority log or to the writer of a stream."""
 
 from __future__ import annotations
 
@@ -207,12 +207,12 @@ class ClusterEngine(Engine):
         return True
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
-        """Return where pipelines find the nodes: an address each, with commas between. A node listens from its start."""
+        """Return where pipelines find the nodes: an address each, with commas between. They listen from their start."""
         return ",".join(self.ingest_addresses)
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """Wait until all stream batches that are closed on all nodes are visible, and all due windows reported, on all of
-        them. Raises StreamError when timeout_s (seconds) passes first."""
+        """Wait until all stream batches that are closed on all nodes are visible, and all due windows reported, on all
+        of them. Raises StreamError when timeout_s (seconds) passes first."""
         started_s = time.monotonic()
         try:
             self._settling.settle(timeout_s)

@@ -254,7 +254,7 @@ class Host:
                     outcome.set_exception(Dropped(f"{type(record).__name__}: superseded by another record of the log"))
             case act.Expose(sn=sn, vts=vts):
                 self._store.expose(sn, vts)
-            case act.SaveVote() | act.SaveEntries():
+            case act.SaveVote() | act.SaveEntries() | act.SaveControl():
                 pass  # In memory: whoever starts again is another voter, with a newer disk.
             case act.CollectState() | act.InstallState():
                 log.warning("node %d: taking over another node's state is not built yet", self.me.node)

@@ -1,5 +1,5 @@
-"""Intake: what writers send to a node. Each piece's new terms are claimed, then the protocol decides whether it is taken,
-repeated or refused; a return means that it is safe here, as far as memory is.
+"""Intake: what writers send to a node. Each piece's new terms are claimed, then the protocol decides whether it is
+taken, repeated or refused; a return means that it is safe here, as far as memory is.
 
 It is the IngestHandler of the node's socket for pipelines, and answers other nodes that write for their clients.
 """
@@ -54,8 +54,8 @@ class Intake:
             if found[0] < piece.end_offset:
                 raise StreamError(
                     f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
-                    f"{piece.end_offset} of stream batch {piece.batch_number} do not follow on what is here. Send again "
-                    f"from row {found[0]}, with stream batches that do not fall"
+                    f"{piece.end_offset} of stream batch {piece.batch_number} do not follow on what is here. Send "
+                    f"again from row {found[0]}, with stream batches that do not fall"
                 )
             return
 
@@ -90,8 +90,8 @@ class Intake:
         return packed([opened] if opened is not None else [])
 
     def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool) -> None:
-        """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were set
-        aside: they come as no piece."""
+        """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were
+        set aside: they come as no piece."""
         stream, partition, epoch = message.stream, message.partition, message.epoch
         self._fence(stream, partition, epoch)
         known = self._partition(stream, partition)
@@ -107,8 +107,8 @@ class Intake:
         found = self._host.offer(event, None, lambda: None)
         if found is None or found[1] < batch:
             raise StreamError(
-                f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does not "
-                f"follow on what is here: send again from row {known.offset}"
+                f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "
+                f"not follow on what is here: send again from row {known.offset}"
             )
 
     def _partition(self, stream: str, partition: str) -> Partition:

@@ -199,13 +199,16 @@ class NodeRecords:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query, self._injector.queries)
             registered = register_query(self._core, self._injector, query, None, source, found.index)
-            registered.note_closed(self._closed_behind_what_is_shown())
+            progress = registered.progress()
+            closed_ms = self._closed_behind_what_is_shown(registered.windows.states)
+            registered.restore_progress({**progress, "closed_at_start": {**closed_ms, **progress["closed_at_start"]}})
         finally:
             self._leave(found.streams)
 
-    def _closed_behind_what_is_shown(self) -> dict[str, int]:
-        """Return up to where streams are closed whose beginning is exposed, but nothing of them yet."""
-        states = [state for state in self._core.node_streams() if state.closed_ms is None]
+    def _closed_behind_what_is_shown(self, streams: Collection[str]) -> dict[str, int]:
+        """Return up to where those of some streams are closed whose beginning is exposed, but nothing of them yet."""
+        states = [self._core.stream(name) for name in streams]
+        states = [state for state in states if state.closed_ms is None]
         return {state.iri: ms for state in states if (ms := state.closed_at_beginning()) is not None}
 
     def _stop(self, name: str, registered: Registration | None) -> None:

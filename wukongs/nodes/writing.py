@@ -1,8 +1,8 @@
 """StreamWriter: the one node that writes what clients push to a stream. It gives the tuples their rows, cuts them at
 stream batches, and sends every node its share; a push returns when it is safe on all nodes that take part.
 
-Any node finds the writer of a stream by the same rule (`writer_of`), and hands a client's push on to it. When a writer is
-gone the next one goes on from the rows that all nodes have, with a newer epoch, which locks the old one out.
+Any node finds the writer of a stream by the same rule (`writer_of`), and hands a client's push on to it. When a writer
+is gone the next one goes on from the rows that all nodes have, with a newer epoch, which locks the old one out.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a case is one line, so that tables can be read and sorted)
 """Aggregates, grouping and solution modifiers: sections 11, 15 and 18.5."""
 
 from tests.differential.spec_cases import Case
