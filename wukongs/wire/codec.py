@@ -28,6 +28,8 @@ _INT64_MAX = (1 << 63) - 1
 ASK, TELL, ANSWER = "ask", "tell", "answer"
 _WAYS = (ASK, TELL, ANSWER)
 _TYPES = {name: np.dtype(code) for name, code in (("int64", "<i8"), ("int32", "<i4"), ("uint8", "u1"), ("bool", "?"))}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}  # dtype.name makes its text each time
+_BOOL = _TYPES["bool"]
 
 Sender = tuple[int, int, int] | str
 """Who sends: of a node, its number and the generation and boot of its disk; of a client, a name of its own."""
@@ -59,8 +61,8 @@ def to_frames(
         header["fields"] = packet.fields
     frames: list[Frame] = []
     if packet.arrays:
-        header["arrays"] = [[name, array.dtype.name, len(array)] for name, array in packet.arrays.items()]
         frames = [_array_frame(name, array) for name, array in packet.arrays.items()]
+        header["arrays"] = [[name, _NAMES[array.dtype], len(array)] for name, array in packet.arrays.items()]
     size = sum(map(len, frames))
     if size > MESSAGE_BYTES_MAX or len(frames) > ARRAYS_MAX:
         raise DataError(
@@ -71,10 +73,9 @@ def to_frames(
 
 
 def _array_frame(name: str, array: Array) -> Frame:
-    kind = _TYPES.get(array.dtype.name)
-    assert kind is not None, (name, array.dtype)
+    assert array.dtype in _NAMES, (name, array.dtype)
     assert array.ndim == 1, (name, array.shape)
-    return np.ascontiguousarray(array, kind).view(np.uint8).data
+    return np.ascontiguousarray(array).view(np.uint8).data
 
 
 def read_packet_header(frames: Sequence[Frame], bytes_max: int = MESSAGE_BYTES_MAX) -> Header:
@@ -166,7 +167,7 @@ def packet_of(header: Header, frames: Sequence[Frame]) -> Packet:
     arrays: dict[str, Array] = {}
     for (name, dtype, _), frame in zip(header.arrays, frames[1:], strict=True):
         raw = np.frombuffer(frame, np.uint8)
-        if dtype == np.bool_ and len(raw) and raw.max() > 1:
+        if dtype is _BOOL and len(raw) and raw.max() > 1:
             raise MessageError(
                 f"packet '{header.kind}': expected array '{name}' of bools as bytes 0 and 1, found {raw.max()}",
                 sequence=header.sequence,
