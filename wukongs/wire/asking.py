@@ -17,7 +17,9 @@ from wukongs.wire.header import Frame
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.traffic import Traffic
-from wukongs.wire.transport import Line, lines_with_news
+from wukongs.wire.transport import LOOK_MS, Line, lines_with_news
+
+_REACHING = "Check that it runs there, and that each side knows the other's key"
 
 
 class Question(NamedTuple):
@@ -79,11 +81,10 @@ class Asker:
     ) -> list[Packet]:
         """Send, and take answers until there is one to each question; `waiting` loses those that are answered."""
         for place, question in enumerate(questions):
-            if not waiting[place].send(question.frames, deadline_s):
-                raise NodeUnavailable(
-                    f"{question.name}: cannot be reached within {timeout_s:g} s. Check that it runs there, and that "
-                    "each side knows the other's key"
-                )
+            while not waiting[place].send(question.frames, LOOK_MS):
+                self._check_is_open(question)
+                if time.monotonic() >= deadline_s:
+                    raise NodeUnavailable(f"{question.name}: cannot be reached within {timeout_s:g} s. {_REACHING}")
             self._traffic.sent(question.frames)
         answers: dict[int, Packet] = {}
         while waiting:
@@ -99,8 +100,7 @@ class Asker:
         return [answers[place] for place in range(len(questions))]
 
     def _check_hope(self, question: Question, line: Line, deadline_s: float, timeout_s: float) -> None:
-        if self._is_closed:
-            raise NodeUnavailable(f"{question.name}: this side was closed before the answer came")
+        self._check_is_open(question)
         if not line.is_connected():
             raise NodeUnavailable(
                 f"{question.name}: the connection was lost before the answer came. Ask again when it is back"
@@ -109,6 +109,10 @@ class Asker:
             raise NodeUnavailable(
                 f"{question.name}: no answer within {timeout_s:g} s. Allow more time, or check what it is busy with"
             )
+
+    def _check_is_open(self, question: Question) -> None:
+        if self._is_closed:
+            raise NodeUnavailable(f"{question.name}: this side was closed before the answer came")
 
     def _borrow(self, address: str) -> Line:
         with self._lock:

@@ -28,7 +28,7 @@ from wukongs.wire.header import Frame, MessageError
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.replays import NodeReplays
 from wukongs.wire.traffic import Traffic
-from wukongs.wire.transport import Line
+from wukongs.wire.transport import Line, check_address
 from wukongs.wire.trust import Keys, Trust
 from wukongs.wire.workers import Workers
 
@@ -51,8 +51,9 @@ class _Peer:
 
 
 class Network:
-    """me: this life of this node. handlers: what answers requests, by kind; a request to the node itself is answered in
-    the asking thread, and its deadline is not watched. on_tell(sender, packet): what is told, one at a time.
+    """me: this life of this node; a second Network of the same one would be taken for a replay. handlers: what answers
+    requests, by kind; a request to the node itself is answered in the asking thread, and its deadline is not watched.
+    on_tell(sender, packet): what is told, one at a time.
 
     trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
     answered by the thread of the socket itself: what they take, everything else waits for.
@@ -107,6 +108,8 @@ class Network:
 
         public_keys: of the other nodes, if this one has keys. Raises: SettingsError (a malformed address; no key)."""
         others = {node: address for node, address in addresses.items() if node != self.me}
+        for address in others.values():
+            check_address(address, allow_remote=self._gate.pair is not None)
         if self._gate.pair is not None:
             known_keys = {} if public_keys is None else public_keys
             self._keys = Keys(self._gate.pair, {others[node]: known_keys.get(node, "") for node in others})

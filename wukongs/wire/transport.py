@@ -107,19 +107,15 @@ class Line:
             keys.show(self._socket, address)
         self._socket.connect(address)
 
-    def send(self, frames: Sequence[Frame], deadline_s: float = 0.0) -> bool:
-        """Send a message as soon as that is possible; False: until deadline_s (time.monotonic) it was not."""
+    def send(self, frames: Sequence[Frame], wait_ms: int = 0) -> bool:
+        """Send a message, if need be as soon as that is possible; False: within wait_ms it was not."""
         import zmq
 
-        while True:
-            try:
-                send_frames(self._socket, frames)
-                return True
-            except zmq.Again:
-                left_ms = milliseconds_left(deadline_s)
-                if left_ms <= 0:
-                    return False
-                self._socket.poll(left_ms, zmq.POLLOUT)
+        try:
+            send_frames(self._socket, frames)
+        except zmq.Again:
+            return wait_ms > 0 and self._socket.poll(wait_ms, zmq.POLLOUT) != 0 and self.send(frames)
+        return True
 
     def receive(self, deadline_s: float) -> list[Frame] | None:
         """Return the next message; None if none comes until the deadline, or within LOOK_MS."""
@@ -183,4 +179,4 @@ def bound_queues(of: Any) -> None:
 
 def milliseconds_left(deadline_s: float) -> int:
     """Return the milliseconds until a deadline, rounded up: what is left of the last one is waited for, not spun."""
-    return -int(-(deadline_s - time.monotonic()) * 1000 // 1) if deadline_s else 0
+    return -int(-(deadline_s - time.monotonic()) * 1000 // 1)

@@ -314,6 +314,34 @@ def test_closing_ends_what_waits(nodes: Nodes) -> None:
         networks[0].ask([(1, Packet("slow"))], 1)
 
 
+def test_closing_ends_what_waits_for_a_connection(nodes: Nodes) -> None:
+    network, gone = nodes.start(0), nodes.start(1)
+    network.join({1: gone.address})
+    gone.close()
+    failed: list[str] = []
+
+    def ask() -> None:
+        try:
+            network.ask([(1, Packet("echo"))], 60)
+        except NodeUnavailable as error:
+            failed.append(str(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    network.close()
+    thread.join(20)
+    assert len(failed) == 1
+    assert "this side" in failed[0] or "not in this cluster" in failed[0]
+
+
+def test_a_malformed_address_of_another_node_is_refused(nodes: Nodes) -> None:
+    network = nodes.start(0)
+    with pytest.raises(SettingsError, match=r"expected the form tcp://127.0.0.1:7411"):
+        network.join({1: "tcp://127.0.0.1:1", 2: "somewhere"})
+    with pytest.raises(NodeUnavailable, match=r"whose other nodes are \[\]"):
+        network.ask([(1, Packet("echo"))], 1)
+
+
 def test_a_taken_address_is_refused(nodes: Nodes) -> None:
     first = nodes.start(0)
     with pytest.raises(SettingsError, match="cannot be bound"):
