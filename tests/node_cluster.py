@@ -104,6 +104,8 @@ class Cluster:
         self.reader._core, self.reader._injector = self.hosts[0].store.core, self.hosts[0].store.injector  # type: ignore[assignment]
         self.read_from = Sn(1 << 62, 0)
         """The oldest SN that a test reads at."""
+        self.is_paused = False
+        """Whether homes get no slices."""
         self._is_closed = False
         self._thread = threading.Thread(target=self._pull, daemon=True)
         self._thread.start()
@@ -165,7 +167,7 @@ class Cluster:
         while not self._is_closed:
             for host in self.hosts:
                 host.missing.wait(0.002)
-                if host.missing.is_set() and not self._is_closed:
+                if host.missing.is_set() and not self._is_closed and not self.is_paused:
                     host.missing.clear()
                     for missing in host.store.missing_slices():
                         self.fetch(host, missing, nodes)

@@ -145,6 +145,7 @@ class NodeStore:
         with self.core.lock:
             state = self._stream(stream)
             state.insert(up_to + state.shift, self.core.terms, self._mine)
+            self.core.release(state.shares.shrink(state.slice_bytes_max))
 
     def stream(self, name: str) -> NodeStream:
         """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
@@ -287,7 +288,8 @@ class NodeStore:
                 for whole in slices.values():
                     self.core.release(whole.transient_ids)
                 return
-            state.add_whole(last, slices, (sum(answer.before[0] for answer in read), max(latest, default=None)))
+            before = sum(answer.before[0] for answer in read), max(latest, default=None)
+            self.core.release(state.add_whole(last, slices, before))
             self.injector.wake()
 
     # --- going --------------------------------------------------------------------------------------------------------

@@ -66,8 +66,6 @@ class NodeStream(StreamState):
     """Of a home: whole slices are here up to this stream batch (its real number)."""
     _pieces: list[Piece] = field(default_factory=list)
     _whole: dict[int, WholeSlice] = field(default_factory=dict)
-    _is_filled: bool = False
-    """Of a home: it knows what was before its whole slices."""
     _opened: set[str] = field(default_factory=set)
     """The partitions of which something has come."""
     _first_advance_ms: int | None = None
@@ -196,7 +194,7 @@ class NodeStream(StreamState):
         """Keep no whole slices any more; return the references that they held."""
         gone = [self.ring.forget_arrivals(), self.ring.drop(1 << 60)]
         gone += [whole.transient_ids for whole in self._whole.values()]
-        self.is_home = self._is_filled = False
+        self.is_home = False
         self.ring, self._whole, self._first_whole_ms, self.evicted_to = SliceRing(), {}, None, None
         return np.concatenate(gone)
 
@@ -212,14 +210,14 @@ class NodeStream(StreamState):
         assert self.began is not None, self.iri
         return max((self.whole_to + 1) * self.batch_ms - TICK_MIN_MS - 1, self.began)
 
-    def add_whole(self, last: int, slices: Mapping[int, WholeSlice], before: tuple[int, int | None]) -> None:
-        """Take the whole slices of the stream batches up to `last`, which begin where the ones before ended.
+    def add_whole(self, last: int, slices: Mapping[int, WholeSlice], before: tuple[int, int | None]) -> Int64Array:
+        """Take the whole slices of the stream batches up to `last`, which begin where the ones before ended; return
+        references to terms that are not needed any more.
 
-        slices: those with rows, in order; before: how many rows came in earlier ones, and the last with rows."""
-        if not self._is_filled:
-            self._is_filled = True
-            self.ring.arrivals.skip(before[0])
-            self.ring.lost_to = before[1]
+        slices: those with rows, in order; before: how many other rows have come by then, and in which stream batch the
+        last of them. Those that are not here are lost: before this node became a home, or since a replica had to drop
+        them for want of room."""
+        gone = self._note_lost(*before)
         for number, whole in slices.items():
             if self._first_whole_ms is None:
                 self._first_whole_ms = int(whole.columns[3][0])
@@ -230,19 +228,33 @@ class NodeStream(StreamState):
             if number not in self._waiting:
                 heappush(self._numbers, number)
         self.whole_to = last
+        return gone
+
+    def _note_lost(self, count: int, last: int | None) -> Int64Array:
+        arrivals, is_kept, gone = self.ring.arrivals, self.ring.arrivals.is_kept, _NOTHING
+        lost = count - arrivals.count - sum(len(whole.columns[0]) for whole in self._whole.values())
+        if lost:
+            assert lost > 0, (self.iri, count, lost)
+            gone = self.ring.forget_arrivals()
+            arrivals.skip(lost)
+            self.ring.lost_to = last
+            if is_kept:
+                arrivals.keep()
+        return gone
 
     # --- exposed ------------------------------------------------------------------------------------------------------
 
     def show(self, tick: int) -> None:
-        """Let readers see what a tick covers."""
+        """Let readers see what a tick covers: all stream batches that end at or before it."""
         number = self.covered_to(tick)
         if number is not None:
             if self.first_ms is None:
                 self.first_ms = self._first_at(number) if self.is_home else number * self.batch_ms
             if self.first_ms is not None:
-                self.closed_ms = number * self.batch_ms
+                self.closed_ms = tick + TICK_MIN_MS
         if self.ends and self._batch_at(tick) == self.last_batch:
             self.is_ended = True
+            self.closed_ms = None if number is None else number * self.batch_ms
 
     def _first_at(self, number: int) -> int | None:
         """Return the time of the first tuple or advance, None while the stream batches up to this one do not say."""

@@ -52,8 +52,7 @@ def slice_packet(state: NodeStream, registry: NodeRegistry, first: int, last: in
     columns["offsets"] = np.repeat(np.array([part.first_offset for part in parts], np.int64), counts)
     places = [partitions.index(part.partition) for part in parts]
     columns["partition"] = np.repeat(np.array(places, np.int32), counts)
-    ids = np.unique(np.concatenate([columns[name] for name in _ROWS[:3]]))
-    ids = ids[~is_inlined(ids)]
+    ids = _terms_of([columns[name] for name in _ROWS[:3]])
     text, offsets = registry.snapshot_reader().gather(ids)
     count, latest = state.shares.before(first, shards)
     fields = {"stream": state.key, "first": first, "last": last, "partitions": partitions}
@@ -101,8 +100,9 @@ def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: in
         times = found["timestamps"]
         is_inside = (first - 1) * batch_ms < times.min() and times.max() <= last * batch_ms
         check(is_inside, "timestamps of these stream batches")
-        ids = np.concatenate([found[name] for name in _ROWS[:3]])
-        check(ids.min() >= 0 and bool(np.isin(ids[~is_inlined(ids)], terms.ids).all()), "the text of every term")
+        ids = _terms_of([found[name] for name in _ROWS[:3]])
+        is_sound = min(int(found[name].min()) for name in _ROWS[:3]) >= 0
+        check(is_sound and np.array_equal(ids, terms.ids), "the texts of all terms, and no others")
     rows = {name: found[name] for name in (*_ROWS, "partition")}
     return SliceAnswer(tuple(partitions), terms=terms, before=(count, latest), **rows)
 
@@ -114,10 +114,12 @@ def _are_terms(terms: TermTable) -> bool:
     if (np.diff(offsets) < 0).any() or (np.diff(terms.ids) <= 0).any() or is_inlined(terms.ids).any():
         return False
     try:
-        terms.texts()
+        terms.text.tobytes().decode()
     except UnicodeDecodeError:
         return False
-    return not len(terms) or bool(terms.ids[0] > 0)
+    inside = offsets[offsets < len(terms.text)]
+    begins_anew = (terms.text[inside] & 0xC0) != 0x80  # no character lies in two texts
+    return bool(begins_anew.all()) and (not len(terms) or bool(terms.ids[0] > 0))
 
 
 def whole_slices(answers: Sequence[SliceAnswer], batch_ms: int, registry: NodeRegistry) -> dict[int, WholeSlice]:
@@ -133,12 +135,14 @@ def whole_slices(answers: Sequence[SliceAnswer], batch_ms: int, registry: NodeRe
     terms = _united([answer.terms for answer in answers])
     found: dict[int, WholeSlice] = {}
     lo = 0
+    is_one = len(times) > 0 and batch_number(int(times[0]), batch_ms) == batch_number(int(times[-1]), batch_ms)
     try:
         while lo < len(times):
             number = batch_number(int(times[lo]), batch_ms)
             hi = int(np.searchsorted(times, number * batch_ms, "right"))
             columns = subjects[lo:hi], predicates[lo:hi], objects[lo:hi], times[lo:hi]
-            found[number] = _slice(columns, terms, registry)
+            used = terms if is_one else terms.take(np.searchsorted(terms.ids, _terms_of(columns[:3])))
+            found[number] = _slice(columns, used, registry)
             lo = hi
     except DataError:
         for whole in found.values():
@@ -151,9 +155,16 @@ def _at(places: Int64Array, numbers: Int32Array) -> Int64Array:
     return places[numbers] if len(numbers) else np.empty(0, np.int64)
 
 
-def _slice(columns: Columns, terms: TermTable, registry: NodeRegistry) -> WholeSlice:
-    ids = np.unique(np.concatenate(columns[:3]))
-    used = terms.take(np.searchsorted(terms.ids, ids[~is_inlined(ids)]))
+def _terms_of(columns: Sequence[Int64Array]) -> Int64Array:
+    """Return the distinct ids in some columns, sorted, but for inlined literals."""
+    ids = np.concatenate(columns)
+    ids = np.sort(ids[~is_inlined(ids)])
+    is_first = np.ones(len(ids), np.bool_)
+    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
+    return ids[is_first]
+
+
+def _slice(columns: Columns, used: TermTable, registry: NodeRegistry) -> WholeSlice:
     taken = registry.borrow(used)
     size = _BYTES_PER_TERM * len(taken) + len(used.text) * len(taken) // max(1, len(used))
     return WholeSlice(columns, taken, size)
@@ -161,10 +172,14 @@ def _slice(columns: Columns, terms: TermTable, registry: NodeRegistry) -> WholeS
 
 def _united(tables: Sequence[TermTable]) -> TermTable:
     """Return each term once, in order of ids; of an id, the first text."""
+    if len(tables) == 1:
+        return tables[0]
     starts = np.cumsum([0, *(len(table.text) for table in tables)])
     ends = [table.offsets[1:] + start for table, start in zip(tables, starts, strict=False)]
     offsets: Int64Array = np.concatenate([np.zeros(1, np.int64), *ends])
     text: UInt8Array = np.concatenate([table.text for table in tables])
     whole = TermTable(np.concatenate([table.ids for table in tables]), offsets, text)
-    _, firsts = np.unique(whole.ids, return_index=True)
-    return whole.take(firsts)
+    order = np.argsort(whole.ids, kind="stable")
+    is_first = np.ones(len(order), np.bool_)
+    np.not_equal(whole.ids[order[1:]], whole.ids[order[:-1]], out=is_first[1:])
+    return whole.take(order[is_first])

@@ -76,7 +76,9 @@ class SliceShares:
         return [part for part in held if len(part.subjects)]
 
     def before(self, first: int, shards: BoolArray) -> tuple[int, int | None]:
-        """Return how many rows of these shards came in stream batches before `first`, and the last one with some."""
+        """Return how many rows of these shards came in stream batches before `first`, and the last one with some.
+
+        Those that were dropped count as well, wherever they were: an answer lacks them."""
         later = sum(int(shards[shards_of(part.subjects)].sum()) for part in self._parts(first, FOREVER))
         count = int(self._counts[shards].sum()) - later
         for number, parts in reversed(self._rows.items()):
@@ -91,6 +93,13 @@ class SliceShares:
                 return
             if number <= last:
                 yield from parts
+
+    def shrink(self, bytes_max: int) -> Int64Array:
+        """Drop the oldest stream batches for want of room; return as drop."""
+        gone = [_NO_IDS]
+        while self.size_bytes > bytes_max:
+            gone.append(self.drop(next(iter(self._rows))))
+        return np.concatenate(gone)
 
     def drop(self, to: int) -> Int64Array:
         """Drop the stream batches up to `to`; return the references to terms that they had."""

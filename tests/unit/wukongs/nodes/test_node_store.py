@@ -17,6 +17,7 @@ from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_te
 from tests.unit.wukongs.pieces import make_piece
 from wukongs.errors import CompactedError, DataError, SettingsError, StreamError, WukongsError
 from wukongs.nodes.node_core import unpacked
+from wukongs.nodes.node_store import MissingSlices
 from wukongs.nodes.node_stream import first_tick_of
 from wukongs.protocol.records import Change, DeclareStream, RegisterQuery
 from wukongs.protocol.snapshots import Sn
@@ -178,6 +179,38 @@ def test_whole_slices_go_with_the_last_query_that_reads_them(cluster: Cluster) -
     stream.push([at("new", 9050), at("newer", 9150)])
     cluster.settle()
     assert windows(query) == {9100: ["new"]}
+
+
+def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
+    with Cluster(3, 1) as cluster:
+        stream = cluster.stream(A, timing=True, batch_ms=100)
+        states = [host.store._records.streams[A] for host in cluster.hosts]
+        for state in states[1:]:
+            state.slice_bytes_max = 4000
+        timed = cluster.register(register_text("RANGE 300ms STEP 100ms", "timed"))
+        counted = cluster.register(register_text("RANGE TRIPLES 20 STEP 10", "counted"))
+        stream.push([at("before", 50)] * 5)
+        stream.advance(100)
+        cluster.settle()
+        cluster.is_paused = True
+        for number in range(1, 40):
+            stream.push([at(f"s{k}", 100 * number + k, term=f"o{number}") for k in range(1, 31)])
+        stream.advance(4000)
+        home = cluster.hosts[0].store
+        assert home.missing_slices() == [MissingSlices(A, 2, 40)]
+        assert home.reached.tick < home.injector.exposed.tick
+        assert all(0 < state.shares.size_bytes <= 4000 < states[0].shares.size_bytes for state in states[1:])
+        cluster.is_paused = False
+        cluster.settle()
+        assert [(w.end_ms, w.partial) for w in timed.results(timeout_s=0.05)][:2] == [(100, False), (200, True)]
+        stream.push([at(f"t{k}", 4001 + k) for k in range(30)])
+        stream.advance(4400)
+        cluster.settle()
+        later = [(w.end_ms, w.partial, len(names(w))) for w in timed.results(timeout_s=0.05)]
+        assert later == [(4100, False, 90), (4200, False, 60), (4300, False, 30), (4400, False, 0)]
+        last = list(counted.results(timeout_s=0.05))[-1]
+        assert (last.end_ms, last.partial, len(names(last))) == (4100, False, 20)
+        assert min(int(name[1:]) for name in names(last)) == 5  # 1205 have come: the last ten wait for the next STEP
 
 
 def test_a_query_moves_to_another_node_with_the_history() -> None:

@@ -39,6 +39,8 @@ def test_lies_are_named() -> None:
         answer = read_answer(packet, A, 1, 3, 100)
         assert (len(answer.subjects), answer.before) == (4, (0, None))
         a = packet.arrays
+        torn = a["term_text"].copy()
+        torn[a["term_offsets"][1] - 1 : a["term_offsets"][1] + 1] = (0xC3, 0xA4)  # a character in two texts
         gap = np.array([0, 5, 2, *a["term_offsets"][3:]])
         lies: list[tuple[Packet, str]] = [
             (replace(packet, kind="rows"), "a packet 'slices', found 'rows'"),
@@ -56,8 +58,10 @@ def test_lies_are_named() -> None:
             (_changed(packet, partition=a["partition"] + 1), "known partitions"),
             (_changed(packet, timestamps=a["timestamps"] + 100), "timestamps of these stream batches"),
             (_changed(packet, timestamps=a["timestamps"] - 50), "timestamps of these stream batches"),
-            (_changed(packet, objects=a["objects"] + 2), "the text of every term"),
-            (_changed(packet, objects=-a["objects"]), "the text of every term"),
+            (_changed(packet, objects=a["objects"] + 2), "the texts of all terms"),
+            (_changed(packet, objects=-a["objects"]), "the texts of all terms"),
+            (_changed(packet, objects=np.full(4, -1)), "the texts of all terms"),
+            (_changed(packet, term_text=torn), "texts in UTF-8"),
         ]
         for lie, expected in lies:
             with pytest.raises(DataError, match=rf"stream {A}, stream batches 1 to 3: expected .*{expected}"):
