@@ -10,11 +10,11 @@ from tests.sim.stories import OUT, STREAM, hears, node_with
 from wukongs.protocol import gossip
 from wukongs.protocol.actions import CollectState, Expose, SaveControl, Send
 from wukongs.protocol.control import apply, forget
-from wukongs.protocol.events import Pulse, Reading, Settled
+from wukongs.protocol.events import Inserted, Marker, Pulse, Reading, Settled
 from wukongs.protocol.messages import Appended, FetchState, Gossip, Incarnation, InstallControl, Report
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import Progress, hear
-from wukongs.protocol.records import BEGINNING, BeginStream, Change, Entry, Membership, Role, Voter
+from wukongs.protocol.records import BEGINNING, BeginStream, Change, DeclareStream, Entry, Membership, Role, Voter
 from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Kept, Node, boot
 
@@ -148,6 +148,20 @@ def of_too_much_news_a_part_is_told_and_the_own_first() -> None:
         assert send.body.reports[0].incarnation.node == 3
 
 
+def many_streams_cost_no_more_messages_than_one() -> None:
+    others = [DeclareStream(f"s{number}", ("a",)) for number in range(20)]
+    node = node_with([*others, *(BeginStream(one.stream) for one in others)])
+    told = []
+    for batch in range(1, gossip.EARLY_MAX + 3):
+        for one in others:
+            node, _ = step(node, Marker(one.stream, "a", 1, batch, 0))
+            node, actions = step(node, Inserted(one.stream, batch))
+            told.append(sum(isinstance(action, Send) for action in actions))
+    assert told == ([0] * 19 + [2]) * gossip.EARLY_MAX + [0] * 40, "others wait for the last stream of each tick only"
+    node, _ = step(node, Pulse(0))
+    assert node.progress.latest[0].vts["s0"] == gossip.EARLY_MAX + 2
+
+
 def who_has_nothing_new_to_say_still_says_that_it_lives() -> None:
     node = node_with([])
     made = []
@@ -168,6 +182,7 @@ STORIES = (
     what_is_no_news_is_told_now_and_then,
     of_too_much_news_a_part_is_told_and_the_own_first,
     who_has_nothing_new_to_say_still_says_that_it_lives,
+    many_streams_cost_no_more_messages_than_one,
 )
 
 

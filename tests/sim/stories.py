@@ -11,6 +11,7 @@ from wukongs.protocol.control import Control, apply, genesis
 from wukongs.protocol.dropping import cuts
 from wukongs.protocol.events import Inserted, Marker, Piece, Pulse, Received, Submitted, TermsCompared
 from wukongs.protocol.log import Standing
+from wukongs.protocol.membership import Stay
 from wukongs.protocol.messages import (
     Body,
     ClaimTerms,
@@ -303,6 +304,29 @@ def a_dropped_stream_is_cut_where_all_in_sync_replicas_have_it() -> None:
     assert cuts(out, hear(Progress(), reports)) == [EndStream("s", 4, is_cut=True)]
 
 
+def a_dropped_stream_ends_where_time_is_when_it_goes() -> None:
+    """Who exposes that SN shows of it what the tick covers; its replicas have more, which nobody saw."""
+    control = node_with([STREAM, BeginStream("s"), DropStream("s")]).control
+    gone = apply(control, Entry(1, EndStream("s", 9, is_cut=True), 4, Incarnation(2, 0, 1).voter))
+    assert gone.streams["s"].last_batch == 4
+
+
+def who_is_on_the_way_when_a_stream_goes_begins_anew() -> None:
+    """Node 1 has installed what others had while the stream went on, and nobody would send it the rest."""
+    control = node_with([STREAM, BeginStream("s"), OUT, JOINING, DropStream("s")]).control
+    gone = apply(control, Entry(1, EndStream("s", 0, is_cut=True), 0, Incarnation(2, 0, 1).voter))
+    assert gone.members[1].since == gone.view == 6, "the stay from before goes on"
+
+
+def who_joins_agrees_to_nothing_before_it_has_what_others_agreed_to() -> None:
+    node = node_with([OUT, JOINING], number=1)
+    asks = ClaimTerms(node.control.view, frozenset({"x"}))
+    _, actions = hears(node, Incarnation(2, 0, 1), asks)
+    assert not any(isinstance(action, CompareTerms) for action in actions), "another text may be in use under the hash"
+    _, actions = hears(replace(node, stay=Stay(2, is_installed=True)), Incarnation(2, 0, 1), asks)
+    assert CompareTerms(2, asks.view, asks.texts) in actions
+
+
 STORIES = (
     an_answer_of_another_view_is_no_answer,
     who_learns_of_a_joining_node_tells_nobody_what_it_compared_before,
@@ -323,6 +347,9 @@ STORIES = (
     nothing_is_sealed_of_a_stream_once_its_drop_is_held,
     who_has_sealed_more_than_it_has_inserted_is_not_frozen_yet,
     a_dropped_stream_is_cut_where_all_in_sync_replicas_have_it,
+    a_dropped_stream_ends_where_time_is_when_it_goes,
+    who_is_on_the_way_when_a_stream_goes_begins_anew,
+    who_joins_agrees_to_nothing_before_it_has_what_others_agreed_to,
 )
 
 

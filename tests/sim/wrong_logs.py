@@ -107,6 +107,14 @@ WRONG_LOGS = (
         simulator="compaction_stories",
     ),
     Mutant(
+        "each stream batch is told at once",
+        "gossip",
+        "if talk.early == EARLY_MAX:",
+        "if False:",
+        first=10,
+        simulator="compaction_stories",
+    ),
+    Mutant(
         "who has nothing new to say is taken for dead",
         "gossip",
         "talk.quiet + 1 >= REPORT_PULSES or",

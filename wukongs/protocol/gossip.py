@@ -1,7 +1,8 @@
 """Gossip: how reports travel. Each pulse a node tells a few others, at random, what is news to them.
 
-* A report is made when something in it has changed, or after REPORT_PULSES so that nobody takes this node for dead; in
-  between two pulses at most once, however many stream batches are inserted.
+* A report is made when something in it has changed, or after REPORT_PULSES so that nobody takes this node for dead. In
+  between two pulses it is made when a stream batch is inserted that others wait for (the tick that this node's VTS
+  covers rises by it), at most EARLY_MAX times: so many streams cost no more messages than one.
 * News to a node is what was heard since it was told the last time; so in a quiet cluster little is said. Now and then
   it is told everything, as messages get lost. A message carries REPORTS_MAX reports at most: of more news a part, by
   chance, its own first. That bounds what a node sends in any cluster; the price is age.
@@ -26,6 +27,8 @@ REPORT_PULSES = 3
 """A report is made after so many pulses at the latest."""
 FULL_TIMES = 10
 """Each so many times a node is told everything."""
+EARLY_MAX = 4
+"""Reports between two pulses."""
 REPORTS_MAX = 256
 """Reports per message."""
 
@@ -33,11 +36,11 @@ REPORTS_MAX = 256
 @dataclass(frozen=True, slots=True)
 class Talk:
     """What a node has told. told: per node, what of `Progress.arrived` it was told, and how often; quiet: pulses since
-    the last report; is_early: whether one was made since the last pulse."""
+    the last report; early: how many were made since the last pulse."""
 
     told: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     quiet: int = 0
-    is_early: bool = False
+    early: int = 0
 
 
 def listeners(me: int, node_count: int, draw: int) -> list[int]:
@@ -57,15 +60,15 @@ def pulse(talk: Talk, progress: Progress, report: Report) -> tuple[Talk, Progres
     last = progress.latest.get(report.incarnation.node)
     is_due = last is None or talk.quiet + 1 >= REPORT_PULSES or replace(report, counter=last.counter) != last
     if not is_due:
-        return replace(talk, quiet=talk.quiet + 1, is_early=False), progress
-    return replace(talk, quiet=0, is_early=False), hear(progress, [report])
+        return replace(talk, quiet=talk.quiet + 1, early=0), progress
+    return replace(talk, quiet=0, early=0), hear(progress, [report])
 
 
 def early(talk: Talk, progress: Progress, report: Report) -> tuple[Talk, Progress]:
-    """Make a report before the next pulse, once."""
-    if talk.is_early:
+    """Make a report before the next pulse, if there were not too many."""
+    if talk.early == EARLY_MAX:
         return talk, progress
-    return replace(talk, is_early=True), hear(progress, [report])
+    return replace(talk, early=talk.early + 1), hear(progress, [report])
 
 
 def tell(talk: Talk, progress: Progress, me: int, nodes: list[int], draw: int) -> tuple[Talk, list[Action]]:

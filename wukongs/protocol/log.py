@@ -222,7 +222,12 @@ def _is_majority(log: Log, those: frozenset[Voter]) -> bool:
 
 
 def _followed(log: Log, leader: int | None) -> Log:
-    return replace(log, standing=Standing.FOLLOWER, leader=leader, votes=frozenset(), next_index={}, match={})
+    """Follow a leader, which has just been heard; None: nobody yet."""
+    silence = log.silence if leader is None else 0
+    if log.standing is Standing.FOLLOWER:
+        return replace(log, leader=leader, silence=silence)
+    follower = Standing.FOLLOWER
+    return replace(log, standing=follower, leader=leader, silence=silence, votes=frozenset(), next_index={}, match={})
 
 
 def _append(log: Log, after: int, entries: tuple[Entry, ...]) -> Outcome:
@@ -263,7 +268,7 @@ def _count_votes(log: Log, actions: list[Action]) -> Outcome:
 def _answer_leader(log: Log, sender: Voter, message: Append) -> Outcome:
     if message.term < log.term:
         return log, [Send(sender.node, Appended(log.term, False, 0))]
-    log = replace(_followed(log, sender.node), silence=0)
+    log = _followed(log, sender.node)
     before, entries = max(message.before, log.base), message.entries[max(0, log.base - message.before) :]
     if before > log.last or (before == message.before and log.term_at(before) != message.before_term):
         return log, [Send(sender.node, Appended(log.term, False, min(before - 1, log.last)))]
@@ -274,14 +279,15 @@ def _answer_leader(log: Log, sender: Voter, message: Append) -> Outcome:
             log, actions = _append(log, index - 1, entries[place:])
             break
     shared = before + len(entries)
-    log = replace(log, commit=max(log.commit, min(message.commit, shared)))
+    if (commit := min(message.commit, shared)) > log.commit:
+        log = replace(log, commit=commit)
     return log, [*actions, Send(sender.node, Appended(log.term, True, shared))]
 
 
 def _install(log: Log, sender: Voter, message: InstallControl, may_jump: bool) -> Outcome:
     if message.term < log.term:
         return log, [Send(sender.node, Appended(log.term, False, 0))]
-    log = replace(_followed(log, sender.node), silence=0)
+    log = _followed(log, sender.node)
     control = message.control
     if control.index <= log.commit or not may_jump:  # The leader has not heard how far this node is.
         return log, [Send(sender.node, Appended(log.term, True, log.commit))]

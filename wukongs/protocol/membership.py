@@ -84,7 +84,7 @@ def next_role(control: Control, progress: Progress, stay: Stay, me: Incarnation,
 
 
 def _is_near(progress: Progress, control: Control, vts: Vts) -> bool:
-    stable = stable_vts(progress, control) or progress.stable
+    stable = stable_vts(progress.usable, progress.stable, control) or progress.stable
     keys = [stream.key for stream in control.live_streams]
     return all(vts.get(key, 0) + LAG_BATCHES_MAX >= stable.get(key, 0) for key in keys)
 

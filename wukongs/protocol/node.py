@@ -58,6 +58,7 @@ from wukongs.protocol.messages import (
 )
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
+    LIVE,
     BeginStream,
     Change,
     DropStream,
@@ -68,7 +69,7 @@ from wukongs.protocol.records import (
     Role,
     Voters,
 )
-from wukongs.protocol.snapshots import stable_sn, vts_at
+from wukongs.protocol.snapshots import stable_sn, tick_in, vts_at
 from wukongs.protocol.state import Node
 
 Outcome = tuple[Node, list[Action]]
@@ -211,7 +212,10 @@ def _inserted(node: Node, event: Inserted) -> Outcome:
     if event.stream not in node.intakes:
         return node, []  # It is gone.
     intake = sealing.inserted(node.intakes[event.stream], event.batch)
+    tick = tick_in(node.control, LIVE, node.vts)
     node = replace(node, intakes={**node.intakes, event.stream: intake})
+    if tick_in(node.control, LIVE, node.vts) == tick:
+        return node, []
     return _report(node, node.counter * 7919, gossip.early)
 
 

@@ -70,22 +70,21 @@ def settle(progress: Progress, control: Control) -> Progress:
             waiting.pop(node, None)
         elif waiting.setdefault(node, latest).required <= committed:
             usable[node] = waiting.pop(node)
-    progress = replace(progress, usable=usable, waiting=waiting)
-    stable = stable_vts(progress, control)
-    return progress if stable is None else replace(progress, stable=stable)
+    stable = stable_vts(usable, progress.stable, control)
+    return replace(progress, usable=usable, waiting=waiting, stable=progress.stable if stable is None else stable)
 
 
-def stable_vts(progress: Progress, control: Control) -> Vts | None:
-    """Return the stable VTS, None where it cannot be told."""
+def stable_vts(usable: Mapping[int, Report], before: Vts, control: Control) -> Vts | None:
+    """Return the stable VTS, None where it cannot be told. before: the one before, behind which it does not fall."""
     waited_for = control.with_role(Role.HOLDING, Role.IN)
     if not all(waited_for.intersection(shard) for shard in control.shards):
         return None
-    reports = [report for node in waited_for if (report := progress.usable.get(node)) and _is_members(report, control)]
+    reports = [report for node in waited_for if (report := usable.get(node)) and _is_members(report, control)]
     if len(reports) < len(waited_for):
         return None
     streams = [stream.key for stream in control.live_streams]
     lowest = {stream: min(report.vts.get(stream, 0) for report in reports) for stream in streams}
-    return {stream: max(batch, progress.stable.get(stream, 0)) for stream, batch in lowest.items()}
+    return {stream: max(batch, before.get(stream, 0)) for stream, batch in lowest.items()}
 
 
 def has_caught_up(progress: Progress, control: Control, node: int, vts: Vts) -> bool:
