@@ -82,24 +82,45 @@ def read_public_keys(path: str | Path) -> frozenset[str]:
     return frozenset(keys)
 
 
+def read_node_keys(path: str | Path) -> dict[str, str]:
+    """Return the public keys in a file by the addresses that stand behind them, "" where none does.
+
+    Raises: SettingsError (what is no key, two for one address, none at all)."""
+    keys: dict[str, str] = {}
+    for number, words in _lines(Path(path)):
+        address = next((word for word in words[1:2] if word.startswith("tcp://")), "")
+        if address in keys:
+            raise SettingsError(
+                f"{path}, line {number}: expected one key for {address or 'all nodes'}, found another one"
+            )
+        keys[address] = _checked_key(Path(path), number, words[0])
+    if not keys:
+        raise SettingsError(f"{path}: expected a node's public key, found none")
+    return keys
+
+
 def _public_keys(file: Path) -> Iterator[str]:
-    for number, line in _lines(file):
-        if line == _SECRET_WORD:
-            raise SettingsError(f"{file}, line {number}: expected a public key, found a secret one: keep that for you")
-        if not is_key(line):
-            raise SettingsError(f"{file}, line {number}: expected a public key of 40 characters, found {line[:60]!r}")
-        yield line
+    for number, words in _lines(file):
+        yield _checked_key(file, number, words[0])
+
+
+def _checked_key(file: Path, number: int, word: str) -> str:
+    if word == _SECRET_WORD:
+        raise SettingsError(f"{file}, line {number}: expected a public key, found a secret one: keep that for you")
+    if not is_key(word):
+        raise SettingsError(f"{file}, line {number}: expected a public key of 40 characters, found {word[:60]!r}")
+    return word
 
 
 def read_tokens(path: str | Path) -> tuple[str, ...]:
     """Return the tokens in a file. Raises: SettingsError (no such file, none in it, or one that is easy to guess)."""
     tokens = []
-    for number, line in _lines(Path(path)):
-        if len(line) < TOKEN_LENGTH_MIN:
+    for number, (token, *_) in _lines(Path(path)):
+        if len(token) < TOKEN_LENGTH_MIN:
             raise SettingsError(
-                f"{path}, line {number}: expected a token of at least {TOKEN_LENGTH_MIN} characters, found {len(line)}"
+                f"{path}, line {number}: expected a token of at least {TOKEN_LENGTH_MIN} characters, found {len(token)}"
             )
-        tokens.append(line)
+        tokens.append(token)
     if not tokens:
         raise SettingsError(f"{path}: expected a token a line, found none: nobody could connect")
     return tuple(tokens)
@@ -117,12 +138,12 @@ def is_key(text: str) -> bool:
     return _KEY.fullmatch(text) is not None
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number and the first word of each line that has one and is no comment."""
+def _lines(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the words of each line that has some and is no comment."""
     for number, line in enumerate(_read(file).splitlines(), start=1):
         words = line.split()
         if words and words[0] != "#":
-            yield number, words[0]
+            yield number, words
 
 
 def _read(path: Path) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wukongs.errors import SettingsError
-from wukongs.wire.keys import KeyPair, is_key, read_key_pair, read_public_keys, read_tokens
+from wukongs.wire.keys import KeyPair, is_key, read_key_pair, read_node_keys, read_public_keys, read_tokens
 
 ANY = "*"
 
@@ -103,11 +103,10 @@ def _no_key(address: str, found: str) -> SettingsError:
     return SettingsError(f"address = {address!r}: expected the node's public key of 40 characters, found {found}")
 
 
-def read_keys(secret_key_file: str, node_key_file: str) -> Keys:
-    """Return what a client has in files: its own secret key, and the one public key of the nodes it connects to.
-
-    Raises: SettingsError."""
-    nodes = read_public_keys(node_key_file)
-    if len(nodes) != 1:
-        raise SettingsError(f"{node_key_file}: expected the node's public key alone, found {len(nodes)}")
-    return Keys(read_key_pair(secret_key_file), {ANY: next(iter(nodes))})
+def read_keys(secret_key_file: str, node_keys_file: str) -> Keys:
+    """Return what a client has in files: its own secret key, and the public keys of the nodes it connects to: one for
+    all, or one a line with the node's address behind it. Raises: SettingsError."""
+    nodes = read_node_keys(node_keys_file)
+    if len(nodes) > 1 and "" in nodes:
+        raise SettingsError(f"{node_keys_file}: expected one public key, or each with its node's address, found others")
+    return Keys(read_key_pair(secret_key_file), {address or ANY: key for address, key in nodes.items()})

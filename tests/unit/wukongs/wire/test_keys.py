@@ -143,9 +143,29 @@ def test_the_keys_of_a_connecting_side(tmp_path: Path) -> None:
         by_address.node_key("tcp://c:1")
     with pytest.raises(SettingsError, match=f"address = 'tcp://b:1': {expected} 'abc'"):
         Keys(keys.own, {"tcp://b:1": "abc"})
-    (tmp_path / "two").write_text(f"{KEY}\n{OTHER}")
-    with pytest.raises(SettingsError, match="expected the node's public key alone, found 2"):
-        read_keys(str(tmp_path / "key.secret"), str(tmp_path / "two"))
+
+
+def test_node_keys_are_one_for_all_or_each_with_its_address(tmp_path: Path) -> None:
+    make_keys(tmp_path)
+    secret, file = str(tmp_path / "key.secret"), tmp_path / "nodes"
+    file.write_text(f"{KEY} our cluster\n")
+    assert read_keys(secret, str(file)).node_key("tcp://any:1") == KEY
+    file.write_text(f"# nodes\n{KEY} tcp://a:1\n{OTHER} tcp://b:1 the new one\n")
+    keys = read_keys(secret, str(file))
+    assert (keys.node_key("tcp://a:1"), keys.node_key("tcp://b:1")) == (KEY, OTHER)
+    with pytest.raises(SettingsError, match="address = 'tcp://c:1': expected the node's public key"):
+        keys.node_key("tcp://c:1")
+    wrong = {
+        f"{KEY}\n{OTHER}\n": "line 2: expected one key for all nodes, found another one",
+        f"{KEY} tcp://a:1\n{OTHER} tcp://a:1\n": "line 2: expected one key for tcp://a:1, found another one",
+        f"{KEY} tcp://a:1\n{OTHER}\n": "expected one public key, or each with its node's address, found others",
+        "": "expected a node's public key, found none",
+        "abc": "line 1: expected a public key of 40 characters, found 'abc'",
+    }
+    for text, expected in wrong.items():
+        file.write_text(text)
+        with pytest.raises(SettingsError, match=expected):
+            read_keys(secret, str(file))
 
 
 def test_the_command_makes_keys_and_prints_the_public_one(tmp_path: Path, ran: Ran) -> None:
