@@ -37,6 +37,10 @@ class Subscription:
         self._waiting: deque[Fetched] = deque()
         self._last: Fetched | None = None
         """The newest window, until it is acknowledged."""
+        self._fetched: list[Fetched] = []
+        """Windows that were fetched and are not confirmed, also those that wait again."""
+        self._through_ms: int | None = None
+        """Up to where windows were confirmed; acknowledged is what comes before all of those in _fetched."""
         self._acknowledge = acknowledge
         self._results_max = results_max
         self._changed = threading.Condition()
@@ -78,7 +82,10 @@ class Subscription:
                 if self._is_closed or (left is not None and left <= 0):
                     return None
                 self._changed.wait(left)
-            return self._waiting.popleft()
+            fetched = self._waiting.popleft()
+            if fetched not in self._fetched:
+                self._fetched.append(fetched)
+            return fetched
 
     def give_back(self, window: Fetched) -> None:
         """Let a window that was fetched wait again, for whoever asks next."""
@@ -88,11 +95,21 @@ class Subscription:
             self._tell()
 
     def confirm(self, window: Fetched) -> None:
-        """Acknowledge a window that was fetched."""
+        """Acknowledge a window that was fetched, once all that were fetched before it are confirmed as well."""
         with self._changed:
-            self._acknowledge(window.through_ms)
+            self.abandon(window)
+            through_ms = window.through_ms
+            self._through_ms = through_ms if self._through_ms is None else max(self._through_ms, through_ms)
+            earliest_ms = min((one.end_ms for one in self._fetched), default=None)
+            self._acknowledge(self._through_ms if earliest_ms is None else min(self._through_ms, earliest_ms - 1))
             if self._last is window:
                 self._last = None
+
+    def abandon(self, window: Fetched) -> None:
+        """Note that nobody will confirm a window: it counts as taken when a later one does."""
+        with self._changed:
+            if window in self._fetched:
+                self._fetched.remove(window)
 
     def close(self) -> None:
         """Let readers end once they have read what waits."""
@@ -128,7 +145,11 @@ class Subscription:
     def read(self, timeout_s: float | None) -> Iterator[WindowResult]:
         """Iterate over windows until take() has none."""
         while (taken := self._take(timeout_s)) is not None:
-            yield taken.window
+            try:
+                yield taken.window
+            except GeneratorExit:
+                self.abandon(taken)
+                raise
             self.confirm(taken)
 
     async def aread(self, timeout_s: float | None) -> AsyncIterator[WindowResult]:
@@ -147,7 +168,11 @@ class Subscription:
                 arrived.clear()
                 taken = self._take(0)
                 if taken is not None:
-                    yield taken.window
+                    try:
+                        yield taken.window
+                    except GeneratorExit:
+                        self.abandon(taken)
+                        raise
                     self.confirm(taken)
                     deadline = None if timeout_s is None else time.monotonic() + timeout_s
                     continue

@@ -104,3 +104,47 @@ def test_a_reader_in_an_event_loop_is_woken_by_windows_and_by_the_close(timeout_
         return [name async for name in subscription.aread(timeout_s)]
 
     assert asyncio.run(read()) == ["a", "b"]
+
+
+def test_what_comes_after_a_window_that_is_not_confirmed_is_not_acknowledged_yet() -> None:
+    acknowledged: list[int] = []
+    subscription = Subscription(10, acknowledged.append)
+    for end_ms in (100, 200, 300):
+        subscription.put(end_ms, window(str(end_ms)))
+    first, second, third = (subscription.fetch(0) for _ in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    subscription.confirm(second)
+    assert acknowledged == [99]
+    subscription.give_back(first)
+    subscription.confirm(third)
+    assert acknowledged == [99, 99]
+    assert subscription.fetch(0) is first
+    subscription.confirm(first)
+    assert acknowledged == [99, 99, 300]
+
+
+def test_a_window_that_is_given_back_waits_in_its_place() -> None:
+    subscription = Subscription(10)
+    for end_ms in (100, 200, 300):
+        subscription.put(end_ms, window(str(end_ms)))
+    first, second = subscription.fetch(0), subscription.fetch(0)
+    assert first is not None
+    assert second is not None
+    subscription.give_back(second)
+    subscription.give_back(first)
+    assert list(subscription.read(0)) == ["100", "200", "300"]
+
+
+def test_a_reader_that_goes_away_leaves_its_window_to_the_next_confirmation() -> None:
+    acknowledged: list[int] = []
+    subscription = Subscription(10, acknowledged.append)
+    for end_ms in (100, 200):
+        subscription.put(end_ms, window(str(end_ms)))
+    reader = subscription.read(0)
+    next(reader)
+    reader.close()
+    assert acknowledged == []
+    assert list(subscription.read(0)) == ["200"]
+    assert acknowledged == [200]
