@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -68,3 +69,24 @@ def connected(*wires: Wire, silence_s: float = 1.0) -> RemoteEngine:
     """Return a client of nodes, in this order."""
     by_address = {f"tcp://127.0.0.1:{place}": wire for place, wire in enumerate(wires)}
     return RemoteEngine(list(by_address), by_address.__getitem__, silence_s=silence_s)
+
+
+def count(engine: Any) -> int:
+    return len(list(engine.query("SELECT * { ?s ?p ?o }")))
+
+
+class Once:
+    """Does something the first time that a packet of a kind, or the call of a method, goes by."""
+
+    def __init__(self, what: str, do: Callable[[], None]) -> None:
+        self.what, self.do, self.is_done = what, do, False
+
+    def __call__(self, packet: Packet, answer: Packet | None = None) -> Packet | None:
+        if not self.is_done and self.what in (packet.kind, packet.fields.get("method")):
+            self.is_done = True
+            self.do()
+        return None
+
+
+def silent() -> None:
+    raise NodeUnavailable("no answer")

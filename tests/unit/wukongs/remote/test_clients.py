@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from tests.unit.wukongs.remote.served import Wire, connected, served
 from wukongs.errors import NodeUnavailable, StreamError, WukongsError
+from wukongs.remote import kinds
 
 pytestmark = pytest.mark.nojit
 
@@ -121,3 +123,37 @@ def test_a_node_that_closes_ends_its_clients(embedded: wukongs.Engine) -> None:
     with pytest.raises(NodeUnavailable, match="this node stops"):
         client.stats()
     client.close()
+
+
+def test_a_window_of_a_reader_that_is_cancelled_is_kept_for_the_next(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        query = client.register(register_text("RANGE 100ms STEP 100ms"))
+        asked = threading.Event()
+        wire.on_ask = lambda packet: asked.set() if packet.kind == kinds.WINDOW else None
+
+        async def read() -> None:
+            async for _ in query.aresults():
+                raise AssertionError
+
+        async def cancelled() -> None:
+            reading = asyncio.create_task(read())
+            while not asked.is_set():
+                await asyncio.sleep(0.01)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            # The request is still under way, in a thread: it takes the window.
+            stream.push([at("a", 50)])
+            stream.advance(100)
+            client.settle(60)
+
+        asyncio.run(cancelled())
+        assert windows(query, 5) == {100: ["a"]}
+
+        async def all_of() -> list[int]:
+            return [window.end_ms async for window in query.aresults(timeout_s=0.5)]
+
+        stream.advance(300)
+        client.settle(60)
+        assert asyncio.run(all_of()) == [200, 300]

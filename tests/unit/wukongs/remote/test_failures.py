@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, subjects, windows
-from tests.unit.wukongs.remote.served import Wire, connected, served
+from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served, silent
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.remote import kinds
 from wukongs.remote.client import RemoteEngine
@@ -24,31 +24,10 @@ INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
 LINES = b"".join(b"<http://ex/s%d> <http://ex/p> <http://ex/o%d> .\n" % (n, n % 7) for n in range(2000))
 
 
-def count(engine: Any) -> int:
-    return len(list(engine.query("SELECT * { ?s ?p ?o }")))
-
-
 @contextmanager
 def two_nodes() -> Iterator[tuple[wukongs.Engine, wukongs.Engine, Wire, Wire]]:
     with wukongs.Engine() as one, wukongs.Engine() as two, served(one) as (_, first), served(two) as (_, second):
         yield one, two, first, second
-
-
-class Once:
-    """Does something the first time that a packet of a kind, or the call of a method, goes by."""
-
-    def __init__(self, what: str, do: Callable[[], None]) -> None:
-        self.what, self.do, self.is_done = what, do, False
-
-    def __call__(self, packet: Packet, answer: Packet | None = None) -> Packet | None:
-        if not self.is_done and self.what in (packet.kind, packet.fields.get("method")):
-            self.is_done = True
-            self.do()
-        return None
-
-
-def silent() -> None:
-    raise NodeUnavailable("no answer")
 
 
 # --- answers that are lost --------------------------------------------------------------------------------------------

@@ -6,41 +6,32 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.unit.wukongs import (
-    test_bindings,
-    test_count_windows,
-    test_engine_delivery,
-    test_engine_errors,
-    test_engine_functions,
-    test_engine_language,
-    test_engine_streams,
-    test_engine_update,
-    test_named_windows,
-    test_rdf12,
-    test_reporting,
-)
 from wukongs.remote.client import RemoteEngine
 
 pytestmark = pytest.mark.nojit
 
-MODULES = (
-    test_bindings,
-    test_count_windows,
-    test_engine_delivery,
-    test_engine_errors,
-    test_engine_functions,
-    test_engine_language,
-    test_engine_streams,
-    test_engine_update,
-    test_named_windows,
-    test_rdf12,
-    test_reporting,
-)
+MODULES = [
+    import_module(f"tests.unit.wukongs.test_{name}")
+    for name in (
+        "bindings",
+        "count_windows",
+        "engine_delivery",
+        "engine_errors",
+        "engine_functions",
+        "engine_language",
+        "engine_streams",
+        "engine_update",
+        "named_windows",
+        "rdf12",
+        "reporting",
+    )
+]
 
 
 def scenarios(module: ModuleType) -> dict[str, Callable[..., Any]]:

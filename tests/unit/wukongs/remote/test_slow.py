@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import wukongs
 from store.encoded import MalformedLine
-from tests.unit.wukongs.remote.served import Wire, connected, served
+from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served
 from wukongs.errors import NodeUnavailable, QueryTimeout
 from wukongs.remote import connection, kinds, service
 from wukongs.remote.client import RemoteEngine
@@ -21,27 +20,6 @@ from wukongs.wire.packets import Packet
 pytestmark = pytest.mark.nojit
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
 LINES = b"".join(b"<http://ex/s%d> <http://ex/p> <http://ex/o%d> .\n" % (n, n % 7) for n in range(2000))
-
-
-def count(engine: Any) -> int:
-    return len(list(engine.query("SELECT * { ?s ?p ?o }")))
-
-
-class Once:
-    """Does something the first time that a packet of a kind, or the call of a method, goes by."""
-
-    def __init__(self, what: str, do: Callable[[], None]) -> None:
-        self.what, self.do, self.is_done = what, do, False
-
-    def __call__(self, packet: Packet, answer: Packet | None = None) -> Packet | None:
-        if not self.is_done and self.what in (packet.kind, packet.fields.get("method")):
-            self.is_done = True
-            self.do()
-        return None
-
-
-def silent() -> None:
-    raise NodeUnavailable("no answer")
 
 
 @pytest.fixture
