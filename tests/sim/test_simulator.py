@@ -12,8 +12,10 @@ import pytest
 from tests.conftest import PROJECT_ROOT
 from tests.sim import compaction_stories, log_stories, log_world, run, stories
 from tests.sim.mutants import caught_by
+from tests.sim.traffic import measured
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
+from wukongs.protocol.gossip import GOSSIP_NODES
 
 SEEDS = 240
 LOG_SEEDS = 300
@@ -69,6 +71,15 @@ def test_a_failure_tells_its_story() -> None:
     assert "stable on node" in reason
     assert len(story) > 10
     assert all("node" in line for line in story)
+
+
+def test_streams_add_bytes_and_nodes_add_reports_but_neither_adds_messages() -> None:
+    few, more, many = measured(4, 1, 4), measured(4, 6, 4), measured(9, 1, 4)
+    assert few.messages == more.messages
+    assert more.report_bytes > few.report_bytes
+    assert more.size_bytes < few.size_bytes * more.report_bytes / few.report_bytes
+    assert many.gossips <= few.gossips == 2 * GOSSIP_NODES
+    assert max(few.lag_batches, more.lag_batches, many.lag_batches) <= 1
 
 
 def test_the_command_tells_of_failures_by_its_status(capsys: pytest.CaptureFixture[str]) -> None:
