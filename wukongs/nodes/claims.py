@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int64Array
+from store.dtypes import BoolArray
 from store.encoded import TermTable
 from store.quad_terms import encode_texts
-from wukongs.errors import NodeUnavailable
+from wukongs.errors import DataError, NodeUnavailable
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
@@ -33,6 +33,7 @@ class Claims:
     def __init__(self, host: Host, store: NodeStore, peers: Peers) -> None:
         self._host, self._store, self._peers = host, store, peers
         self._lock = threading.Lock()
+        self._by_nodes: tuple[object, dict[int, BoolArray]] | None = None
 
     def settle(self, table: TermTable, timeout_s: float = TIMEOUT_S) -> int:
         """Return when every term is confirmed by all replicas of its shard, or re-encoded; return the view under which
@@ -69,15 +70,9 @@ class Claims:
 
     def _ask(self, table: TermTable, view: int, deadline: float) -> list[str] | None:
         """Return the texts that some replica refuses; None if one of them has another view."""
-        control = self._host.node.control
         shards = shards_of(table.ids)
-        claimers = [control.claimers(shard) for shard in range(len(control.shards))]
-        asked: list[tuple[int, Int64Array]] = []
-        for node in sorted(frozenset().union(*claimers)):
-            is_claimer = np.array([node in nodes for nodes in claimers], np.bool_)
-            rows = np.flatnonzero(is_claimer[shards])
-            if len(rows):
-                asked.append((node, rows))
+        by_node = ((node, np.flatnonzero(claimed[shards])) for node, claimed in self._claimed_by_nodes().items())
+        asked = [(node, rows) for node, rows in by_node if len(rows)]
         packets = [(node, _packet(table.take(rows), view)) for node, rows in asked]
         answers = self._peers.ask(packets, max(0.001, deadline - time.monotonic()))
         refused = np.zeros(len(table), np.bool_)
@@ -87,20 +82,50 @@ class Claims:
             refused[rows] |= ~_mask(answer, len(rows))
         return table.take(np.flatnonzero(refused)).texts()
 
+    def _claimed_by_nodes(self) -> dict[int, BoolArray]:
+        """Return, for each node, which shards' terms it has to agree to. bool[1024]"""
+        control = self._host.node.control
+        if self._by_nodes is None or self._by_nodes[0] is not control.members:
+            claimers = [control.claimers(shard) for shard in range(len(control.shards))]
+            found = {
+                node: np.array([node in nodes for nodes in claimers], np.bool_)
+                for node in sorted(frozenset[int]().union(*claimers))
+            }
+            self._by_nodes = control.members, found
+        return self._by_nodes[1]
+
     def answer(self, packet: Packet) -> Packet:
         """Handler of CLAIM: compare terms with what is held here under their hashes, and keep new ones."""
         node = self._host.node
         view = packet.fields.get("view")
         if view != node.control.view or not may_agree(node.control, node.stay, node.me):
             return Packet(CLAIM, {"view": None})
-        ids, offsets, text = (packet.arrays[name] for name in ("ids", "offsets", "text"))
+        table = _table(packet)
         with self._lock:
-            equal = self._store.compare_terms(TermTable(ids, offsets, text))  # type: ignore[arg-type]
+            equal = self._store.compare_terms(table)
         return Packet(CLAIM, {"view": view}, {"equal": equal})
 
 
 def _packet(table: TermTable, view: int) -> Packet:
     return Packet(CLAIM, {"view": view}, {"ids": table.ids, "offsets": table.offsets, "text": table.text})
+
+
+def _table(packet: Packet) -> TermTable:
+    """Return the terms of a claim. Raises DataError: kernels go by these offsets."""
+    ids, offsets, text = (packet.arrays.get(name) for name in ("ids", "offsets", "text"))
+    if (
+        ids is None
+        or offsets is None
+        or text is None
+        or (ids.dtype, offsets.dtype, text.dtype) != (np.int64, np.int64, np.uint8)
+        or len(offsets) != len(ids) + 1
+        or offsets[0] != 0
+        or offsets[-1] != len(text)
+        or (np.diff(offsets) < 0).any()
+        or (ids < 0).any()
+    ):
+        raise DataError(f"{CLAIM}: expected hashes and texts of one length, found something else")
+    return TermTable(ids, offsets, text)  # type: ignore[arg-type]
 
 
 def _mask(answer: Packet, count: int) -> BoolArray:
