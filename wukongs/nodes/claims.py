@@ -24,6 +24,7 @@ from wukongs.wire.packets import Packet, Peers
 
 CLAIM = "claim"
 RETRY_S = 0.02
+_TYPES = ["int64", "int64", "uint8"]
 TIMEOUT_S = 30.0
 
 
@@ -113,19 +114,18 @@ def _packet(table: TermTable, view: int) -> Packet:
 def _table(packet: Packet) -> TermTable:
     """Return the terms of a claim. Raises DataError: kernels go by these offsets."""
     ids, offsets, text = (packet.arrays.get(name) for name in ("ids", "offsets", "text"))
-    if (
-        ids is None
-        or offsets is None
-        or text is None
-        or (ids.dtype, offsets.dtype, text.dtype) != (np.int64, np.int64, np.uint8)
-        or len(offsets) != len(ids) + 1
-        or offsets[0] != 0
-        or offsets[-1] != len(text)
-        or (np.diff(offsets) < 0).any()
-        or (ids < 0).any()
-    ):
-        raise DataError(f"{CLAIM}: expected hashes and texts of one length, found something else")
-    return TermTable(ids, offsets, text)  # type: ignore[arg-type]
+    is_typed = [None if array is None else array.dtype.name for array in (ids, offsets, text)] == _TYPES
+    table = TermTable(ids, offsets, text)  # type: ignore[arg-type]
+    if not is_typed or not _are_texts(table):
+        raise DataError(f"{CLAIM}: expected a text for each hash, found something else")
+    return table
+
+
+def _are_texts(table: TermTable) -> bool:
+    offsets = table.offsets
+    if len(offsets) != len(table) + 1 or offsets[0] != 0 or offsets[-1] != len(table.text):
+        return False
+    return bool((np.diff(offsets) >= 0).all() and (table.ids > 0).all())
 
 
 def _mask(answer: Packet, count: int) -> BoolArray:

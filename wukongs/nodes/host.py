@@ -222,19 +222,20 @@ class Host:
     def _take(self, event: ev.Event) -> None:
         """Take in an event and those that follow from it, and carry out what they ask."""
         self._next.append(event)
-        before = self.node
+        node = self.node
         while self._next:
-            self.node, actions = step(self.node, self._next.popleft())
+            node, actions = step(node, self._next.popleft())
             for action in actions:
-                self._do(action)
-        if self.node is not before:
+                self._do(action, node)
+        if self.node is not node:
             with self._changed:
+                self.node = node  # nobody sees a record in it before the store has taken it in
                 self._changed.notify_all()
 
-    def _do(self, action: act.Action) -> None:
+    def _do(self, action: act.Action, node: Node) -> None:
         match action:
-            case act.Send(node=node, body=body):
-                self._send(node, body)
+            case act.Send(node=other, body=body):
+                self._send(other, body)
             case act.TakePiece():
                 assert self._keep is not None, action
                 self._keep()
@@ -248,7 +249,7 @@ class Host:
             case act.Apply(index=index, entry=entry, sn=sn):
                 self._store.apply(index, entry.record, sn)
                 for outcome in self._waiting.pop(_key(entry.record), []):
-                    outcome.set_result(Applied(index, sn or self.node.control.last_sn))
+                    outcome.set_result(Applied(index, sn or node.control.last_sn))
             case act.Drop(record=record):
                 for outcome in self._waiting.pop(_key(record), []):
                     outcome.set_exception(Dropped(f"{type(record).__name__}: superseded by another record of the log"))
