@@ -192,6 +192,7 @@ def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
             stream.push([at(f"s{k}", 100 * number + k, term=f"o{number}") for k in range(1, 31)])
         stream.advance(4000)
         home = cluster.hosts[0].store
+        cluster.until(lambda: home.injector.exposed.tick == 4000 + (1 << 40))
         assert home.missing_slices() == [MissingSlices(A, 2, 40)]
         assert home.reached.tick < home.injector.exposed.tick
         assert all(0 < state.shares.size_bytes <= 4000 < states[0].shares.size_bytes for state in states[1:])
