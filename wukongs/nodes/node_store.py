@@ -146,6 +146,9 @@ class NodeStore:
             state = self._stream(stream)
             state.insert(up_to + state.shift, self.core.terms, self._mine)
             self.core.release(state.shares.shrink(state.slice_bytes_max))
+            self.injector.wake()
+            if self.missing_slices():
+                self._ask_for_slices()
 
     def stream(self, name: str) -> NodeStream:
         """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
@@ -202,14 +205,9 @@ class NodeStore:
             self._records.apply(index, record, sn)
 
     def expose(self, sn: Sn, vts: Vts) -> None:
-        """Bring everything forward up to this SN (Expose); returns at once."""
+        """Bring everything forward up to this SN (Expose), as far as it is inserted here; returns at once. vts follows
+        from the SN and the records."""
         with self.core.lock:
-            for stream, batch in vts.items():
-                state = self._records.streams.get(stream)
-                inserted_to = None if state is None else state.inserted_to
-                assert state is None or (inserted_to is not None and batch + state.shift <= inserted_to), (
-                    f"SN {sn} covers stream batch {batch} of {stream}, which is inserted up to {inserted_to}"
-                )
             self.injector.expose(sn)
             if self.missing_slices():
                 self._ask_for_slices()

@@ -199,16 +199,24 @@ class NodeStream(StreamState):
         return np.concatenate(gone)
 
     def missing_at(self, tick: int) -> tuple[int, int] | None:
-        """Return the first and the last stream batch that a home lacks to expose a tick, None if it lacks none."""
-        last = self.covered_to(tick) if self.is_home else None
-        return None if last is None or last <= self.whole_to else (self.whole_to + 1, last)
+        """Return the first and the last stream batch that a home lacks to expose a tick, of those that are inserted
+        here; None if it lacks none."""
+        covered = self.covered_to(tick) if self.is_home else None
+        if covered is None or self.inserted_to is None:
+            return None
+        last = min(covered, self.inserted_to)
+        return (self.whole_to + 1, last) if last > self.whole_to else None
 
     def ready_tick(self, tick: int) -> int:
-        """Return the last tick, up to this one, that can be exposed with the whole slices that are here."""
-        if self.missing_at(tick) is None:
+        """Return the last tick, up to this one, of which everything is here: what it covers is inserted (who joins a
+        cluster is not waited for), and whole if this node is a home."""
+        ready_to = self.shift if self.inserted_to is None else self.inserted_to
+        ready_to = min(ready_to, self.whole_to) if self.is_home else ready_to
+        covered = self.covered_to(tick)
+        if covered is None or covered <= ready_to:
             return tick
         assert self.began is not None, self.iri
-        return max((self.whole_to + 1) * self.batch_ms - TICK_MIN_MS - 1, self.began)
+        return max((ready_to + 1) * self.batch_ms - TICK_MIN_MS - 1, self.began)
 
     def add_whole(self, last: int, slices: Mapping[int, WholeSlice], before: tuple[int, int | None]) -> Int64Array:
         """Take the whole slices of the stream batches up to `last`, which begin where the ones before ended; return

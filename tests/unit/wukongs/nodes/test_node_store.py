@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,16 @@ import wukongs
 from store.encoder import encode_ntriples
 from tests.node_cluster import Cluster
 from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
+from tests.unit.wukongs.pieces import make_piece
 from wukongs.errors import CompactedError, StreamError
+from wukongs.injection.declarations import stream_options
 from wukongs.nodes.node_core import unpacked
-from wukongs.nodes.node_store import MissingSlices
+from wukongs.nodes.node_store import MissingSlices, NodeStore
+from wukongs.nodes.node_stream import first_tick_of
+from wukongs.protocol.records import BeginStream, DeclareStream
 from wukongs.protocol.snapshots import Sn
+from wukongs.settings import Settings
+from wukongs.wire.sharding import ShardMap
 
 LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"
 
@@ -315,3 +322,29 @@ def test_the_graph_stays_readable_from_the_oldest_sn_that_is_held() -> None:
         handle.close()
         store.hold(None, None)
         assert store.held().oldest_sn == store.reached
+
+
+def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
+    store = NodeStore(Settings(), 0, ShardMap.even(1))
+    options = stream_options(Settings(), (), 1000, None, None, None, "all")
+    first_tick, tick = first_tick_of(1000), 2000 + (1 << 40)
+    stream = "http://ex/s"
+    store.apply(
+        1, DeclareStream(stream, ("part-0",), 1000, first_tick=first_tick, payload=json.dumps(options)), Sn(0, 1)
+    )
+    store.apply(2, BeginStream(stream), Sn(0, 2))
+    piece = make_piece([(node("a"), node("p"), node("o"))])
+    store.check(piece)
+    store.take(piece)
+    store.expose(Sn(tick, 0), {stream: store.protocol_batch(stream, 2)})
+    store.injector.settle(10)
+    assert store.reached < Sn(tick, 0)
+    store.seal(stream, store.protocol_batch(stream, 1))
+    store.injector.settle(10)
+    assert store.reached == Sn(tick - 1, 0)
+    assert len(store.core.arrangement) == 1
+    store.seal(stream, store.protocol_batch(stream, 2))
+    store.wait_for(Sn(tick, 0), 10)
+    assert store.real_batch(stream, store.protocol_batch(stream, 2)) == 2
+    assert store.stats()["triples"] == 1
+    store.close()
