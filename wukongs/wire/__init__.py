@@ -1,1 +1,1 @@
-"""Messages between the pipeline and a node, over ZeroMQ."""
+"""What goes between nodes, clients and pipelines, over ZeroMQ: docs/wire.md."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from wukongs.errors import NodeUnavailable
 from wukongs.wire.answering import Answerer
 from wukongs.wire.bound_socket import BoundSocket
-from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, packet_header, sequence_in
+from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, check_size, packet_header, sequence_in
 from wukongs.wire.header import Frame, MessageError, read_header
 from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
 from wukongs.wire.messages import to_frames
@@ -94,6 +94,7 @@ class ClientSocket:
             if "way" in raw:
                 self._take_packet(peer, packet_header(raw, frames, self._message_bytes_max), frames)
             elif self._ingesting is not None:
+                check_size(frames, self._message_bytes_max)
                 self._ingesting.take(peer, frames)
             else:
                 raise MessageError("message: streams are not taken at this address", "unknown kind")

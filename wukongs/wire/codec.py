@@ -91,13 +91,18 @@ def packet_header(raw: dict[str, Any], frames: Sequence[Frame], bytes_max: int =
     """Return the header of a message whose first frame holds these fields. Raises: MessageError."""
     sequence = sequence_in(raw)
     try:
-        size = sum(map(len, frames))
-        if size > bytes_max:
-            raise MessageError(f"message: expected at most {bytes_max} bytes, found {size}", "oversized")
+        check_size(frames, bytes_max)
         return _read(raw, sequence, frames)
     except MessageError as error:
         error.sequence = sequence
         raise
+
+
+def check_size(frames: Sequence[Frame], bytes_max: int) -> None:
+    """Raises: MessageError (a message of more bytes)."""
+    size = sum(map(len, frames))
+    if size > bytes_max:
+        raise MessageError(f"message: expected at most {bytes_max} bytes, found {size}", "oversized")
 
 
 def sequence_in(raw: dict[str, Any]) -> int:

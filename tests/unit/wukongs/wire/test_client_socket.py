@@ -183,6 +183,17 @@ def test_a_socket_with_too_much_to_ingest_takes_in_no_more_until_it_is_done(
     assert ingest.pieces == list(range(1, 41))
 
 
+def test_a_piece_that_is_too_big_is_counted_and_refused(ingest: Ingest) -> None:
+    socket = ClientSocket(ANY_PORT, {}, ingest, message_bytes_max=1500)
+    with IngestLink([socket.address], timeout_s=20) as link:
+        link.open(STREAM, "part-0", 1)
+        link.send(make_piece(many(100)))
+        with pytest.raises(DataError, match="expected at most 1500 bytes, found"):
+            link.flush()
+    assert (refused(socket, "oversized"), ingest.pieces) == (1, [])
+    socket.close()
+
+
 def test_an_address_without_streams_refuses_them() -> None:
     socket = ClientSocket(ANY_PORT, {"echo": echo})
     with (

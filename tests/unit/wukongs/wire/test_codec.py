@@ -49,7 +49,6 @@ def read(frames: list[Frame]) -> tuple[codec.Header, Packet]:
     return header, packet_of(header, frames)
 
 
-@settings(deadline=None)
 @given(packets, st.sampled_from((ASK, TELL, ANSWER)), st.integers(1, 2**63 - 1), senders, st.none() | texts)
 def test_what_goes_in_comes_out(
     packet: Packet, way: str, sequence: int, sender: codec.Sender | None, token: str | None
@@ -173,14 +172,14 @@ def test_what_cannot_be_sent_is_refused_before(monkeypatch: pytest.MonkeyPatch) 
         to_frames(Packet("rows", {}, {"ids": np.arange(100)}), ASK, 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=80), max_size=4))
 def test_random_frames_are_refused(frames: list[bytes]) -> None:
     with pytest.raises(MessageError):
         read(list(frames))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_flipped_and_cut_messages_are_read_or_refused(data: st.DataObject) -> None:
     frames = [bytearray(frame) for frame in changed()]
