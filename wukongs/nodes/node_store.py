@@ -27,7 +27,7 @@ from store.encoded import Encoded, TermTable
 from store.snapshot import TICK_MIN_MS
 from store.trace import NOTHING_KEPT, Handle
 from wukongs.continuous.continuous import ContinuousQuery
-from wukongs.errors import CompactedError, StreamError, WukongsError
+from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.nodes.node_core import NodeCore, not_reached, packed, unpacked
 from wukongs.nodes.node_injector import NodeInjector
 from wukongs.nodes.node_records import NodeRecords
@@ -260,7 +260,10 @@ class NodeStore:
 
     def slice_share(self, stream: str, first: int, last: int, shards: BoolArray) -> Packet:
         """Answer another node: the rows of stream batches first <= k <= last, all inserted here, whose subjects are of
-        these shards, with the texts of their terms. Raises StreamError (an unknown stream; not inserted yet)."""
+        these shards, with the texts of their terms. Raises StreamError (an unknown stream; not inserted yet), DataError
+        (shards that are no bool[1024])."""
+        if shards.dtype != np.bool_ or shards.shape != (SHARD_COUNT,):
+            raise DataError(f"slices of stream {stream}: expected shards as bool[{SHARD_COUNT}]")
         with self.core.lock:
             state = self._stream(stream)
             if state.inserted_to is None or last > state.inserted_to:

@@ -78,6 +78,9 @@ def test_only_what_is_inserted_is_told() -> None:
             store.slice_share(A, 1, 4, ALL)
         with pytest.raises(StreamError, match=rf"unknown stream http://ex/no: .* Declared: {A}"):
             store.slice_share("http://ex/no", 1, 4, ALL)
+        for wrong in (ALL[1:], ALL.astype(np.int64)):
+            with pytest.raises(DataError, match=r"expected shards as bool\[1024\]"):
+                store.slice_share(A, 1, 3, wrong)
 
 
 def test_an_answer_that_is_not_needed_leaves_nothing_behind() -> None:
