@@ -4,9 +4,11 @@ AssertionError."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tests.sim.stories import OUT, STREAM, hears, node_with
+from tests.sim.telling import outcome
 from wukongs.protocol import gossip
 from wukongs.protocol.actions import CollectState, Expose, SaveControl, Send
 from wukongs.protocol.control import apply, forget
@@ -185,11 +187,4 @@ STORIES = (
     many_streams_cost_no_more_messages_than_one,
 )
 
-
-def failure(seed: int) -> str | None:
-    """Tell the story with this number; return what went wrong."""
-    try:
-        STORIES[seed % len(STORIES)]()
-    except AssertionError as error:
-        return str(error) or repr(error)
-    return None
+failure = partial(outcome, STORIES)

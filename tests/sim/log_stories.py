@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from tests.sim.telling import outcome
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import SaveControl, SaveEntries, SaveVote, Send
 from wukongs.protocol.control import apply, genesis
@@ -192,11 +194,4 @@ STORIES = (
     what_may_have_been_counted_stays_behind_a_control_state,
 )
 
-
-def failure(seed: int) -> str | None:
-    """Tell the story with this number; return what went wrong."""
-    try:
-        STORIES[seed % len(STORIES)]()
-    except AssertionError as error:
-        return str(error)
-    return None
+failure = partial(outcome, STORIES)

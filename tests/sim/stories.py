@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from tests.sim.telling import outcome
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import CompareTerms, Confirm, Drop, SealBatch, Send
 from wukongs.protocol.control import Control, apply, genesis
@@ -352,11 +354,4 @@ STORIES = (
     who_joins_agrees_to_nothing_before_it_has_what_others_agreed_to,
 )
 
-
-def failure(seed: int) -> str | None:
-    """Tell the story with this number; return what went wrong."""
-    try:
-        STORIES[seed % len(STORIES)]()
-    except AssertionError as error:
-        return str(error) or repr(error)
-    return None
+failure = partial(outcome, STORIES)
