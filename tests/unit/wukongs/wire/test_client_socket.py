@@ -187,9 +187,13 @@ def test_a_piece_that_is_too_big_is_counted_and_refused(ingest: Ingest) -> None:
     socket = ClientSocket(ANY_PORT, {}, ingest, message_bytes_max=1500)
     with IngestLink([socket.address], timeout_s=20) as link:
         link.open(STREAM, "part-0", 1)
-        link.send(make_piece(many(100)))
-        with pytest.raises(DataError, match="expected at most 1500 bytes, found"):
+
+        def write() -> None:
+            link.send(make_piece(many(100)))
             link.flush()
+
+        with pytest.raises(DataError, match="expected at most 1500 bytes, found"):
+            write()
     assert (refused(socket, "oversized"), ingest.pieces) == (1, [])
     socket.close()
 
