@@ -341,6 +341,7 @@ class Engine:
                 "queries": {name: query.stats() for name, query in self._injector.queries.items()},
                 "prepared_queries": {"kept": len(self._prepared), "hits": self._prepared.hit_count},
                 "durability": core.journal.stats(),
+                **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),
             }
 
     def checkpoint(self) -> None:

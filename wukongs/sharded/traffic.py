@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +26,18 @@ class Traffic:
     rows_received: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def count(self, sent: Iterable[Packet], received: Iterable[Packet]) -> None:
-        for packet in sent:
-            self.requests += 1
-            self.rows_sent += int(packet.fields.get("length", 0))
-            self.bytes_sent += _size(packet)
-        for packet in received:
-            rows = packet.fields.get("rows", 0)
-            self.rows_received += rows if isinstance(rows, int) else 0
-            self.bytes_received += _size(packet)
+        """Count questions and their answers. From any thread."""
+        with self._lock:
+            for packet in sent:
+                self.requests += 1
+                self.rows_sent += _rows(packet, "length")
+                self.bytes_sent += _size(packet)
+            for packet in received:
+                self.rows_received += _rows(packet, "rows")
+                self.bytes_received += _size(packet)
 
     def numbers(self) -> npt.NDArray[np.int64]:
         """Return requests, rows and bytes, of both directions together. int64[3]"""
@@ -42,7 +45,14 @@ class Traffic:
         return np.array([self.requests, rows, size], np.int64)
 
     def stats(self) -> dict[str, int]:
-        return asdict(self)
+        """Return the counts by name."""
+        counted = fields(self)[:-1]
+        return {each.name: getattr(self, each.name) for each in counted}
+
+
+def _rows(packet: Packet, name: str) -> int:
+    rows = packet.fields.get(name, 0)
+    return rows if isinstance(rows, int) else 0
 
 
 def _size(packet: Packet) -> int:

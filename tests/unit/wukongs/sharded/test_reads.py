@@ -72,6 +72,13 @@ def test_each_node_is_asked_once_for_all_keys_of_a_step(node: wukongs.Engine) ->
     assert found["bytes_received"] >= 8 * found["rows_received"]
 
 
+def test_stats_tell_what_was_asked_of_other_nodes(node: wukongs.Engine, shards: Shards) -> None:
+    node.query(WALK)
+    assert node.stats()["reads_of_other_nodes"] == traffic(node).stats()
+    assert node.stats()["reads_of_other_nodes"]["requests"] > 0
+    assert "reads_of_other_nodes" not in shards.whole.stats()
+
+
 def test_a_scan_with_a_limit_does_not_fetch_everything(node: wukongs.Engine) -> None:
     assert moved_by(node, f"SELECT * {{ ?x {FOLLOWS} ?y }} LIMIT 3")["rows_received"] < 100
 
@@ -247,6 +254,15 @@ def test_what_comes_from_others_counts_against_the_limits() -> None:
         with pytest.raises(BudgetExceeded, match="rows_max = 1000"):
             few.nodes[0].query("SELECT * { ?s <http://e/p> ?o }")
         assert len(few.nodes[0].query("SELECT * { ?s <http://e/p> <http://e/o3> }")) == 429
+
+
+def test_the_bytes_that_come_from_others_count() -> None:
+    lines = [f"<http://e/s{n}> <http://e/p> <http://e/o{n % 7}> ." for n in range(30_000)]
+    with Shards(2, settings=Settings(query_bytes_max=1 << 20)) as few:
+        few.load("\n".join(lines), "nq")
+        with pytest.raises(BudgetExceeded, match="query_bytes_max"):
+            few.nodes[0].query("SELECT * { ?s <http://e/p> ?o }")
+        assert few.nodes[0].query("SELECT (COUNT(*) AS ?n) { <http://e/s1> <http://e/p> ?o }")
 
 
 def test_the_time_of_a_query_is_that_of_its_questions(node: wukongs.Engine, shards: Shards) -> None:
