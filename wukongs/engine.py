@@ -31,7 +31,7 @@ from wukongs.injection.declarations import (
 )
 from wukongs.injection.injector import Injector
 from wukongs.injection.stream import Stream
-from wukongs.limits import Limits, limits_of
+from wukongs.limits import limits_of
 from wukongs.output import export
 from wukongs.output.results import Result, WindowResult
 from wukongs.plans.plan_memo import PlanMemo
@@ -151,7 +151,8 @@ class Engine:
         if bindings:
             query = bind(query, {name: Term(canonical(value)) for name, value in bindings.items()})
             memo = PlanMemo()  # its keys are the patterns, and these are new ones
-        return ask(self._core, query, memo, self._limits(started_s, timeout_s), f"query {text[:40]!r}", at)[0]
+        limits = limits_of(self._core.settings, timeout_s, started_s)
+        return ask(self._core, query, memo, limits, f"query {text[:40]!r}", at)[0]
 
     def explain(
         self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
@@ -164,7 +165,7 @@ class Engine:
         prepared = self._one_shot(text, base)
         core = self._core
         if analyze:
-            limits = self._limits(started_s, timeout_s)
+            limits = limits_of(core.settings, timeout_s, started_s)
             profile = Profile()
             _, dataset = ask(core, prepared.query, prepared.memo, limits, f"explain {text[:40]!r}", profile=profile)
             return explain_over(prepared.query, dataset, profile)
@@ -173,9 +174,6 @@ class Engine:
             stored = core.arrangement.trace.read(core.sn)
             dataset = dataset_of(core, prepared.query.dataset, stored, core.sn)
         return explain_over(prepared.query, dataset)
-
-    def _limits(self, started_s: float, timeout_s: float | None) -> Limits:
-        return limits_of(self._core.settings, timeout_s, started_s)
 
     # --- streams and registered queries -------------------------------------------------------------------------------
 

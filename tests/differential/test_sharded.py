@@ -226,6 +226,44 @@ def shown(window: Any) -> Any:
     return window.end_ms, window.boolean, Counter(window.texts()) if window.kind != "ask" else None
 
 
+@pytest.mark.usefixtures("mode")
+def test_pairs_and_walks_whose_ends_are_elsewhere() -> None:
+    """Checks of both ends, and paths of several links, for all pairs of nodes, under split predicates and others."""
+    rng = random.Random(3)
+    names = [f"<http://e/n{n}>" for n in range(14)]
+    lines = [f"{rng.choice(names)} <http://e/{rng.choice('pqr')}> {rng.choice(names)} ." for _ in range(60)]
+    pairs = f"VALUES ?x {{ {' '.join(names)} }} VALUES ?y {{ {' '.join(names)} }}"
+    with Shards(3, split=("http://e/p",)) as shards:
+        shards.load("\n".join(lines), "nq")
+        for pattern in (
+            "?x :p ?y", "?x :q ?y", "?x ?e ?y", "?x :p/:q+ ?y", "?x (:p/:q)+/^:r ?y", "?x ^:p/(:r|:q)* ?y", "?x !:p ?y",
+        ):  # fmt: skip
+            for text in (f"{{ {pairs} {pattern} }}", f"{{ {pattern} }}", f"{{ VALUES ?y {{ {names[0]} }} {pattern} }}"):
+                query = f"PREFIX : <http://e/> SELECT * {text}"
+                whole = Counter(shards.whole.query(query).texts())
+                for node in shards.nodes:
+                    assert Counter(node.query(query).texts()) == whole, query
+
+
+def test_what_an_update_deletes_may_be_elsewhere() -> None:
+    graphs = [f"<http://e/g{n}>" for n in range(3)]
+    quads = [(f"<http://e/s{n}> <http://e/p> <http://e/o{n % 3}>", graphs[n % 3]) for n in range(24)]
+    with Shards(3, split=("http://e/p",)) as shards:
+        shards.load("\n".join(f"{triple} {graph} ." for triple, graph in quads), "nq")
+        before = quad_set(all_quads(shards.core))
+        gone = " ".join(f"GRAPH {graph} {{ {triple} }}" for triple, graph in quads if graph == graphs[1])
+        more = "GRAPH <http://e/seen> { ?g a <http://e/Graph> }"
+        text = f"DELETE DATA {{ {gone} }} ; CLEAR GRAPH {graphs[2]} ; INSERT {{ {more} }} WHERE {{ GRAPH ?g {{}} }}"
+        made = [evaluated_on(shards, node, text) for node in range(3)]
+        shards.whole.update(text)
+        after = quad_set(all_quads(shards.core))
+        assert len(after) == 8 + 1, "one graph is left, and what was seen of it"
+        for change in made:
+            assert change is not None
+            assert len(change[0]) == 8
+            assert {quad for quad in before - change[0] if quad[0] not in change[2]} | change[1] == after
+
+
 @fuzz(25)
 @given(st.lists(st.tuples(NAMES, make.triples(blank=False)), max_size=25), REQUESTS, st.sampled_from(SHAPES[1:]))
 def test_updates(
