@@ -309,13 +309,15 @@ class NodeStore:
 
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         """Keep the graph readable at the cluster's oldest SN and at the newest SNs from there on, HELD_ENTRIES_MAX of
-        them at least, and slices from the cluster's oldest firing (a tick) on; what lies before may go. None: as far as
-        other nodes are concerned, anything may.
+        them at least, and slices from the cluster's oldest firing (a tick) on; what lies before may go.
 
-        Until it is called first, a node that is not alone keeps all SNs and slices."""
+        None: no node has said anything. Then a node that is alone holds nothing, and one that is not goes on to hold
+        what it did, at first everything: `held` always says something, so it will hear of others soon."""
         with self.core.lock:
-            self._oldest_firing = oldest_firing
-            self._hold_sn(NOTHING_KEPT if oldest_sn is None else packed(oldest_sn))
+            if oldest_firing is not None or self._is_alone:
+                self._oldest_firing = oldest_firing
+            if oldest_sn is not None or self._is_alone:
+                self._hold_sn(NOTHING_KEPT if oldest_sn is None else packed(oldest_sn))
             self._drop_shares()
 
     def _hold_sn(self, sn: int) -> None:

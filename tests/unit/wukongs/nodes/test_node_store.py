@@ -20,7 +20,7 @@ from wukongs.injection.declarations import stream_options
 from wukongs.nodes.node_core import unpacked
 from wukongs.nodes.node_store import MissingSlices, NodeStore
 from wukongs.nodes.node_stream import first_tick_of
-from wukongs.protocol.records import BeginStream, DeclareStream
+from wukongs.protocol.records import BeginStream, Change, DeclareStream
 from wukongs.protocol.snapshots import Sn
 from wukongs.settings import Settings
 from wukongs.wire.sharding import ShardMap
@@ -347,4 +347,18 @@ def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
     store.wait_for(Sn(tick, 0), 10)
     assert store.real_batch(stream, store.protocol_batch(stream, 2)) == 2
     assert store.stats()["triples"] == 1
+    store.close()
+
+
+def test_until_others_have_said_what_they_need_a_node_keeps_everything() -> None:
+    store = NodeStore(Settings(), 0, ShardMap.even(2))
+    for number in range(1, 30):
+        store.stage(str(number), 0, encode_ntriples(LINE % str(number).encode(), b"")[0], is_last=True)
+        payload = json.dumps({"change": str(number), "graph": None, "cleared": []})
+        store.apply(number, Change("c", number, payload, None, 0), Sn(0, number))
+        store.expose(Sn(0, number), {})
+        store.hold(None, None)
+    store.wait_for(Sn(0, 29), 10)
+    with store.core.lock:
+        assert [len(store.core.arrangement.trace.read(sn)) for sn in range(30)] == list(range(30))
     store.close()
