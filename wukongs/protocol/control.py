@@ -96,7 +96,8 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i.
+    """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i; replica_sets: these,
+    each once.
 
     keys: per name the key of the stream that was declared under it last. exceptions: per text the number of its
     re-encoding; requests: per client the number of its last change; view: the index of the last membership record;
@@ -104,6 +105,7 @@ class Control:
     else is the same on every node at one index."""
 
     shards: tuple[tuple[int, ...], ...]
+    replica_sets: frozenset[tuple[int, ...]]
     members: Mapping[int, Member]
     index: int = 0
     term: int = 0
@@ -153,7 +155,7 @@ class Control:
     def is_covered_without(self, node: int | None = None) -> bool:
         """Whether every shard (if a node is given: of it) has an in-sync replica besides it."""
         synced = self.with_role(Role.IN) - {node}
-        return all(synced.intersection(shard) for shard in self.shards if node is None or node in shard)
+        return all(synced.intersection(nodes) for nodes in self.replica_sets if node is None or node in nodes)
 
     def last_update(self, sn: Sn | None = None) -> int:
         """Return the index of the last update (up to an SN), 0 if there is none."""
@@ -174,7 +176,7 @@ def genesis(node_count: int, replica_count: int, shard_count: int) -> Control:
     """Return the state before the first record: all nodes IN, shard s on nodes s, s + 1, ... (modulo node_count)."""
     replica_count = min(replica_count, node_count)
     shards = tuple(tuple((shard + i) % node_count for i in range(replica_count)) for shard in range(shard_count))
-    return Control(shards, {node: Member(0, Role.IN) for node in range(node_count)})
+    return Control(shards, frozenset(shards), {node: Member(0, Role.IN) for node in range(node_count)})
 
 
 def is_valid(control: Control, entry: Entry) -> bool:

@@ -77,7 +77,7 @@ def settle(progress: Progress, control: Control) -> Progress:
 def stable_vts(usable: Mapping[int, Report], before: Vts, control: Control) -> Vts | None:
     """Return the stable VTS, None where it cannot be told. before: the one before, behind which it does not fall."""
     waited_for = control.with_role(Role.HOLDING, Role.IN)
-    if not all(waited_for.intersection(shard) for shard in control.shards):
+    if not all(waited_for.intersection(nodes) for nodes in control.replica_sets):
         return None
     reports = [report for node in waited_for if (report := usable.get(node)) and _is_members(report, control)]
     if len(reports) < len(waited_for):
