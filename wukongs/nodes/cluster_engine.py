@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -48,13 +48,22 @@ class ClusterEngine(Engine):
     """May be used from any thread. Whoever made its parts ends them."""
 
     def __init__(
-        self, host: Host, store: NodeStore, claims: Claims, changes: Changes, writers: Writers, settling: Settling
+        self,
+        host: Host,
+        store: NodeStore,
+        claims: Claims,
+        changes: Changes,
+        writers: Writers,
+        settling: Settling,
+        traffic: Callable[[], Mapping[str, Any]],
     ) -> None:
+        """traffic: what has gone over the node's sockets to the others."""
         self._core, self._injector = store.core, store.injector
         self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
         self._sockets: list[ClientSocket] = []
         self._host, self._store, self._claims = host, store, claims
         self._changes, self._writers, self._settling = changes, writers, settling
+        self._traffic = traffic
         self.ingest_addresses: tuple[str, ...] = ()
         """Where pipelines find the nodes, in the order of their numbers."""
 
@@ -224,8 +233,9 @@ class ClusterEngine(Engine):
     # --- the engine itself --------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """As Engine.stats, of this node; and how it stands in the cluster."""
-        node = self._host.node
+        """As Engine.stats, of this node; and how it stands in the cluster. reads: what its queries and firings have
+        asked of other nodes; network: all that went between it and them."""
+        node, reach = self._host.node, self._core.reach
         return {
             **super().stats(),
             "node": node.me.node,
@@ -236,6 +246,8 @@ class ClusterEngine(Engine):
             "refused": dict(node.refused),
             "registered": {name: list(query.nodes) for name, query in node.control.queries.items()},
             "store": dict(self._store.stats()),
+            "reads": {} if reach is None else reach.traffic.stats(),
+            "network": dict(self._traffic()),
         }
 
     def checkpoint(self) -> None:

@@ -79,7 +79,7 @@ class ClusterNode:
         changes = Changes(self.host, self.store, claims, self.network)
         writers = Writers(self.host, self.store, self.intake, self.network)
         settling = Settling(self.host, self.store, self.network)
-        self.engine = ClusterEngine(self.host, self.store, claims, changes, writers, settling)
+        self.engine = ClusterEngine(self.host, self.store, claims, changes, writers, settling, self.network.stats)
         handlers.update(owner.handlers(self.store.core, self._wait_for_sn))
         handlers.update(settling.handlers())
         handlers.update(

@@ -176,7 +176,7 @@ class Network:
             now = time.monotonic()
             if peer.tells.send(frames):
                 peer.taken_s = now
-                self.traffic.sent(frames)
+                self.traffic.told(frames)
                 return True
             if now - peer.taken_s > RENEW_S:
                 peer.tells.close()

@@ -26,13 +26,15 @@ COUNTERS = (
     "bytes_out",
     "requests",
     "told",
+    "told_out",
+    "told_bytes_out",
     "ingested",
     "failed",
     "dropped",
     "undelivered",
 )
-"""Messages and bytes each way; requests answered, packets told and messages of pipelines handled here; handlers that
-failed; tells that were dropped since a peer was away or its queue full; answers that found nobody."""
+"""Messages and bytes each way; requests answered and packets told that were handled here; packets that this node told,
+and their bytes, which are among those that went out; messages of pipelines handled here; handlers that failed; tells that were dropped since a peer was away or its queue full; answers that found nobody."""
 
 
 class Traffic:
@@ -51,6 +53,13 @@ class Traffic:
         with self._lock:
             self._counts["messages_out"] += 1
             self._counts["bytes_out"] += sum(map(len, frames))
+
+    def told(self, frames: Sequence[Frame]) -> None:
+        """Count what goes out without an answer being awaited."""
+        self.sent(frames)
+        with self._lock:
+            self._counts["told_out"] += 1
+            self._counts["told_bytes_out"] += sum(map(len, frames))
 
     def received(self, frames: Sequence[Frame]) -> None:
         with self._lock:

@@ -186,6 +186,9 @@ def test_what_is_told_comes_in_order(nodes: Nodes) -> None:
     wait_until(lambda: len(nodes.told[1]) > len(sent), "all are told")
     assert [packet.fields["n"] for _, packet in nodes.told[1]] == [-1, *sent]
     assert {sender for sender, _ in nodes.told[1]} == {(0, 1, 1)}
+    counts = networks[0].stats()
+    assert counts["told_out"] == counts["messages_out"] >= len(sent) + 1
+    assert counts["told_bytes_out"] == counts["bytes_out"] == networks[1].stats()["bytes_in"]
 
 
 def test_what_a_node_tells_itself_is_told_at_once(nodes: Nodes) -> None:
