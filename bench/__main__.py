@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "wire", "all")
+BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "wire", "nodes", "all")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,6 +45,10 @@ def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Se
         from bench.wire.run import main as run_wire
 
         return run_wire(report, quick)
+    if name == "nodes":
+        from bench.nodes.run import main as run_nodes
+
+        return run_nodes(report, data, quick)
     if name == "store":
         from bench.store.run import main as run_store
 

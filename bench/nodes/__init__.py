@@ -1,0 +1,1 @@
+"""Figures of a cluster: its nodes as processes on loopback."""

@@ -1,0 +1,83 @@
+"""What is measured: an engine, embedded or a cluster's, with the nodes behind it whose counters tell what went over.
+
+A cluster's nodes are processes, started as `wukongs cluster` starts them. All work goes through one client of one node;
+further clients only read the counters of the other nodes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import wukongs
+from bench.harness import ROOT
+
+START_S = 300.0
+STOP_S = 60.0
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """engine: what is asked; nodes: all that have counters, `engine` or its node among them, first."""
+
+    name: str
+    engine: Any
+    nodes: Sequence[Any] = ()
+
+    def counters(self) -> dict[str, int]:
+        """Return what all nodes have sent so far, and what the first one's reads have asked of the others. A node alone
+        is served without a network: it has sent nothing."""
+        stats: list[Mapping[str, Any]] = [node.stats() for node in self.nodes]
+        names = ("messages_out", "bytes_out", "told_out", "told_bytes_out")
+        found = {name: sum(one.get("network", {}).get(name, 0) for one in stats) for name in names}
+        reads = stats[0].get("reads", {}) if stats else {}
+        found["requests"] = reads.get("requests", 0)
+        found["rows"] = reads.get("rows_sent", 0) + reads.get("rows_received", 0)
+        found["bytes"] = reads.get("bytes_sent", 0) + reads.get("bytes_received", 0)
+        return found
+
+
+OpenBench = Callable[[int], AbstractContextManager[Bench]]
+
+
+def since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    return {name: now[name] - count for name, count in before.items()}
+
+
+@contextmanager
+def embedded() -> Iterator[Bench]:
+    with wukongs.Engine() as engine:
+        yield Bench(EMBEDDED, engine)
+
+
+@contextmanager
+def processes(node_count: int) -> Iterator[Bench]:
+    """Start a cluster of processes, and end it. Raises RuntimeError (it does not start)."""
+    command = [sys.executable, "-m", "wukongs", "cluster", "--nodes", str(node_count)]
+    with ExitStack() as stack:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        stack.callback(_end, process)
+        late = threading.Timer(START_S, process.terminate)
+        late.start()
+        assert process.stdout is not None
+        addresses = [process.stdout.readline().strip() for _ in range(node_count)]
+        late.cancel()
+        if not all(addresses):
+            raise RuntimeError(f"a cluster of {node_count} nodes did not start within {START_S:g} s")
+        clients = [stack.enter_context(wukongs.connect(address, silence_s=STOP_S)) for address in addresses]
+        yield Bench(str(node_count), clients[0], clients)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
