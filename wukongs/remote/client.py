@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -80,6 +81,7 @@ class RemoteEngine:
         """addresses: of nodes, tried in turn; silence_s: how long one may say nothing."""
         self._connection = Connection(addresses, open_channel, silence_s)
         self._connection.on_new_session = self._name_again
+        self._using = threading.Lock()
         self._used: list[weakref.ref[RemoteStream | RemoteQuery]] = []
         """What a new session is told of: in the order in which it was declared."""
         self._listener = Listener(self._connection)
@@ -280,7 +282,8 @@ class RemoteEngine:
     # --- over the end of a session ---------------------------------------------------------------------------------
 
     def _use(self, thing: RemoteStream | RemoteQuery) -> None:
-        self._used = [*(used for used in self._used if used() is not None), weakref.ref(thing)]
+        with self._using:
+            self._used = [*(used for used in self._used if used() is not None), weakref.ref(thing)]
 
     def _name_again(self, joined: Joined) -> None:
         """Name streams and queries to a new session at once, so that what is pushed next meets them."""

@@ -88,6 +88,8 @@ class Connection:
         self._joining = threading.Lock()
         self._joined: Joined | None = None
         self._last_token = ""
+        self._failure: NodeUnavailable | None = None
+        """Why the last search for a node was in vain; None: it was not."""
         self.on_new_session: Callable[[Joined], None] = lambda _: None
         """Is called when a session is another one than before, by whoever has asked for it first."""
         self._place = 0
@@ -112,9 +114,13 @@ class Connection:
 
     def _join_any(self) -> tuple[Joined, bool]:
         """Return the session, and whether it is a new one."""
+        failure = self._failure
         with self._joining:
             if self._is_closed:
                 raise WukongsError("this connection is closed: make a new one with wukongs.connect()")
+            if self._failure is not None and self._failure is not failure:
+                # Somebody else has looked for a node while this thread waited for its turn: once is enough.
+                raise NodeUnavailable(str(self._failure))
             deadline = time.monotonic() + self.silence_s
             failures: dict[str, str] = {}
             while self._joined is None:
@@ -125,11 +131,12 @@ class Connection:
                     failures[address] = str(error)
                     self._place += 1
                     if time.monotonic() >= deadline and len(failures) == len(set(self.addresses)):
-                        raise NodeUnavailable(
-                            "no node answers: " + "; ".join(failures.values()) + ". Check that it runs there"
-                        ) from None
+                        message = "no node answers: " + "; ".join(failures.values()) + ". Check that it runs there"
+                        self._failure = NodeUnavailable(message)
+                        raise self._failure from None
                     if len(failures) == len(set(self.addresses)):
                         time.sleep(_BETWEEN_S)
+            self._failure = None
             is_new, self._last_token = self._joined.token != self._last_token, self._joined.token
             return self._joined, is_new
 

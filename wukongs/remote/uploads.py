@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from store.encoded import MalformedLine
-from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.remote.kinds import FULL, MORE, OVER, PART_BYTES, SILENT_S
 
 BUFFER_BYTES = 8 * PART_BYTES
@@ -48,6 +48,8 @@ class Upload:
                 self._changed.wait(left)
             if self._is_over:
                 return OVER
+            if index > self._next_index:
+                raise DataError(f"{self.name}: part {index} has come, expected part {self._next_index}")
             if index == self._next_index and not self._is_whole:
                 self._buffer += part
                 self._is_whole = is_last

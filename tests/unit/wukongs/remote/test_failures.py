@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -157,6 +158,29 @@ def test_no_node_at_all(wire: Wire) -> None:
         connected(wire, silence_s=0.1)
     with pytest.raises(SettingsError, match="expected the address of a node"):
         connected()
+
+
+def test_threads_that_wait_for_the_same_search_do_not_search_again(wire: Wire) -> None:
+    client = connected(wire, silence_s=0.5)
+    wire.is_dead = True
+    failures: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            client.stats()
+        except NodeUnavailable as error:
+            failures.append(error)
+
+    started = time.monotonic()
+    threads = [threading.Thread(target=ask) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(failures) == 20
+    assert time.monotonic() - started < 8  # one after the other would take ten seconds
+    wire.is_dead = False
+    assert client.stats()["sn"] == 0
 
 
 def test_a_client_goes_on_with_the_next_node() -> None:

@@ -125,6 +125,18 @@ def test_what_no_client_asks_is_refused(
         assert message in answer.fields["message"]
 
 
+def test_a_part_that_is_left_out_is_refused(wire: Wire, session: str) -> None:
+    call = {"session": session, "number": 1, "done": 1}
+    args = {"name": "x.nt", "format": "nt"}
+    assert wire.ask(Packet(kinds.CALL, {**call, "method": "load", "args": args}), 1).kind == kinds.WORKING
+    part = {"bytes": np.frombuffer(LINES, np.uint8)}
+    answer = wire.ask(Packet(kinds.PART, {**call, "told": 0, "index": 1, "is_last": True}, part), 1)
+    assert answer.fields["message"] == "x.nt: part 1 has come, expected part 0"
+    wire.ask(Packet(kinds.CANCEL, call), 1)
+    answer = wire.ask(Packet(kinds.WAIT, call), 1)
+    assert answer.fields["message"] == "x.nt: the client has cancelled the load"
+
+
 def test_a_session_is_not_guessed(wire: Wire, session: str) -> None:
     assert wire.ask(Packet(kinds.CALL, {"session": session[:-1] + "?", "number": 1}), 1).kind == kinds.LOST
 
