@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, say
 from wukongs.cli.query import check_file, say_if_compiling
-from wukongs.errors import UnsupportedFeatureError
 from wukongs.node_config import NodeConfig, load_node_config
 
 _EPILOG = """examples:
@@ -70,19 +69,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def start(config: NodeConfig) -> Running:
-    """Return the node that a file describes, as it serves. Raises UnsupportedFeatureError, SettingsError, StorageError,
-    CorruptionError."""
+    """Return the node that a file describes, as it serves. Raises SettingsError, StorageError, CorruptionError,
+    NodeUnavailable."""
     if len(config.nodes) == 1:
         from wukongs.remote.serving import ServedEngine
 
         return ServedEngine(config)
-    try:
-        from wukongs.nodes.node import run  # type: ignore[import-not-found, unused-ignore]
-    except ModuleNotFoundError:
-        feature = f"a cluster of {len(config.nodes)} nodes"
-        raise UnsupportedFeatureError(feature, 1, 1, "leave one [[node]]", config.file) from None
-    node: Running = run(config)
-    return node
+    from wukongs.nodes.node import run
+
+    return run(config)
 
 
 class _Stopped:

@@ -76,6 +76,11 @@ class Stream:
     def __repr__(self) -> str:
         return f"<Stream {self.iri}: {self._state.tuple_count} tuples, closed up to {self._state.closed_ms} ms>"
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was declared with, defaults filled in, as JSON."""
+        return self._state.options
+
     def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
         """Add (subject, predicate, object, timestamp_ms) tuples, in order of time; return how many.
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from wukongs.continuous.continuous import QuerySource
 from wukongs.errors import DataError, StreamError
-from wukongs.injection.declarations import parse_continuous
+from wukongs.injection.declarations import parse_continuous, stream_options
 from wukongs.injection.injector import not_settled
 from wukongs.injection.stream import Stream
 from wukongs.output.results import Result
@@ -31,6 +31,7 @@ from wukongs.remote.feeds import Feed, Query
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
+from wukongs.settings import Settings
 from wukongs.terms.names import graph_term
 from wukongs.wire.packets import Array, Packet
 
@@ -70,6 +71,14 @@ _PLAIN = {
 }
 """Method -> its arguments; the answer is what it returns."""
 _OF_QUERY = {"explain": ("analyze",), "stats": (), "why": (), "warnings": (), "pause": (), "resume": (), "close": ()}
+_NOT_GIVEN = {
+    "timing": (),
+    "batch_ms": None,
+    "into": None,
+    "history_ms": None,
+    "slice_bytes_max": None,
+    "index": "all",
+}
 _DECLARED = ("stream_iri", "timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
 
 
@@ -92,8 +101,9 @@ class _Registered:
 class Calls:
     """All methods may be called from any thread."""
 
-    def __init__(self, engine: EngineLike) -> None:
+    def __init__(self, engine: EngineLike, settings: Settings) -> None:
         self._engine = engine
+        self._settings = settings
         self._life = secrets.token_hex(8)
         """Names what has begun with this object: windows that were reported since are not reported again."""
         self._lock = threading.RLock()
@@ -199,14 +209,30 @@ class Calls:
         is_again = args.get("is_again") is True
         with self._lock:
             known = self._declared.get(name)
-            is_known = known is not None and known.options == options and name in self._engine.streams()
-            if known is None or not is_known or (session.token in known.holders and not is_again):
-                known = _Declared(self._engine.stream(**options), options)
+            if known is not None and name not in self._engine.streams():
+                known = None
+            is_own = known is not None and session.token in known.holders and not is_again
+            if known is None or is_own or known.options != options:
+                known = _Declared(self._declare(name, options, is_shared=not is_own), options)
                 self._declared[name] = known
             known.holders.add(session.token)
             with session.lock:
                 handle = session.streams.add(known.stream)
         return _value({"stream": handle, "iri": known.stream.iri, "batch_ms": known.stream.batch_ms})
+
+    def _declare(self, name: str, options: dict[str, Any], *, is_shared: bool) -> Stream:
+        """Declare a stream; or return one that was declared with the same options, at another node of a cluster."""
+        try:
+            return self._engine.stream(**options)
+        except StreamError:
+            declared: Callable[[str], Stream] | None = getattr(self._engine, "declared", None)
+            if declared is None or not is_shared or name not in self._engine.streams():
+                raise
+            given = {key: value for key, value in options.items() if key != "stream_iri"}
+            stream = declared(name)
+            if stream.options != stream_options(self._settings, **{**_NOT_GIVEN, **given}):
+                raise
+            return stream
 
     def _drop_stream(self, session: Session, args: Args) -> Packet:
         self._engine.drop_stream(args["stream_iri"])
@@ -242,10 +268,20 @@ class Calls:
                 pass  # whoever had registered it has left
             else:
                 self._forget_closed()
-                query = self._engine.register(source.text, None, source.base, source.output)
+                query = self._register_anew(name, source, is_again=is_again)
                 known = self._registered[name] = _Registered(query, source, None)
             known.owner = session.token
         return _value(self._described(session, known.query, args))
+
+    def _register_anew(self, name: str, source: QuerySource, *, is_again: bool) -> Query:
+        """Register a query; or return it, if this client had it elsewhere and it runs here by now."""
+        try:
+            return self._engine.register(source.text, None, source.base, source.output)
+        except StreamError:
+            here = next((query for query in self._engine.queries() if query.name == name), None)
+            if here is None or not is_again or here.source != source:
+                raise
+            return here
 
     def _forget_closed(self) -> None:
         for name in [name for name, one in self._registered.items() if one.query.is_closed and one.owner is None]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from wukongs.continuous.continuous import QuerySource
 from wukongs.continuous.subscription import Fetched, Subscription
 from wukongs.errors import StreamError, WukongsError
 from wukongs.remote.columns import Outgoing
@@ -23,6 +24,7 @@ class Query(Protocol):
     name: str
     is_stream: bool
     is_closed: bool
+    source: QuerySource
     subscription: Subscription
 
     def explain(self, *, analyze: bool = False) -> str: ...

@@ -59,7 +59,7 @@ class Service:
         """silent_s: after so long without a word from its client a session ends."""
         self._settings = settings
         self._silent_s = silent_s
-        self._calls = Calls(engine)
+        self._calls = Calls(engine, settings)
         self._workers = Workers("wukongs-client", THREADS_MAX, WAITING_MAX)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}

@@ -33,6 +33,30 @@ def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None
         assert windows(watched) == {100: ["a"], 200: ["b"]}
 
 
+def test_streams_and_queries_of_another_node_are_found(
+    embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a cluster: what was declared and registered elsewhere is known to the engine, not to this service."""
+    declared = embedded.stream(A, timing=["http://ex/p"], batch_ms=100)
+    monkeypatch.setattr(embedded, "declared", lambda name: declared, raising=False)
+    text = register_text("RANGE 100ms STEP 100ms")
+    embedded.register(text)
+    with served(embedded) as (_, wire), connected(wire) as client:
+        with pytest.raises(StreamError, match="declared already"):
+            client.stream(A, batch_ms=100)
+        stream = client.stream(A, batch_ms=100, timing=["<http://ex/p>"])
+        with pytest.raises(StreamError, match="declared already"):
+            client.stream(A, batch_ms=100, timing=["<http://ex/p>"])
+        with pytest.raises(StreamError, match="registered already"):
+            client.register(text)
+        again, _ = client._connection.call("register", {"text": text, "is_again": True, "life": "elsewhere"})
+        assert again.fields["value"]["name"] == "q"
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        client.settle(60)
+        assert windows(client.queries()[0]) == {100: ["a"]}
+
+
 def test_a_query_goes_on_for_who_registers_the_same_text_later(embedded: wukongs.Engine) -> None:
     text = register_text("RANGE 100ms STEP 100ms")
     with served(embedded) as (_, wire):
