@@ -118,6 +118,7 @@ class Calls:
             "register": self._register,
             "attach": self._attach,
             "queries": self._queries,
+            "ingest_addresses": self._ingest_addresses,
             "stream.advance": self._advance,
             "stream.close": self._close_stream,
             "query.unread": self._unread,
@@ -200,6 +201,10 @@ class Calls:
             except StreamError:
                 if session.is_ended or (timeout_s is not None and left <= POLL_S):
                     raise not_settled(timeout_s) from None
+
+    def _ingest_addresses(self, session: Session, args: Args) -> Packet:
+        """Return where pipelines find the nodes of a cluster; none: where this client has found this one."""
+        return _value(list(getattr(self._engine, "ingest_addresses", ())))
 
     # --- streams ------------------------------------------------------------------------------------------------------
 

@@ -230,14 +230,15 @@ class RemoteEngine:
         return query
 
     def listen(self, address: str | None = None) -> str:
-        """Return the address at which the node takes what pipelines send: where clients talk to it. Other than of an
-        embedded engine, no socket is opened, so no address can be asked for: SettingsError."""
+        """Return the address at which the node takes what pipelines send: where clients talk to it; of a cluster, those
+        of all nodes with commas between. No socket is opened, so no address can be asked for: SettingsError."""
         if address is not None:
             raise SettingsError(
                 f"address = {address!r}: a node opens its sockets as its own file says: leave the address out to learn "
                 "where it takes what pipelines send"
             )
-        return self._connection.joined().address
+        answer, joined = self._connection.call("ingest_addresses", {})
+        return ",".join(answer.fields["value"]) or joined.address
 
     def settle(self, timeout_s: float | None = None) -> None:
         """As Engine.settle; what is due was given to the on_result of this client, too."""

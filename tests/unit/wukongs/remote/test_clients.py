@@ -10,7 +10,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from tests.unit.wukongs.remote.served import Wire, connected, served
-from wukongs.errors import NodeUnavailable, StreamError, WukongsError
+from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.remote import kinds
 
 pytestmark = pytest.mark.nojit
@@ -124,6 +124,15 @@ def test_an_error_in_the_place_of_a_window_waits_beside_on_result(embedded: wuko
         assert seen == [100]
         with pytest.raises(wukongs.BudgetExceeded, match="too much"):
             next(query.results(timeout_s=60))
+
+
+def test_where_pipelines_find_the_nodes(embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        assert client.listen() == "tcp://127.0.0.1:0"
+        monkeypatch.setattr(embedded, "ingest_addresses", ("tcp://a:1", "tcp://b:2"), raising=False)
+        assert client.listen() == "tcp://a:1,tcp://b:2"
+        with pytest.raises(SettingsError, match="a node opens its sockets as its own file says"):
+            client.listen("tcp://127.0.0.1:0")
 
 
 def test_a_closed_connection_refuses_all_work(wire: Wire) -> None:
