@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.model.dropping import Dropping
 from tests.model.membership import Membership
 from tests.model.minors import LATE, Minors, Size
 from tests.model.progress import Progress
@@ -41,7 +42,7 @@ class Instance:
     allowed: Callable[[str], bool] = healed
 
 
-def settling(name: str, model: Sealing | Progress | Minors | Membership, states: int) -> Instance:
+def settling(name: str, model: Sealing | Progress | Minors | Membership | Dropping, states: int) -> Instance:
     return Instance(name, model, states, model.settled)
 
 
@@ -72,6 +73,7 @@ SMALL = (
     minors(Size(1, 1, 2, 1), 2_591),
     going_on(Size(1, 1, 2, 1), 5_020),
     settling("membership, ticks 1, updates 0, observer 2", Membership(observer=2, updates=0), 5_773),
+    settling("dropping, stream batches 1", Dropping(1), 3_019),
 )
 
 FULL = (
@@ -84,6 +86,7 @@ FULL = (
     going_on(Size(1, 2, 2, 1), 38_808),
     settling("membership, ticks 1, updates 1, observer 0", Membership(observer=0), 84_900),
     settling("membership, ticks 1, updates 1, observer 2", Membership(observer=2), 44_064),
+    settling("dropping, stream batches 2", Dropping(2), 38_471),
 )
 
 

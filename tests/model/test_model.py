@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.model import membership, minors, progress, sealing
+from tests.model import dropping, membership, minors, progress, sealing
+from tests.model.dropping import Dropping
 from tests.model.membership import Membership
 from tests.model.minors import Minors, Size
 from tests.model.progress import Progress
@@ -112,8 +113,30 @@ def test_each_rule_of_membership_is_needed(rule: str, violated: str, steps: int)
 
 
 @pytest.mark.parametrize(
+    ("rule", "violated", "steps"),
+    [
+        ("stops_when_held", "what was exposed of a dropped stream stays", 21),
+        ("waits_for_inserting", "what was exposed of a dropped stream stays", 20),
+        ("cuts_at_the_least", "a read finds a dropped stream up to its end on every node", 12),
+        ("waits_for_all", "a read finds a dropped stream up to its end on every node", 7),
+    ],
+)
+def test_each_rule_of_dropping_is_needed(rule: str, violated: str, steps: int) -> None:
+    story = explore(Dropping(1, replace(dropping.Rules(), **{rule: False}))).story
+    assert story is not None
+    print(story)
+    assert (story.violation, len(story.steps)) == (violated, steps)
+
+
+@pytest.mark.parametrize(
     "model",
-    [Sealing((0, 1, 2)), Progress(2, 1), Minors(Size(1, 1)), Membership(observer=membership.BACK, updates=0)],
+    [
+        Sealing((0, 1, 2)),
+        Progress(2, 1),
+        Minors(Size(1, 1)),
+        Membership(observer=membership.BACK, updates=0),
+        Dropping(1),
+    ],
     ids=lambda model: type(model).__name__,
 )
 def test_symmetry_leaves_no_state_out(model: Any) -> None:
