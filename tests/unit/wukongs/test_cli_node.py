@@ -18,6 +18,7 @@ import pytest
 import wukongs
 from tests.processes import child
 from tests.unit.wukongs.conftest import Ran
+from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from wukongs.cli import cluster
 
 pytestmark = pytest.mark.nojit
@@ -131,6 +132,28 @@ def test_a_cluster_of_one_serves_and_ends_its_node(tmp_path: Path, number: int, 
         assert not is_there(node)
     with wukongs.Engine(tmp_path / "db" / "node0") as engine:
         assert engine.query("ASK { ?s ?p ?o }")
+
+
+def test_clients_of_several_nodes_work_on_one_graph_and_one_stream() -> None:
+    with running("cluster", "--nodes", "2", lines=2) as (process, addresses):
+        nodes = nodes_of(process)
+        with wukongs.connect(addresses[0]) as one, wukongs.connect(addresses[1]) as two:
+            one.update(INSERT)
+            two.update("INSERT DATA { <http://ex/c> <http://ex/p> <http://ex/d> }")
+            text = "SELECT ?s { ?s ?p ?o } ORDER BY ?s"
+            assert one.query(text).texts() == two.query(text).texts() == [("<http://ex/a>",), ("<http://ex/c>",)]
+            stream, same = one.stream(A, batch_ms=100), two.stream(A, batch_ms=100)
+            query = two.register(register_text("RANGE 100ms STEP 100ms"))
+            stream.push([at("a", 50)])
+            same.push([at("b", 150)])
+            stream.advance(200)
+            one.settle(timeout_s=60)
+            assert windows(query) == {100: ["a"], 200: ["b"]}
+            assert one.listen().split(",") == addresses
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        for node in nodes:
+            wait_until_gone(node)
 
 
 def test_the_nodes_of_a_cluster_that_is_killed_end() -> None:
