@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "a shard without replica is forgotten",
         "progress",
-        "if not all(waited_for.intersection(shard) for shard in control.shards):",
+        "if not all(waited_for.intersection(nodes) for nodes in control.replica_sets):",
         "if not waited_for:",
         first=34,
     ),

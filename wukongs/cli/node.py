@@ -28,6 +28,10 @@ It prints the address that clients use once it takes them, and ends with Ctrl-C 
 """
 
 
+SWITCH_INTERVAL_S = 50e-6
+"""How soon a thread that waits for Python's lock asks for it: a question passes through several of them."""
+
+
 class Running(Protocol):
     """A node that serves. address: where clients find it."""
 
@@ -58,6 +62,7 @@ def main(argv: Sequence[str]) -> int:
     stopped = _Stopped()
     stopped.watch_signals()
     say_if_compiling()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     node = start(config)
     try:
         if options.until_stdin_ends:
@@ -70,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
 
 def start(config: NodeConfig) -> Running:
     """Return the node that a file describes, as it serves. Raises SettingsError, StorageError, CorruptionError,
-    NodeUnavailable."""
+    NodeUnavailable (the other nodes do not start)."""
     if len(config.nodes) == 1:
         from wukongs.remote.serving import ServedEngine
 
