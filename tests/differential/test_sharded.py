@@ -243,6 +243,8 @@ def test_pairs_and_walks_whose_ends_are_elsewhere() -> None:
                 whole = Counter(shards.whole.query(query).texts())
                 for node in shards.nodes:
                     assert Counter(node.query(query).texts()) == whole, query
+        for line in lines:  # one pair at a time: nothing else fetches what it needs
+            assert all(node.query(f"ASK {{ {line} }}").boolean for node in shards.nodes), line
 
 
 def test_what_an_update_deletes_may_be_elsewhere() -> None:
