@@ -137,7 +137,9 @@ class Asking:
         length: int,
         rows_wanted: int | None = None,
     ) -> Run:
-        """Return what a node is asked to run, for the shards that it answers for."""
+        """Return what a node is asked to run, for the shards that it answers for. rows_wanted: more are not needed."""
+        if rows_wanted is not None and rows_wanted > requests.ROWS_PER_ANSWER:
+            rows_wanted = None  # which rows are the first is open, and parts of an answer have to fit together
         shards: BoolArray = self.assignment.shards(node)
         rows_max = current().rows_max
         return Run(self._sn, steps, stored, columns, length, shards, self.split, rows_max, time_left_s(), rows_wanted)
@@ -183,6 +185,10 @@ def _columns(answer: Packet, run: Run) -> tuple[tuple[Int64Array, ...], int, boo
     if len(answer.arrays) != run.width:
         raise DataError(f"{answer.kind}: {len(answer.arrays)} columns in place of {run.width}")
     counts = answer.fields.get("counts")
-    if not isinstance(counts, list) or len(counts) != len(run.steps) or any(type(rows) is not int for rows in counts):
-        raise DataError(f"{answer.kind}: counts = {counts!r}: expected {len(run.steps)} integers")
+    if not (isinstance(counts, list) and len(counts) == len(run.steps) and all(map(partial(_is_count, run), counts))):
+        raise DataError(f"{answer.kind}: counts = {counts!r}: expected {len(run.steps)} of at most {run.rows_max}")
     return tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more, counts
+
+
+def _is_count(run: Run, value: object) -> bool:
+    return type(value) is int and 0 <= value <= run.rows_max

@@ -44,8 +44,6 @@ ROWS_AT_A_TIME = 1 << 16
 """So many rows go through the steps of a plan together: what lies between steps is bounded by what these lead to."""
 PREDICATES_MAX = 16
 """If rows bind more predicates than these, all triples of their keys are fetched."""
-
-
 MADE, FETCHED, FORKED, REQUESTS = range(4)
 """What is noted of each step: the rows it has made, whether triples were fetched for it, whether it was sent to other
 nodes; then what moved: requests, rows, bytes."""

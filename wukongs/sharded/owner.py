@@ -74,6 +74,9 @@ class Owner:
         limits = self._limits(asked.rows_max, asked.timeout_s)
         with self._read(asked.sn, asked.timeout_s) as stored, limits:
             columns, length, counts = run_share(asked, stored, self._core.default_graph, limits)
+        if asked.rows_wanted is not None:
+            length = min(length, asked.rows_wanted)
+            columns = tuple(column[:length] for column in columns)
         if length <= ROWS_PER_ANSWER and not asked.skip:
             return columns_packet(RUN, columns, rows=length, more=False, counts=counts)
         # A page of an order that is the same at each question, however batches have been merged in between.
@@ -91,7 +94,7 @@ class Owner:
             source = any_links_over(
                 bool(packet.fields.get("named")), laid_out_parts(parts, stored), stored, self._core.default_graph
             )
-            found = Search(source, limits).graphs(nodes, graphs, bool(packet.fields.get("only_one")))
+            found = Search(source, limits).graphs(nodes, graphs, False)
         return columns_packet(NODES, [found[:, 0].copy(), found[:, 1].copy()], rows=len(found))
 
     def graph_names(self, packet: Packet) -> Packet:

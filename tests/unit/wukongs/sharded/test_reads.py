@@ -300,6 +300,9 @@ def test_long_answers_come_in_parts(node: wukongs.Engine, shards: Shards, monkey
     for text in (WALK, STAR, PATH, f"SELECT * {{ ?x {FOLLOWS} ?y . ?y {NAME} ?n }}"):
         assert sorted(node.query(text).texts()) == sorted(shards.whole.query(text).texts())
     assert set(node.graph()) == set(shards.whole.graph())
+    for limit in (30, 120, 700):
+        limited = node.query(f"SELECT * {{ ?x {FOLLOWS} ?y }} LIMIT {limit}").texts()
+        assert len(set(limited)) == len(limited) == limit
 
 
 # --- what a node refuses ----------------------------------------------------------------------------------------------
