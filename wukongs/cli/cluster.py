@@ -26,7 +26,7 @@ STOP_S = 30.0
 
 _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
-  wukongs cluster --nodes 3 --replicas 2 --data-dir db
+  wukongs cluster --nodes 3 --replicas 2
 
 Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C or SIGTERM ends the nodes. Node i
 listens to clients at port P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free.
@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--base-port", type=_integer(0, 65535), default=0, metavar="P", help="the first port; 0: free ones (default)"
     )
     parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="keep data in DIR/node0, DIR/node1 ... (default: in memory)"
+        "--data-dir", type=Path, metavar="DIR", help="of one node: keep data in DIR/node0 (default: in memory)"
     )
     return parser
 
@@ -68,6 +68,8 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
     if options.replicas > options.nodes:
         parser.error(f"--replicas {options.replicas}: there are only {options.nodes} nodes")
+    if options.data_dir is not None and options.nodes > 1:
+        parser.error(f"--data-dir {options.data_dir}: {options.nodes} nodes keep everything in memory so far")
     if options.base_port and options.base_port + 2 * options.nodes > 65536:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
     ports = _ports(options.base_port, 2 * options.nodes)

@@ -15,7 +15,7 @@ from store.quads import Quads
 from wukongs.core import Core
 from wukongs.execution.reading import terms_of
 from wukongs.limits import Limits
-from wukongs.updates.update_request import UpdateRequest
+from wukongs.updates.update import evaluated
 
 _NO_TIMES: Int64Array = np.empty(0, np.int64)
 
@@ -41,12 +41,8 @@ def evaluate(core: Core, operations: Sequence[Operation], limits: Limits) -> Eva
         number = core.load_count
         handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
     try:
+        change = evaluated(core, handle, number, operations, limits)
         with limits:
-            request = UpdateRequest(core, handle, number, limits)
-            for place, operation in enumerate(operations, 1):
-                request.run(place, operation)
-            limits.check()
-            change = request.change
             gone, come = change.asked()
             cleared = _names(core, change.cleared)
             return Evaluated(cleared, _encoded(core, gone), _encoded(core, come), handle.sn)

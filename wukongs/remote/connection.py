@@ -131,7 +131,7 @@ class Connection:
                     failures[address] = str(error)
                     self._place += 1
                     if time.monotonic() >= deadline and len(failures) == len(set(self.addresses)):
-                        message = "no node answers: " + "; ".join(failures.values()) + ". Check that it runs there"
+                        message = "no node answers: " + "; ".join(failures.values())
                         self._failure = NodeUnavailable(message)
                         raise self._failure from None
                     if len(failures) == len(set(self.addresses)):

@@ -184,6 +184,13 @@ def test_a_node_that_does_not_start_is_reported(ran: Ran) -> None:
     assert result.stderr.endswith("wukongs: node 0 has ended with status 2\n")
 
 
+def test_nodes_of_a_cluster_have_no_data_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cluster.main(["--nodes", "2", "--data-dir", "db"])
+    assert ended.value.code == 2
+    assert "--data-dir db: 2 nodes keep everything in memory so far" in capsys.readouterr().err
+
+
 def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     from wukongs.node_config import load_node_config
 
