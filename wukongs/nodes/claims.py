@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.dtypes import BoolArray
+from store.dtypes import BoolArray, Int64Array
 from store.encoded import TermTable
 from store.quad_terms import encode_texts
 from wukongs.errors import DataError, NodeUnavailable
@@ -57,6 +57,11 @@ class Claims:
     def settle_texts(self, texts: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
         """As settle, of canonical forms."""
         self.settle(self._store.new_terms(encode_texts(texts, self._store.core.settings.hash_bits)), timeout_s)
+
+    def keep(self, texts: Sequence[str]) -> Int64Array:
+        """Make terms that stored triples are to hold known in the whole cluster; return their ids. int64[n]"""
+        self.settle_texts(texts)
+        return self._store.core.registry.keep_all(texts)
 
     def _re_encoded(self, texts: list[str], view: int, deadline: float) -> bool:
         """Let the log give refused texts ids of their own; return whether that was done under this view."""

@@ -72,9 +72,10 @@ class ClusterNode:
         self.store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
         self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s)
         self._puller = SlicePuller(self.host, self.store, self.network)
-        placing = Placing(self.store)
-        self.store.core.reach = Reach(self.store.core, self.network, lambda: placing.of(self.host.node))
         claims = Claims(self.host, self.store, self.network)
+        placing = Placing(self.store)
+        core = self.store.core
+        core.reach = Reach(core, self.network, lambda: placing.of(self.host.node), claims.keep)
         self.intake = Intake(self.host, self.store, claims)
         changes = Changes(self.host, self.store, claims, self.network)
         writers = Writers(self.host, self.store, self.intake, self.network)
