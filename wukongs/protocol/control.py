@@ -208,11 +208,12 @@ def is_news(control: Control, record: Record) -> bool:
         case RegisterQuery(query=name):
             are_there = all(map(control.takes_in, record.streams)) and set(record.nodes) <= control.members.keys()
             return name not in control.queries and are_there
-        case MoveQuery(query=name, nodes=nodes):
+        case MoveQuery(query=name, nodes=nodes, before=before):
             query = control.queries.get(name)
-            return query is not None and set(nodes) != query.nodes.keys() and set(nodes) <= control.members.keys()
-        case DropQuery(query=name):
-            return name in control.queries
+            is_it = query is not None and (not before or before == tuple(sorted(query.nodes)))
+            return is_it and set(nodes) != control.queries[name].nodes.keys() and set(nodes) <= control.members.keys()
+        case DropQuery(query=name, since=since):
+            return name in control.queries and since in (None, control.queries[name].since)
         case Change():
             return record.view == control.view and is_current(control, record)
         case ReEncode(text=text, view=view):

@@ -118,8 +118,7 @@ class AdvanceGroup:
 
 @dataclass(frozen=True, slots=True)
 class RegisterQuery:
-    """A continuous query, and the nodes that keep slices for it. query: a name that is not used again once dropped, for
-    the same reason as DeclareStream.replaces. payload: the host's text and options, as JSON."""
+    """A continuous query, and the nodes that keep slices for it. payload: the host's text and options, as JSON."""
 
     query: str
     streams: tuple[str, ...]
@@ -129,15 +128,21 @@ class RegisterQuery:
 
 @dataclass(frozen=True, slots=True)
 class MoveQuery:
-    """Other nodes keep slices for a query from here on; its node may be gone."""
+    """Other nodes keep slices for a query from here on; its node may be gone. before: those that have kept them, in
+    order (none: whichever), so that of two who move it at the same time one does."""
 
     query: str
     nodes: tuple[int, ...]
+    before: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DropQuery:
+    """since: the SN of its registration (None: whichever), so that a late repetition does not drop another query that
+    was registered under the name meanwhile."""
+
     query: str
+    since: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,12 +130,27 @@ def test_a_query_names_who_keeps_slices_and_from_which_batch_on() -> None:
 
 def test_a_query_that_moves_keeps_its_slices_where_it_was_and_gets_new_ones_elsewhere() -> None:
     control = with_records(STREAM, RegisterQuery("q", ("s",), (0, 2), "its text"))
-    for nothing in (MoveQuery("q", (2, 0)), MoveQuery("q", (3,)), MoveQuery("r", (1,))):
+    for nothing in (
+        MoveQuery("q", (2, 0)),
+        MoveQuery("q", (3,)),
+        MoveQuery("r", (1,)),
+        MoveQuery("q", (1,), before=(0,)),
+    ):
         assert not is_valid(control, Entry(1, nothing, 8, Voter(0, 0)))
     moved = apply(control, Entry(1, MoveQuery("q", (1, 2)), 8, Voter(0, 0)))
     assert moved.queries["q"].nodes == {1: Sn(8, 1), 2: Sn(4, 2)}
     assert (moved.queries["q"].since, moved.queries["q"].payload) == (Sn(4, 2), "its text")
     assert moved.slice_holders("s") == {1: 5, 2: 3}
+    assert is_valid(control, Entry(1, MoveQuery("q", (1,), before=(0, 2)), 8, Voter(0, 0)))
+
+
+def test_a_late_repetition_does_not_drop_the_query_that_has_the_name_by_now() -> None:
+    control = with_records(STREAM, RegisterQuery("q", ("s",), (0,)))
+    drop = Entry(1, DropQuery("q", control.queries["q"].since), 8, Voter(0, 0))
+    dropped = apply(control, drop)
+    again = apply(dropped, Entry(1, RegisterQuery("q", ("s",), (1,)), 8, Voter(0, 0)))
+    assert not is_valid(again, drop)
+    assert is_valid(again, Entry(1, DropQuery("q", again.queries["q"].since), 8, Voter(0, 0)))
 
 
 def test_what_readers_hold_anywhere_is_held_everywhere() -> None:
