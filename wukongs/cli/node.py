@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from wukongs.cli import DONE, INTERRUPTED, say
+from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.node_config import NodeConfig, load_node_config
 
@@ -36,6 +36,8 @@ class Running(Protocol):
     """A node that serves. address: where clients find it."""
 
     address: str
+
+    def on_failure(self, tell: Callable[[BaseException], object]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -67,6 +69,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         if options.until_stdin_ends:
             stopped.watch_stdin()
+        node.on_failure(stopped.fail)
         say(f"{node.address}\n")
         return stopped.wait()
     finally:
@@ -104,6 +107,11 @@ class _Stopped:
     def wait(self) -> int:
         self._is_wished.wait()
         return self._status
+
+    def fail(self, error: BaseException) -> None:
+        """End since the node has failed. May be called from any thread."""
+        self._status = complain(str(error), REFUSED)
+        self._is_wished.set()
 
     def _stop(self, number: int, _: Any) -> None:
         if number == signal.SIGINT:

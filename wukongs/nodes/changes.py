@@ -22,6 +22,7 @@ from wukongs.errors import DataError, WukongsError
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.feeding import SIZES, packed, unpacked
 from wukongs.nodes.host import Host
+from wukongs.nodes.members import ask_members
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change
@@ -49,7 +50,7 @@ class Changes:
     def add(self, chunks: Iterable[Encoded], graph: str | None) -> Sn:
         """Add the tuples of a load, those without a graph of their own to `graph`; return their SN once reads here see
         it. Raises NodeUnavailable, BudgetExceeded, and what `chunks` raises; then nothing was added."""
-        staged = Staged(self._store, self._peers, self._claims)
+        staged = Staged(self._host, self._store, self._peers, self._claims)
         try:
             for chunk in chunks:
                 staged.send(chunk)
@@ -61,7 +62,7 @@ class Changes:
     def change(self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int) -> Sn:
         """Empty graphs, let quads go and come, in this order, if no other update was applied since the one at index
         `after` of the log; return their SN once reads here see it. Raises Dropped (there was one), as add."""
-        staged = Staged(self._store, self._peers, self._claims)
+        staged = Staged(self._host, self._store, self._peers, self._claims)
         try:
             staged.send(gone, goes=True)
             staged.send(come)
@@ -86,16 +87,19 @@ class Changes:
     def _submit(self, staged: Staged, payload: Mapping[str, Any], after: int | None) -> Sn:
         staged.finish()
         text = json.dumps({"change": staged.name, **payload})
-        record = Change(self._client, next(self._numbers), text, after, self._host.node.control.view)
-        return self._host.carry_out(ev.Submitted(record), TIMEOUT_S)
+
+        def numbered() -> ev.Submitted:  # in order: a lower number behind a higher one would be taken for a repeat
+            return ev.Submitted(Change(self._client, next(self._numbers), text, after, self._host.node.control.view))
+
+        return self._host.carry_out(numbered, TIMEOUT_S)
 
 
 class Staged:
     """One change on its way to the nodes."""
 
-    def __init__(self, store: NodeStore, peers: Peers, claims: Claims) -> None:
+    def __init__(self, host: Host, store: NodeStore, peers: Peers, claims: Claims) -> None:
         self.name = uuid.uuid4().hex
-        self._store, self._peers, self._claims = store, peers, claims
+        self._host, self._store, self._peers, self._claims = host, store, peers, claims
         self._counts = [0] * store.shard_map.node_count
 
     def send(self, encoded: Encoded, goes: bool = False) -> None:
@@ -119,11 +123,11 @@ class Staged:
             log.debug("change %s: %s", self.name, error)
 
     def _send(self, shares: Sequence[tuple[int, Encoded]], fields: Mapping[str, Any]) -> None:
-        asked = []
+        asked = {}
         for node, share in shares:
-            asked.append((node, _packet(share, {"change": self.name, "number": self._counts[node], **fields})))
+            asked[node] = _packet(share, {"change": self.name, "number": self._counts[node], **fields})
             self._counts[node] += 1
-        self._peers.ask(asked, TIMEOUT_S)
+        ask_members(self._host, self._peers, asked, TIMEOUT_S)
 
 
 def _packet(encoded: Encoded, fields: Mapping[str, Any]) -> Packet:

@@ -25,6 +25,7 @@ from wukongs.wire.packets import Packet, Peers
 CLAIM = "claim"
 RETRY_S = 0.02
 _TYPES = ["int64", "int64", "uint8"]
+ROUND_S = 10.0
 TIMEOUT_S = 30.0
 
 
@@ -44,13 +45,20 @@ class Claims:
         deadline = time.monotonic() + timeout_s
         while True:
             control = self._host.node.control
-            refused = self._ask(table, control.view, deadline) if len(table) else []
-            if refused is not None and self._re_encoded(refused, control.view, deadline):
-                return control.view
+            why = "nodes come and go"
+            try:
+                refused = (
+                    self._ask(table, control.view, min(deadline, time.monotonic() + ROUND_S)) if len(table) else []
+                )
+                if refused is not None and self._re_encoded(refused, control.view, deadline):
+                    return control.view
+            except NodeUnavailable as error:  # who does not answer is perhaps taken out before the deadline
+                why = str(error)
+            self._host.check()
             if time.monotonic() >= deadline:
                 raise NodeUnavailable(
-                    f"node {self._peers.me}: {len(table)} new terms could not be agreed on within {timeout_s:g} s, "
-                    "since nodes come and go: try again"
+                    f"node {self._peers.me}: {len(table)} new terms could not be agreed on within {timeout_s:g} s: "
+                    f"{why}"
                 )
             time.sleep(RETRY_S)  # until all know of the same members
 

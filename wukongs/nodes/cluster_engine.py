@@ -4,6 +4,7 @@ other nodes hold of it; what changes something goes through the majority log or 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -23,6 +24,7 @@ from wukongs.limits import limits_of
 from wukongs.nodes.changes import Changes
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.cluster_stream import ClusterStream
+from wukongs.nodes.homes import closing_here, free_name
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.node_core import packed, unpacked
 from wukongs.nodes.node_store import NodeStore
@@ -30,18 +32,21 @@ from wukongs.nodes.node_stream import first_tick_of
 from wukongs.nodes.settling import Settling
 from wukongs.nodes.updating import evaluate
 from wukongs.nodes.writing import Writers
-from wukongs.output.results import WindowResult
+from wukongs.output.results import Result, WindowResult
 from wukongs.plans.prepared import PreparedQueries
 from wukongs.protocol import events as ev
-from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, RegisterQuery
+from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery
 from wukongs.streams.stream_state import PUSH_PARTITION
 from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:
     from wukongs.wire.client_socket import ClientSocket
 
+log = logging.getLogger("wukongs")
 RECORD_S = 30.0
 """How long a majority of the nodes may take to agree on a record."""
+SHOW_S = 2.0
+"""How long a declaration waits for the other nodes to see it."""
 
 
 class ClusterEngine(Engine):
@@ -120,6 +125,24 @@ class ClusterEngine(Engine):
             last = self._host.node.control.updates[-1].sn
             self._store.wait_for(last, RECORD_S)
 
+    def query(
+        self,
+        text: str,
+        bindings: Mapping[str, Any] | None = None,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        at: int | None = None,
+    ) -> Result:
+        """As Engine.query; asked again when a node was taken out meanwhile. Raises also NodeUnavailable (a node that
+        holds what is asked for is away)."""
+        while True:
+            view = self._host.node.control.view
+            try:
+                return super().query(text, bindings, base, timeout_s, at)
+            except NodeUnavailable:
+                if self._host.node.control.view == view:
+                    raise
+
     # --- streams and registered queries -------------------------------------------------------------------------------
 
     def stream(
@@ -133,10 +156,9 @@ class ClusterEngine(Engine):
         index: Literal["all", "matching"] = "all",
     ) -> Stream:
         """As Engine.stream, on all nodes."""
-        core = self._core
-        core.check_is_open()
+        self._core.check_is_open()
         name = graph_term(stream_iri).text[1:-1]
-        options = stream_options(core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
+        options = stream_options(self._core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
         first_tick = first_tick_of(options["batch_ms"])
@@ -159,6 +181,7 @@ class ClusterEngine(Engine):
         with self._core.lock:
             self._core.check_is_open()
             self._core.stream(stream_iri)
+        self._wait_for_closed_queries()
         control = self._host.node.control
         key = control.keys.get(stream_iri, stream_iri)
         readers = sorted(name for name, query in control.queries.items() if key in query.streams)
@@ -175,7 +198,10 @@ class ClusterEngine(Engine):
         base: str | None = None,
         output: Output | None = None,
     ) -> ContinuousQuery:
-        """As Engine.register: the query runs on this node, which holds its windows whole from now on."""
+        """As Engine.register: the query runs on this node, which holds its windows whole from now on.
+
+        If another node ran it, with the same text, and was taken out since, it is taken over: windows that ended
+        meanwhile may be missing. Raises also NodeUnavailable (that node does not answer, and cannot be taken out)."""
         source = QuerySource(text, base, output)
         query = parse_continuous(source)
         assert query.registration is not None
@@ -187,8 +213,13 @@ class ClusterEngine(Engine):
         self._claims.settle_texts([term.text for term in constants_of(query)])
         keys = self._host.node.control.keys
         streams = tuple(sorted({keys.get(window.stream, window.stream) for window in query.dataset.windows}))
-        record = RegisterQuery(name, streams, (self._host.me.node,), json.dumps(source._asdict()))
-        self._wait_for_name(name)
+        payload, me = json.dumps(source._asdict()), self._host.me.node
+        record: RegisterQuery | MoveQuery = RegisterQuery(name, streams, (me,), payload)
+        left = free_name(self._host, self._store, name, payload)
+        if left is not None:
+            homes = tuple(sorted(left.nodes))
+            record = MoveQuery(name, (me,), before=homes)
+            log.warning("query %s goes on here; windows that ended since node %s went may be missing", name, homes)
         if not self._submit(record):
             raise StreamError(f"a query named {name} is registered already: close it first")
         registered = self._store.query(name)
@@ -199,20 +230,18 @@ class ClusterEngine(Engine):
                 registered.attach(on_result)
         return registered
 
-    def _wait_for_name(self, name: str) -> None:
-        """Wait while a query of this name that was closed here is being taken out of the log."""
-        with self._core.lock:
-            is_running = name in self._injector.queries
-        known = self._host.node.control.queries.get(name)
-        if known is not None and not is_running and set(known.nodes) == {self._host.me.node}:
-            self._host.wait_until(lambda node: name not in node.control.queries, RECORD_S, f"the end of query {name}")
+    def _wait_for_closed_queries(self) -> None:
+        """Wait until the log has heard of all queries that were closed here."""
+        host, store = self._host, self._store
+        host.wait_until(lambda node: not closing_here(node, store), RECORD_S, "the ends of queries")
 
-    def _submit(self, record: DeclareStream | DropStream | RegisterQuery | DropQuery) -> bool:
-        """Hand in a record, and return once reads here see it; False if it is no news."""
+    def _submit(self, record: DeclareStream | DropStream | RegisterQuery | MoveQuery) -> bool:
+        """Hand in a record, and return once reads see it on all nodes that answer; False if it is no news."""
         try:
-            self._host.carry_out(ev.Submitted(record), RECORD_S)
+            sn = self._host.carry_out(ev.Submitted(record), RECORD_S)
         except Dropped:
             return False
+        self._settling.show(sn, SHOW_S)
         return True
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:

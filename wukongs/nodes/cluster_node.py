@@ -15,6 +15,7 @@ from wukongs.nodes.feeding import FEED
 from wukongs.nodes.host import PULSE_S, Host
 from wukongs.nodes.intake import Intake
 from wukongs.nodes.node_core import unpacked
+from wukongs.nodes.node_journal import NodeJournal
 from wukongs.nodes.node_store import NodeStore
 from wukongs.nodes.placing import Placing
 from wukongs.nodes.settling import Settling
@@ -25,6 +26,7 @@ from wukongs.protocol.state import Cluster
 from wukongs.settings import Settings
 from wukongs.sharded import owner
 from wukongs.sharded.reach import Reach
+from wukongs.wire.header import PROTOCOL_VERSION
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet
@@ -42,6 +44,21 @@ class Shape:
     node_count: int
     replica_count: int = 1
     split: Sequence[str] = SPLIT_PREDICATES
+
+    peers: Sequence[str] = ()
+    """Where the nodes find each other, in the order of their numbers, if that is fixed."""
+
+    def told(self, settings: Settings) -> str:
+        """Return what has to be the same on all nodes, in words."""
+        parts = {
+            "version": PROTOCOL_VERSION,
+            "nodes": self.node_count,
+            "replicas": self.replica_count,
+            "split_predicates": sorted(self.split),
+            "hash_bits": settings.hash_bits,
+            "peers": list(self.peers),
+        }
+        return ", ".join(f"{name} {value}" for name, value in parts.items())
 
     @property
     def cluster(self) -> Cluster:
@@ -76,6 +93,7 @@ class ClusterNode:
         placing = Placing(self.store)
         core = self.store.core
         core.reach = Reach(core, self.network, lambda: placing.of(self.host.node), claims.keep)
+        core.journal = NodeJournal(self.host)
         self.intake = Intake(self.host, self.store, claims)
         changes = Changes(self.host, self.store, claims, self.network)
         writers = Writers(self.host, self.store, self.intake, self.network)
@@ -85,7 +103,7 @@ class ClusterNode:
         handlers.update(settling.handlers())
         handlers.update(
             {
-                HELLO: hello_handler(self._life_of),
+                HELLO: hello_handler(self._life_of, shape.told(settings)),
                 CLAIM: claims.answer,
                 FEED: self.intake.answer,
                 PUSH: writers.answer,

@@ -26,7 +26,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import oldest_held
-from wukongs.protocol.records import Change, Record
+from wukongs.protocol.records import Change, Membership, Record, Role
 from wukongs.protocol.sealing import position
 from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
@@ -53,7 +53,7 @@ class Dropped(WukongsError):
 
 
 class Host:
-    """send: (node, body), which may lose it."""
+    """send: (node, body), which may lose it. failure: what has ended it, if something has."""
 
     def __init__(
         self,
@@ -66,6 +66,8 @@ class Host:
         self.me = me
         self.node: Node = boot(cluster, me, Kept())
         self.failure: BaseException | None = None
+        self.on_failure: Callable[[BaseException], object] = lambda _: None
+        """Is called once, in the protocol's thread, when something has ended it."""
         self.dropped_messages = 0
         self._store = store
         self._send = send
@@ -138,8 +140,10 @@ class Host:
 
         return self._call(run, timeout_s)
 
-    def carry_out(self, event: ev.Submitted, timeout_s: float) -> Sn:
+    def carry_out(self, event: ev.Submitted | Callable[[], ev.Submitted], timeout_s: float) -> Sn:
         """Ask for a record in the majority log; return its SN once reads here see what it has done.
+
+        event: or what makes it, in the protocol's thread: so numbers are given in the order of the records.
 
         Raises as submit, and why it could not be carried out."""
         applied = self.submit(event, timeout_s)
@@ -149,15 +153,16 @@ class Host:
             raise refused
         return applied.sn
 
-    def submit(self, event: ev.Submitted, timeout_s: float) -> Applied:
+    def submit(self, event: ev.Submitted | Callable[[], ev.Submitted], timeout_s: float) -> Applied:
         """Ask for a record in the majority log; return its place once it is applied here.
 
         Raises Dropped; NodeUnavailable (no majority agrees within timeout_s seconds: it may still come)."""
         outcome: Future[Applied] = Future()
 
         def hand_in() -> None:
-            self._waiting.setdefault(_key(event.record), []).append(outcome)
-            self._take(event)
+            made = event() if callable(event) else event
+            self._waiting.setdefault(_key(made.record), []).append(outcome)
+            self._take(made)
 
         self._inbox.put(hand_in)
         return self._result(outcome, timeout_s, f"a majority of the cluster's {len(self.node.control.members)} nodes")
@@ -167,7 +172,7 @@ class Host:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while not holds(self.node):
-                self._check()
+                self.check()
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     if holds(self.node):
@@ -175,18 +180,21 @@ class Host:
                     raise NodeUnavailable(f"node {self.me.node}: waited {timeout_s:g} s for {what}: is a node away?")
         return self.node
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise NodeUnavailable once this node has ended, WukongsError once it has failed."""
+        if isinstance(self.failure, NodeUnavailable):
+            raise NodeUnavailable(str(self.failure))
         if self.failure is not None:
-            raise WukongsError(f"node {self.me.node} has failed: {self.failure}. See its log, and start it anew")
+            raise WukongsError(f"node {self.me.node} has failed: {self.failure}. See its log")
         if self._is_closed:
             raise NodeUnavailable(f"node {self.me.node} is closing")
 
     def _result(self, outcome: Future[Outcome], timeout_s: float, who: str) -> Outcome:
-        self._check()
+        self.check()
         try:
             return outcome.result(timeout_s)
         except FutureTimeout:
-            self._check()
+            self.check()
             raise NodeUnavailable(
                 f"node {self.me.node}: {who} did not answer within {timeout_s:g} s; check which nodes are up with "
                 "wukongs stats"
@@ -207,11 +215,19 @@ class Host:
                 if time.monotonic() >= pulse_at:
                     self._pulse()
                     pulse_at = time.monotonic() + self._pulse_s
+        except NodeUnavailable as error:
+            log.error("%s", error)
+            self._fail(error)
         except BaseException as error:
             log.exception("node %d: the protocol has failed", self.me.node)
-            self.failure = error
+            self._fail(error)
         finally:
             self._give_up()
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        self._store.fail(error)
+        self.on_failure(error)
 
     def _pulse(self) -> None:
         self._store.hold(*oldest_held(self.node.progress, self.node.control))
@@ -247,6 +263,7 @@ class Host:
             case act.Confirm(texts=texts):
                 self._store.confirm(texts)
             case act.Apply(index=index, entry=entry, sn=sn):
+                self._check_is_in(entry.record)
                 self._store.apply(index, entry.record, sn)
                 for outcome in self._waiting.pop(_key(entry.record), []):
                     outcome.set_result(Applied(index, sn or node.control.last_sn))
@@ -260,12 +277,22 @@ class Host:
             case act.CollectState() | act.InstallState():
                 log.warning("node %d: taking over another node's state is not built yet", self.me.node)
 
+    def _check_is_in(self, record: Record) -> None:
+        """End this node when it was taken out: it cannot take over what it has missed (CollectState, InstallState), and
+        if it asked to come back, the others would wait for its agreement to each new term for ever."""
+        if isinstance(record, Membership) and record.node == self.me.node and record.role is Role.OUT:
+            raise NodeUnavailable(
+                f"node {self.me.node} was taken out of the cluster, since the others had heard nothing of it for too "
+                "long; it has missed what came since, and ends. The others go on without it: ask one of them"
+            )
+
     def _give_up(self) -> None:
         """Tell all who wait that nothing will come."""
         self._is_closed = True
+        said = self.failure if isinstance(self.failure, NodeUnavailable) else f"node {self.me.node} has stopped"
         for outcomes in self._waiting.values():
             for outcome in outcomes:
-                outcome.set_exception(NodeUnavailable(f"node {self.me.node} has stopped"))
+                outcome.set_exception(NodeUnavailable(str(said)))
         self._waiting.clear()
         with self._changed:
             self._changed.notify_all()

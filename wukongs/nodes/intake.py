@@ -7,10 +7,11 @@ It is the IngestHandler of the node's socket for pipelines, and answers other no
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 
 from wukongs.errors import DataError, StreamError
 from wukongs.nodes.claims import Claims
-from wukongs.nodes.feeding import index_of, packed, unpacked
+from wukongs.nodes.feeding import FEED, index_of, unpacked
 from wukongs.nodes.host import Host
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
@@ -20,6 +21,23 @@ from wukongs.wire.packets import Packet
 
 LOG_S = 10.0
 """How far behind a node's log may be."""
+
+
+class Standing(NamedTuple):
+    """How far a partition is at a node: rows, the last closed stream batch (the protocol's number), and for how many
+    more tuples of the stream there is room."""
+
+    offset: int
+    closed: int
+    room: int
+
+
+def standing_in(answer: Packet) -> Standing:
+    """Return what a node has answered to FEED. Raises DataError."""
+    found = [answer.fields.get(name) for name in Standing._fields]
+    if not all(type(number) is int for number in found):
+        raise DataError(f"{FEED}: expected {', '.join(Standing._fields)}, found {dict(answer.fields)!r:.200}")
+    return Standing(*found)  # type: ignore[arg-type]
 
 
 class Intake:
@@ -44,7 +62,7 @@ class Intake:
             return
         self._store.check(piece)
         where = self._key(piece.stream), piece.partition
-        batch = self._store.protocol_batch(piece.stream, piece.batch_number)
+        batch = self._store.protocol_batch(where[0], piece.batch_number)
         event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset)
         while True:
             view = self._claims.settle(self._store.new_terms(piece.encoded))
@@ -61,7 +79,7 @@ class Intake:
 
     def close_batches(self, message: Close) -> None:
         facts = self._store.stream(message.stream)
-        batch = self._store.protocol_batch(message.stream, message.complete_ms // facts.batch_ms)
+        batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
         self._mark(message, batch, message.end_offset, False)
         self._store.take_close(message)
 
@@ -75,10 +93,10 @@ class Intake:
         """Handler of FEED: messages of another node, in order; answered when all are safe here."""
         index = index_of(packet)
         self._host.wait_until(lambda node: node.control.index >= index, LOG_S, f"record {index} of the log")
-        opened: Opened | None = None
+        standing: Standing | None = None
         for message in unpacked(packet):
             if isinstance(message, Open):
-                opened = self.open_partition(message)
+                self.open_partition(message)
             elif isinstance(message, Piece):
                 self.inject(message)
             elif isinstance(message, Close):
@@ -87,7 +105,17 @@ class Intake:
                 self.finish_partition(message)
             else:
                 raise DataError(f"a node takes open, piece, close and finish, found {type(message).__name__}")
-        return packed([opened] if opened is not None else [])
+            standing = self._standing(message.stream, message.partition)
+        return Packet(FEED, {} if standing is None else standing._asdict())
+
+    def newest_epoch(self, stream: str, partition: str) -> int:
+        """Return the newest writer's epoch, 0 if there was none."""
+        with self._lock:
+            return self._epochs.get((stream, partition), 0)
+
+    def _standing(self, stream: str, partition: str) -> Standing:
+        known = self._partition(stream, partition)
+        return Standing(known.offset, known.closed, self._store.room(stream))
 
     def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool) -> None:
         """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from wukongs.errors import SettingsError
 from wukongs.node_config import NodeConfig
-from wukongs.nodes.boot import HELLO, hello_handler, new_boot, next_disk
+from wukongs.nodes.boot import HELLO, check_is_first_life, hello_handler, new_boot
 from wukongs.nodes.cluster_node import ClusterNode, Shape
 from wukongs.protocol.messages import Incarnation
 from wukongs.remote.service import Service
@@ -34,7 +35,7 @@ class ServedNode:
         addresses = {number: member.peers or "" for number, member in enumerate(config.nodes)}
         keys = {number: member.public_key for number, member in enumerate(config.nodes) if member.public_key}
         with ExitStack() as stack:
-            me = _life(config, peers, addresses, keys)
+            me = _first_life(config, peers, addresses, keys)
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers)
             stack.callback(node.close)
             node.engine.ingest_addresses = tuple(member.clients for member in config.nodes)
@@ -45,7 +46,14 @@ class ServedNode:
             self._socket = ClientSocket(config.listen_clients, service.handlers, node.intake, trust=clients)
             stack.callback(self._socket.close)
             self.address = self._socket.address
+            self._host = node.host
             self._stack = stack.pop_all()
+
+    def on_failure(self, tell: Callable[[BaseException], object]) -> None:
+        """Let somebody be told when the node can do nothing any more: the others have taken it out, most of all."""
+        self._host.on_failure = tell
+        if self._host.failure is not None:
+            tell(self._host.failure)
 
     def close(self) -> None:
         """End clients' sessions, the sockets and the node; may be called again."""
@@ -64,17 +72,19 @@ def listen_peers(config: NodeConfig) -> str:
 
 
 def _shape(config: NodeConfig) -> Shape:
-    return Shape(len(config.nodes), config.replicas, config.split_predicates)
+    peers = tuple(member.peers or "" for member in config.nodes)
+    return Shape(len(config.nodes), config.replicas, config.split_predicates, peers)
 
 
-def _life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:
-    """Ask the other nodes which life of this one begins."""
-    handlers: dict[str, Handler] = {HELLO: hello_handler(lambda _: None)}
+def _first_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:
+    """Ask the other nodes whether this one is new. Raises as check_is_first_life."""
+    told = _shape(config).told(config.settings)
+    handlers: dict[str, Handler] = {HELLO: hello_handler(lambda _: None, told)}
     asking = Incarnation(config.number, 0, new_boot())
     network = Network(asking, listen_peers(config), handlers, lambda *_: None, trust=trust)
     try:
         network.join(addresses, keys)
-        disk = next_disk(network, [number for number in addresses if number != config.number], START_S)
+        check_is_first_life(network, [number for number in addresses if number != config.number], told, START_S)
     finally:
         network.close()
-    return Incarnation(config.number, disk, new_boot())
+    return Incarnation(config.number, 0, new_boot())

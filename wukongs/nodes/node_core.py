@@ -15,7 +15,7 @@ import numpy as np
 
 from store.snapshot import MINOR_BITS, TICK_MIN_MS, tick_sn
 from wukongs.core import FOREVER_MS, Core
-from wukongs.errors import StreamError
+from wukongs.errors import NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes.node_stream import NodeStream
 from wukongs.nodes.node_terms import NodeRegistry
 from wukongs.protocol.snapshots import Sn
@@ -46,6 +46,12 @@ class NodeCore(Core):
         self.reached = ZERO
         self._unsealed: dict[int, list[Columns]] = {}
         """SN -> stored triples that become visible there, of stream batches whose slices are sealed already."""
+
+    def stopped(self) -> WukongsError:
+        """As Core.stopped."""
+        if isinstance(self.failure, NodeUnavailable):
+            return NodeUnavailable(str(self.failure))
+        return super().stopped()
 
     def stream(self, stream_iri: str) -> NodeStream:
         """As Core.stream."""

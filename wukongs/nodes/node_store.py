@@ -116,6 +116,11 @@ class NodeStore:
         with self.core.lock:
             self._stream(self.key_of(piece.stream)).check_piece(piece)
 
+    def room(self, stream: str) -> int:
+        """Return how many more tuples of a stream may wait. Raises StreamError (an unknown stream)."""
+        with self.core.lock:
+            return self._stream(self.key_of(stream)).room
+
     def new_terms(self, encoded: Encoded) -> TermTable:
         """Return the terms that have to be confirmed before these tuples are taken, under their hashes."""
         return self.core.terms.new(encoded)
@@ -366,6 +371,15 @@ class NodeStore:
                     for name, state in self._records.streams.items()
                 },
             }
+
+    def fail(self, error: BaseException) -> None:
+        """Refuse all reads from now on: nothing is brought forward any more. Counts can still be read."""
+        with self.core.lock:
+            self.core.failure = self.core.failure or error
+            self.core.changed.notify_all()
+            queries = list(self.injector.queries.values())
+        for query in queries:
+            query.fail(self.core.stopped())
 
     def close(self) -> None:
         """End the injector's thread and what waits for it."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
-from wukongs.errors import DataError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes.host import Host
+from wukongs.nodes.members import ask_members, members_of
 from wukongs.nodes.node_store import NodeStore
-from wukongs.protocol.records import Role
 from wukongs.protocol.snapshots import Sn, stable_sn
 from wukongs.wire.packets import Packet, Peers
 
@@ -28,16 +29,22 @@ class Settling:
         """Raises NodeUnavailable (a node is away, or timeout_s passes first), StreamError (that of one node)."""
         left_s = FOREVER_S if timeout_s is None else timeout_s
         deadline = time.monotonic() + left_s
-        members = sorted(self._host.node.control.with_role(Role.IN, Role.HOLDING))
-        closed = [
-            _vts(answer) for answer in self._peers.ask([(node, Packet(CLOSED)) for node in members], min(left_s, ASK_S))
-        ]
+        members = sorted(members_of(self._host))
+        answers = ask_members(self._host, self._peers, dict.fromkeys(members, Packet(CLOSED)), min(left_s, ASK_S))
+        closed = [_vts(answer) for answer in answers.values()]
         control = self._host.node.control
         vts = {stream: min(one.get(stream, 0) for one in closed) for stream in control.streams}
         sn = stable_sn(control, vts)
         left_s = max(0.001, deadline - time.monotonic())
         fields = {"tick": sn.tick, "minor": sn.minor, "timeout_s": left_s}
-        self._peers.ask([(node, Packet(SETTLE, fields)) for node in members], left_s + 1)
+        ask_members(self._host, self._peers, dict.fromkeys(members, Packet(SETTLE, fields)), left_s + 1)
+
+    def show(self, sn: Sn, timeout_s: float) -> None:
+        """Wait until reads see an SN on all nodes; on those that do not answer in time, they will."""
+        fields = {"tick": sn.tick, "minor": sn.minor, "timeout_s": timeout_s, "is_seen": True}
+        others = members_of(self._host) - {self._host.me.node}
+        with suppress(NodeUnavailable, StreamError):
+            self._peers.ask([(node, Packet(SETTLE, fields)) for node in sorted(others)], timeout_s)
 
     def handlers(self) -> dict[str, Any]:
         return {CLOSED: self._closed, SETTLE: self._settle}
@@ -51,7 +58,8 @@ class Settling:
             raise DataError(f"{SETTLE}: expected tick, minor and timeout_s, found {dict(packet.fields)!r}")
         deadline = time.monotonic() + timeout_s
         self._store.wait_for(Sn(tick, minor), timeout_s)
-        self._store.injector.settle(max(0.001, deadline - time.monotonic()))
+        if not packet.fields.get("is_seen"):
+            self._store.injector.settle(max(0.001, deadline - time.monotonic()))
         return Packet(SETTLE)
 
 

@@ -7,6 +7,7 @@ is gone the next one goes on from the rows that all nodes have, with a newer epo
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,18 +16,20 @@ from zlib import crc32
 import numpy as np
 
 from store.encoded import Encoded
-from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.nodes.feeding import index_of, packed, unpacked
 from wukongs.nodes.host import Host
-from wukongs.nodes.intake import LOG_S, Intake
+from wukongs.nodes.intake import LOG_S, Intake, Standing, standing_in
+from wukongs.nodes.members import ask_members, await_word, members_of
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.streams.stream_state import PUSH_PARTITION, batch_number
-from wukongs.wire.messages import Close, Finish, Message, Open, Opened, Piece, timing_mask
+from wukongs.wire.messages import Close, Finish, Message, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import TermCutter, split_piece
 
+log = logging.getLogger("wukongs")
 PUSH = "push"
 RETRY_S = 0.05
 TOGETHER_MAX = 1000
@@ -35,8 +38,8 @@ TOGETHER_MAX = 1000
 
 def writer_of(node: Node, stream: str) -> int:
     """Return the node that writes what is pushed to a stream: the same one for all who know the same members."""
-    members = sorted(node.control.with_role(Role.IN))
-    return members[crc32(stream.encode()) % len(members)]
+    # The highest of a hash per node: a stream whose writer stays keeps it when another node goes.
+    return max(sorted(node.control.with_role(Role.IN)), key=lambda member: crc32(f"{member} {stream}".encode()))
 
 
 class StreamWriter:
@@ -49,12 +52,18 @@ class StreamWriter:
         self._offset = 0
         self._promised_ms: int | None = None
         self._is_closed = False
+        self._room: dict[int, int] = {}
+        """Tuples for which each node has room, at least: nobody else fills it."""
+        self._unfinished: tuple[Encoded, list[Message]] | None = None
+        """A push that some nodes may have, and what was sent for it."""
 
     def push(self, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples in order of time. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is
-        away: it may have been applied on the others; say it again)."""
+        away: it may have been applied on the others, and is as soon as there is another call. Say it again: it is
+        applied once)."""
         with self._lock:
-            self._open(timeout_s)
+            if self._begin(timeout_s, encoded):
+                return
             times = encoded.timestamps
             self._store.stream(self._stream).check_timestamps(times, PUSH_PARTITION)
             if self._promised_ms is not None and int(times[0]) <= self._promised_ms:
@@ -64,15 +73,13 @@ class StreamWriter:
                     "applied"
                 )
             pieces = self._pieces(encoded)
-            promised_ms = int(times[-1]) - 1
-            self._send([*pieces, self._close(promised_ms, pieces[-1].end_offset)], timeout_s)
-            self._offset = pieces[-1].end_offset
-            self._promised_ms = promised_ms
+            end_offset = pieces[-1].end_offset
+            self._deliver(encoded, [*pieces, self._close(int(times[-1]) - 1, end_offset)], timeout_s)
 
     def advance(self, time_ms: int, timeout_s: float) -> None:
         """Promise that nothing at or before a time will come."""
         with self._lock:
-            self._open(timeout_s)
+            self._begin(timeout_s)
             if self._promised_ms is None or time_ms > self._promised_ms:
                 self._send([self._close(time_ms, self._offset)], timeout_s)
                 self._promised_ms = time_ms
@@ -81,7 +88,7 @@ class StreamWriter:
         """End the stream."""
         with self._lock:
             if not self._is_closed:
-                self._open(timeout_s)
+                self._begin(timeout_s)
                 self._send([Finish(self._stream, PUSH_PARTITION, self._epoch)], timeout_s)
                 self._is_closed = True
                 self._host.wait_until(self._has_ended, timeout_s, f"the record that stream {self._stream} has ended")
@@ -91,35 +98,85 @@ class StreamWriter:
         stream = node.control.streams.get(node.control.keys.get(self._stream, ""))
         return stream is None or stream.began is None or stream.last_batch is not None
 
+    def _begin(self, timeout_s: float, encoded: Encoded | None = None) -> bool:
+        """Be the writer, and finish what the last call could not; tell whether that was to push the same tuples."""
+        self._open(timeout_s)
+        if self._unfinished is None:
+            return False
+        pushed, messages = self._unfinished
+        self._deliver(pushed, messages, timeout_s)
+        return encoded is not None and _is_same(pushed, encoded)
+
+    def _deliver(self, encoded: Encoded, messages: list[Message], timeout_s: float) -> None:
+        """Send a push to all nodes. If it cannot be told that none has anything of it, it is to be finished first."""
+        close = messages[-1]
+        assert isinstance(close, Close), close
+        if self._unfinished is None:
+            self._check_room(messages, timeout_s)
+        self._unfinished = encoded, messages
+        try:
+            self._send(messages, timeout_s)
+        except StreamError:
+            if all(standing.offset == self._offset for standing in self._standings(timeout_s).values()):
+                self._unfinished = None
+            raise
+        self._unfinished = None
+        self._offset, self._promised_ms = close.end_offset, close.complete_ms
+
     def _open(self, timeout_s: float) -> None:
-        """Be the writer: of all nodes, from the row that all have."""
-        if self._epoch:
+        """Be the writer: of all nodes, from the first row that none has.
+
+        The last writer may have gone in the middle of a push, which nobody was told of then: some nodes have its rows.
+        They keep them, and the others go on behind them."""
+        newest = self._intake.newest_epoch(self._stream, PUSH_PARTITION)
+        if self._epoch and self._epoch >= newest:
             return
-        epoch = time.time_ns() // 1_000_000
-        message = Open(self._stream, PUSH_PARTITION, epoch)
-        offsets = set()
-        for answer in self._ask([(node, packed([message], self._index)) for node in self._members()], timeout_s):
-            (opened,) = unpacked(answer)
-            if not isinstance(opened, Opened):
-                raise DataError(f"expected a node's place in stream {self._stream}, found {type(opened).__name__}")
-            offsets.add(opened.resume_offset)
-        self._offset, self._promised_ms = min(offsets), self._closed_ms()
-        self._epoch = epoch
+        self._epoch = max(time.time_ns() // 1_000_000, newest + 1)
+        try:
+            standings = self._standings(timeout_s)
+            self._offset = max(standing.offset for standing in standings.values())
+            closed = max(standing.closed for standing in standings.values())
+            state = self._store.stream(self._stream)
+            self._promised_ms = (closed + state.shift) * state.batch_ms if closed else None
+            if any((standing.offset, standing.closed) != (self._offset, closed) for standing in standings.values()):
+                log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
+                self._send([self._close((closed + state.shift) * state.batch_ms, self._offset)], timeout_s)
+        except BaseException:
+            self._epoch = 0
+            raise
+
+    def _standings(self, timeout_s: float) -> dict[int, Standing]:
+        """Ask how far the nodes are; from here on they take nothing of earlier writers."""
+        asked = packed([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
+        answers = ask_members(self._host, self._peers, dict.fromkeys(members_of(self._host), asked), timeout_s)
+        found = {node: standing_in(answer) for node, answer in answers.items()}
+        self._room.update({node: standing.room for node, standing in found.items()})
+        return found
+
+    def _check_room(self, messages: Sequence[Message], timeout_s: float) -> None:
+        """Refuse a push that a node would have no room for: some would have it and others not. Raises StreamError."""
+        shares = self._shares(messages)
+        for is_last in (False, True):
+            counts = {
+                node: sum(len(one.encoded) for one in of if isinstance(one, Piece)) for node, of in shares.items()
+            }
+            full = [node for node in sorted(members_of(self._host)) if counts[node] > self._room.get(node, 0)]
+            if not full:
+                for node, count in counts.items():
+                    self._room[node] = self._room.get(node, 0) - count
+                return
+            if is_last:
+                raise StreamError(
+                    f"stream {self._stream}: {counts[full[0]]} more tuples would exceed queued_bytes_max at node "
+                    f"{full[0]}, which has room for {self._room.get(full[0], 0)}: another stream holds this one back "
+                    "(see stats()['held_back_by']); advance or close that one, or raise queued_bytes_max. Nothing of "
+                    "this call was applied"
+                )
+            self._standings(timeout_s)
 
     @property
     def _index(self) -> int:
         return self._host.node.control.index
-
-    def _closed_ms(self) -> int | None:
-        """Return the time up to which earlier writers have closed the stream."""
-        node = self._host.node
-        intake = node.intakes.get(node.control.keys.get(self._stream, self._stream))
-        closed = intake.partitions[PUSH_PARTITION].closed if intake and PUSH_PARTITION in intake.partitions else 0
-        state = self._store.stream(self._stream)
-        return (closed + state.shift) * state.batch_ms if closed else None
-
-    def _members(self) -> list[int]:
-        return sorted(self._host.node.control.with_role(Role.IN, Role.HOLDING, Role.JOINING))
 
     def _pieces(self, encoded: Encoded) -> list[Piece]:
         """Cut tuples, sorted by time, at stream batches."""
@@ -139,7 +196,18 @@ class StreamWriter:
         return Close(self._stream, PUSH_PARTITION, self._epoch, end_offset, complete_ms)
 
     def _send(self, messages: Sequence[Message], timeout_s: float) -> None:
-        """Send every node its share of some messages, in order, until all that take part have them."""
+        """Send every node its share of some messages, in order, until all that take part have them. What some have
+        already they know as repeated."""
+        shares = self._shares(messages)
+        deadline = time.monotonic() + timeout_s
+        for start in range(0, len(messages), TOGETHER_MAX):
+            some = slice(start, start + TOGETHER_MAX)
+            asked = {node: packed(shares[node][some], self._index) for node in members_of(self._host)}
+            answers = ask_members(self._host, self._peers, asked, max(0.001, deadline - time.monotonic()))
+            self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
+        self._wait_until_begun(deadline)
+
+    def _shares(self, messages: Sequence[Message]) -> dict[int, list[Message]]:
         shard_map = self._store.shard_map
         shares: dict[int, list[Message]] = {node: [] for node in range(shard_map.node_count)}
         for message in messages:
@@ -149,21 +217,7 @@ class StreamWriter:
             else:
                 for share_of_node in shares.values():
                     share_of_node.append(message)
-        deadline = time.monotonic() + timeout_s
-        waiting = set(self._members())
-        while waiting:
-            try:
-                for start in range(0, len(messages), TOGETHER_MAX):
-                    some = slice(start, start + TOGETHER_MAX)
-                    asked = [(node, packed(shares[node][some], self._index)) for node in sorted(waiting)]
-                    self._ask(asked, deadline - time.monotonic())
-                self._wait_until_begun(deadline)
-                return
-            except NodeUnavailable:  # one of them: what the others have they will know as repeated
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(RETRY_S)
-            waiting &= set(self._members())
+        return shares
 
     def _wait_until_begun(self, deadline: float) -> None:
         """Wait until the log says that the stream has begun: from there on no time passes without it."""
@@ -176,8 +230,12 @@ class StreamWriter:
             left_s = max(0.001, deadline - time.monotonic())
             self._host.wait_until(has_begun, left_s, f"the record that stream {self._stream} has begun")
 
-    def _ask(self, asked: list[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
-        return self._peers.ask(asked, max(0.001, timeout_s))
+
+def _is_same(one: Encoded, other: Encoded) -> bool:
+    names = ("subjects", "predicates", "objects", "graphs", "timestamps")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and (
+        one.clashes.texts() == other.clashes.texts()
+    )
 
 
 class Writers:
@@ -202,14 +260,14 @@ class Writers:
         self._at_writer(stream, message, lambda writer: writer.finish(timeout_s), timeout_s)
 
     def answer(self, packet: Packet) -> Packet:
-        """Handler of PUSH: what another node's client pushes. Raises NodeUnavailable (another node writes now)."""
+        """Handler of PUSH: what another node's client pushes; the answer names the writer, if another node is it."""
         index = index_of(packet)
         self._host.wait_until(lambda node: node.control.index >= index, LOG_S, f"record {index} of the log")
         for message in unpacked(packet):
             stream = getattr(message, "stream", "")
             at = writer_of(self._host.node, stream)
             if at != self._peers.me:
-                raise NodeUnavailable(f"node {self._peers.me}: node {at} writes what is pushed to {stream}: ask it")
+                return Packet(PUSH, {"writer": at})
             writer, timeout_s = self._writer(stream), float(packet.fields.get("timeout_s", 30.0))
             if isinstance(message, Piece):
                 writer.push(message.encoded, timeout_s)
@@ -222,22 +280,36 @@ class Writers:
     def forget(self, stream: str) -> None:
         """The stream was dropped."""
         with self._lock:
-            self._writers.pop(stream, None)
+            self._writers.pop(self._host.node.control.keys.get(stream, stream), None)
 
     def _at_writer(self, stream: str, message: Message, do: Callable[[StreamWriter], None], timeout_s: float) -> None:
-        at = writer_of(self._host.node, stream)
-        if at == self._peers.me:
-            do(self._writer(stream))
-            return
-        made = packed([message], self._host.node.control.index)
-        fields = {**made.fields, "timeout_s": timeout_s}
-        self._peers.ask([(at, Packet(PUSH, fields, made.arrays))], timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = max(0.001, deadline - time.monotonic())
+            at = writer_of(self._host.node, stream)
+            if at == self._peers.me:
+                do(self._writer(stream))
+                return
+            # Whether a node that goes in the middle of it has done it is not known: who was silent before is not asked.
+            await_word(self._host, at, left_s)
+            if writer_of(self._host.node, stream) == at:
+                made = packed([message], self._host.node.control.index)
+                fields = {**made.fields, "timeout_s": left_s}
+                (answer,) = self._peers.ask([(at, Packet(PUSH, fields, made.arrays))], left_s)
+                if "writer" not in answer.fields:
+                    return
+                if time.monotonic() >= deadline:
+                    raise NodeUnavailable(
+                        f"stream {stream}: the nodes did not agree within {timeout_s:g} s who writes it"
+                    )
+                time.sleep(RETRY_S)  # until both know of the same members
 
     def _writer(self, stream: str) -> StreamWriter:
+        key = self._host.node.control.keys.get(stream, stream)  # another one may have been declared under the name
         with self._lock:
-            writer = self._writers.get(stream)
+            writer = self._writers.get(key)
             if writer is None:
-                writer = self._writers[stream] = StreamWriter(
+                writer = self._writers[key] = StreamWriter(
                     stream, self._host, self._store, self._intake, self._peers
                 )
             return writer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wukongs.engine import Engine
 from wukongs.node_config import NodeConfig
 from wukongs.remote.service import Service
@@ -31,6 +33,9 @@ class ServedEngine:
             self._engine.close()
             raise
         self.address = self._socket.address
+
+    def on_failure(self, tell: Callable[[BaseException], object]) -> None:
+        """Nothing: an engine that has failed says so to who asks."""
 
     def close(self) -> None:
         """End clients' sessions, close the socket and the engine; may be called again."""

@@ -153,6 +153,11 @@ class StreamState:
                 f"{TICK_MAX_MS} ms since 1970): give milliseconds"
             )
 
+    @property
+    def room(self) -> int:
+        """How many more tuples may wait for other streams."""
+        return max(0, self.settings.queued_bytes_max - self.waiting_bytes) // FRAGMENT_BYTES_PER_TUPLE
+
     def check_room(self, tuple_count: int) -> None:
         """Raise StreamError if this many more tuples would exceed what may wait for other streams."""
         size = tuple_count * FRAGMENT_BYTES_PER_TUPLE

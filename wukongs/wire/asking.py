@@ -21,6 +21,9 @@ from wukongs.wire.transport import LOOK_MS, Line, lines_with_news
 
 _REACHING = "Check that it runs there, and that each side knows the other's key"
 
+REACH_S = 5.0
+"""How long a connection may take: who is there takes one at once, however long the answer takes."""
+
 
 class Question(NamedTuple):
     """name: what the node is called in errors; frames: a packet with this sequence number."""
@@ -80,11 +83,12 @@ class Asker:
         self, questions: Sequence[Question], waiting: dict[int, Line], deadline_s: float, timeout_s: float
     ) -> list[Packet]:
         """Send, and take answers until there is one to each question; `waiting` loses those that are answered."""
+        began_s, reach_s = time.monotonic(), min(timeout_s, REACH_S)
         for place, question in enumerate(questions):
             while not waiting[place].send(question.frames, LOOK_MS):
                 self._check_is_open(question)
-                if time.monotonic() >= deadline_s:
-                    raise NodeUnavailable(f"{question.name}: cannot be reached within {timeout_s:g} s. {_REACHING}")
+                if time.monotonic() >= min(deadline_s, began_s + reach_s):
+                    raise NodeUnavailable(f"{question.name}: cannot be reached within {reach_s:g} s. {_REACHING}")
             self._traffic.sent(question.frames)
         answers: dict[int, Packet] = {}
         while waiting:
