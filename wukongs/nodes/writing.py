@@ -32,6 +32,8 @@ from wukongs.wire.sharding import TermCutter, split_piece
 log = logging.getLogger("wukongs")
 PUSH = "push"
 RETRY_S = 0.05
+TELL_S = 2.0
+"""How much longer than the writer who has asked it waits, to hear which node it has waited for."""
 TOGETHER_MAX = 1000
 """Messages in one packet: a push may span very many stream batches."""
 
@@ -295,7 +297,7 @@ class Writers:
             if writer_of(self._host.node, stream) == at:
                 made = packed([message], self._host.node.control.index)
                 fields = {**made.fields, "timeout_s": left_s}
-                (answer,) = self._peers.ask([(at, Packet(PUSH, fields, made.arrays))], left_s)
+                (answer,) = self._peers.ask([(at, Packet(PUSH, fields, made.arrays))], left_s + TELL_S)
                 if "writer" not in answer.fields:
                     return
                 if time.monotonic() >= deadline:
@@ -309,7 +311,5 @@ class Writers:
         with self._lock:
             writer = self._writers.get(key)
             if writer is None:
-                writer = self._writers[key] = StreamWriter(
-                    stream, self._host, self._store, self._intake, self._peers
-                )
+                writer = self._writers[key] = StreamWriter(stream, self._host, self._store, self._intake, self._peers)
             return writer
