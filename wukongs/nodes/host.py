@@ -233,6 +233,8 @@ class Host:
         self._store.hold(*oldest_held(self.node.progress, self.node.control))
         held = self._store.held()
         self._take(ev.Reading(held.oldest_sn, held.oldest_firing))
+        if self.node.control.index > self.node.settled:
+            self._take(ev.Settled(self.node.control.index))  # in memory, what a record did is there at once
         self._take(ev.Pulse(self._draws.getrandbits(40)))
 
     def _take(self, event: ev.Event) -> None:
