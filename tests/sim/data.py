@@ -120,6 +120,12 @@ def random_stream(rng: random.Random, name: str, terms: list[str], epoch: int, s
     return stream
 
 
+def join(stream: StreamData, partition: str, after: int, rng: random.Random, terms: list[str]) -> None:
+    """Give a stream one more partition, which has rows after a stream batch."""
+    stream.partitions = (*stream.partitions, partition)
+    _fill(stream, partition, _numbers(rng, after + 1, rng.randint(2, 8)), rng, terms)
+
+
 def _numbers(rng: random.Random, first: int, count: int) -> list[int]:
     """Return stream batches in order: most follow each other, some after a gap, now and then a very long one."""
     numbers, end = [first], first + 2 * count

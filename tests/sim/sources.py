@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tests.sim.agenda import Agenda, Network
 from tests.sim.data import StreamData
 from tests.sim.host import Host
-from wukongs.protocol.events import Marker, Piece
+from wukongs.protocol.events import Marker, Piece, Submitted
+from wukongs.protocol.records import OpenPartition
 
 BATCH_TIME = 20.0
 """Between two stream batches of one stream."""
@@ -96,3 +98,43 @@ class Source:
     def _acknowledged(self, host: Host, stamp: Any, where: tuple[int, int, bool]) -> None:
         if host.number not in self.positions or stamp > self.positions[host.number][0]:
             self.positions[host.number] = stamp, where
+
+
+class LateSource:
+    """Asks for a partition of its own in a stream that has begun, waits until all nodes have it, and then begins to
+    send: from the first stream batch on that no node has sealed without it. It comes too late if the stream has ended.
+    """
+
+    def __init__(
+        self,
+        data: StreamData,
+        partition: str,
+        hosts: list[Host],
+        agenda: Agenda,
+        rng: random.Random,
+        begin: Callable[[int], Source],
+    ) -> None:
+        self.data, self.partition, self.hosts, self.agenda, self.rng = data, partition, hosts, agenda, rng
+        self.begin = begin
+        self.positions: dict[int, Any] = {}
+        self.is_too_late = False
+        self.source: Source | None = None
+        agenda.after(rng.uniform(0, 120), self._ask)
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_too_late or (self.source is not None and self.source.is_done)
+
+    def _ask(self) -> None:
+        streams = [host.control.streams.get(self.data.key) for host in self.hosts]
+        if any(one is not None and one.last_batch is not None for one in streams):
+            self.is_too_late = True
+        elif all(host.is_alive for host in self.hosts) and all(
+            one is not None and self.partition in one.partitions for one in streams
+        ):
+            intakes = [host.node.intakes.get(self.data.key) for host in self.hosts]
+            self.source = self.begin(max(intake.sealed if intake else 0 for intake in intakes))
+        else:
+            if self.data.key:
+                self.rng.choice(self.hosts).handle(Submitted(OpenPartition(self.data.key, self.partition)))
+            self.agenda.after(RESEND, self._ask)

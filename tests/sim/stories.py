@@ -253,13 +253,13 @@ def what_only_leaders_propose_is_refused_from_others() -> None:
 
 def _dropping() -> tuple[Node, Node]:
     """Return a node that has sealed one stream batch of two when it comes to hold the drop, and when it applies it."""
-    node = _begun(Piece("s", "a", 1, 1, 0, 1), Marker("s", "a", 1, 1, 1), Piece("s", "a", 1, 2, 1, 2))
+    node = begun(Piece("s", "a", 1, 1, 0, 1), Marker("s", "a", 1, 1, 1), Piece("s", "a", 1, 2, 1, 2))
     entry = Entry(1, DropStream("s"), 0, Incarnation(2, 0, 1).voter)
     holding = replace(node, log=replace(node.log, entries=(*node.log.entries, entry)))
     return holding, replace(holding, log=replace(holding.log, commit=holding.log.last))
 
 
-def _begun(*events: Piece | Marker) -> Node:
+def begun(*events: Piece | Marker) -> Node:
     node = node_with([STREAM, BeginStream("s")])
     for event in events:
         node, _ = step(node, event)

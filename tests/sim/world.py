@@ -6,14 +6,15 @@ import random
 import traceback
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.sim.agenda import Agenda, Network
 from tests.sim.checkers import Checkers, Violation
 from tests.sim.clients import Client, Operator
-from tests.sim.data import StreamData, random_stream, random_streams, random_terms
+from tests.sim.data import StreamData, join, random_stream, random_streams, random_terms
 from tests.sim.host import Host
-from tests.sim.sources import Source
+from tests.sim.sources import LateSource, Source
 from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, Record, RegisterQuery, Role
 from wukongs.protocol.state import Cluster
 
@@ -80,11 +81,12 @@ class World:
         self.checkers.start()
         for host in self.hosts:
             host.peers = self.hosts
-        self.sources = [
+        self.sources: list[Source | LateSource] = [
             Source(stream, name, self.hosts, self.agenda, self.network, rng)
             for stream in self.streams
             for name in stream.partitions
         ]
+        self._plan_late_sources()
         self.clients = [
             Client(f"client {n}", rng.randint(2, 6), self, self.agenda, self.network, rng)
             for n in range(rng.randint(1, 3))
@@ -123,6 +125,18 @@ class World:
         nodes = tuple(sorted(rng.sample(range(len(self.hosts)), min(2, len(self.hosts)))))
         records.append((rng.uniform(60, DURATION), RegisterQuery("q", (self.streams[0].name,), nodes)))
         return [*records, (DURATION + 50, DropQuery("q"))] if rng.random() < 0.5 else records
+
+    def _plan_late_sources(self) -> None:
+        """Let partitions join the first stream, sometimes."""
+        rng, data = random.Random(f"late sources {self.seed}"), self.streams[0]
+
+        def begin(name: str, after: int) -> Source:
+            join(data, name, after, rng, self.terms)
+            return Source(data, name, self.hosts, self.agenda, self.network, rng)
+
+        for name in ("late", "later")[: rng.choice((0, 0, 0, 1, 1, 2))]:
+            start = partial(begin, name)
+            self.sources.append(LateSource(data, name, self.hosts, self.agenda, rng, start))
 
     def tell(self, node: int, kind: str, **details: Any) -> None:
         self.events.append((self.agenda.now, node, kind, details))

@@ -21,6 +21,7 @@ from wukongs.protocol.records import (
     Entry,
     Membership,
     MoveQuery,
+    OpenPartition,
     Position,
     Record,
     ReEncode,
@@ -191,16 +192,20 @@ def is_news(control: Control, record: Record) -> bool:
         case Membership():
             return _may_become(control, record)
         case DeclareStream(stream=name):
-            is_sound = record.batch_ticks > 0 and record.first_tick >= 0 and len(record.partitions) > 0
+            is_sound = record.batch_ticks > 0 and record.first_tick >= 0
             before = control.keys.get(name, "")
             return is_sound and " " not in name and before == record.replaces and not control.takes_in(before)
+        case OpenPartition(stream=key, partition=name):
+            stream = control.streams[key] if control.takes_in(key) else None
+            return stream is not None and stream.last_batch is None and name not in stream.partitions
         case BeginStream(stream=key):
             return control.takes_in(key) and control.streams[key].began is None
         case EndStream(stream=key, is_cut=True):
             return key in control.streams and control.streams[key].is_dropped and control.streams[key].gone is None
         case EndStream(stream=key):
             stream = control.streams[key] if control.takes_in(key) else None
-            return stream is not None and stream.began is not None and stream.last_batch is None
+            is_open = stream is not None and stream.began is not None and stream.last_batch is None
+            return is_open and record.partition_count == len(control.streams[key].partitions)
         case DropStream(stream=key):
             return control.takes_in(key) and not any(key in query.streams for query in control.queries.values())
         case AdvanceGroup(group=group, tick=tick):
@@ -293,6 +298,9 @@ def _with(control: Control, record: Record) -> Control:
             key = f"{name} {index}" if name in control.keys else name
             stream = Stream(key, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload)
             return _with_stream(replace(control, keys={**control.keys, name: key}), stream)
+        case OpenPartition(stream=key, partition=name):
+            stream = control.streams[key]
+            return _with_stream(control, replace(stream, partitions=(*stream.partitions, name)))
         case BeginStream(stream=key):
             group = control.streams[key].group
             began = sn.tick if group == LIVE else control.groups.get(group, 0)

@@ -9,6 +9,7 @@ from wukongs.protocol.actions import Action, SealBatch, TakePiece
 from wukongs.protocol.asking import ask, not_re_encoded
 from wukongs.protocol.dropping import takes_in
 from wukongs.protocol.events import Marker, Piece
+from wukongs.protocol.records import OpenPartition
 from wukongs.protocol.sealing import Intake, Verdict
 from wukongs.protocol.state import Node
 
@@ -16,7 +17,7 @@ Outcome = tuple[Node, list[Action]]
 
 
 def take_piece(node: Node, piece: Piece) -> Outcome:
-    if refusal := _refusal(node, piece.stream):
+    if refusal := _refusal(node, piece):
         return node.counting(f"a piece of {refusal}"), []
     piece = replace(piece, unknown=not_re_encoded(node, piece.unknown))
     intake, verdict = sealing.take_piece(node.intakes.get(piece.stream, Intake()), piece)
@@ -28,7 +29,7 @@ def take_piece(node: Node, piece: Piece) -> Outcome:
 
 
 def take_marker(node: Node, marker: Marker) -> Outcome:
-    if refusal := _refusal(node, marker.stream):
+    if refusal := _refusal(node, marker):
         return node.counting(f"a marker of {refusal}"), []
     intake, verdict = sealing.take_marker(node.intakes.get(marker.stream, Intake()), marker)
     if verdict is not Verdict.TAKEN:
@@ -42,14 +43,24 @@ def seal(node: Node) -> Outcome:
     for name, intake in node.intakes.items():
         if not takes_in(node.control, node.log, name):
             continue  # It was dropped; or this node has just started and has to hear of its streams first.
-        if (batch := sealing.sealable(intake, node.control.streams[name].partitions)) is not None:
+        if (batch := sealing.sealable(intake, _waited_for(node, name))) is not None:
             actions.append(SealBatch(name, intake.sealed, batch, sealing.ends_of(intake, batch)))
             intakes[name] = replace(intake, sealed=batch)
     return replace(node, intakes=intakes) if actions else node, actions
 
 
-def _refusal(node: Node, key: str) -> str | None:
-    """Say why nothing is taken of a stream, if so."""
+def _waited_for(node: Node, key: str) -> tuple[str, ...]:
+    """Return the partitions that close a stream's batches, with those that join it further on in this node's log."""
+    in_flight = [entry.record for entry in node.log.behind(node.control.index)]
+    joining = (one.partition for one in in_flight if isinstance(one, OpenPartition) and one.stream == key)
+    return (*node.control.streams[key].partitions, *joining)
+
+
+def _refusal(node: Node, event: Piece | Marker) -> str | None:
+    """Say why nothing is taken of a partition, if so."""
+    key = event.stream
     if key not in node.control.streams:
         return "an undeclared stream"
-    return None if takes_in(node.control, node.log, key) else "a dropped stream"
+    if not takes_in(node.control, node.log, key):
+        return "a dropped stream"
+    return None if event.partition in node.control.streams[key].partitions else "a partition that is not open"

@@ -135,7 +135,7 @@ def _wanted(node: Node) -> list[Record]:
         if stream.began is None and any(one.offset or one.closed for one in intake.partitions.values()):
             found.append(BeginStream(key))
         elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
-            found.append(EndStream(key, last_batch))
+            found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
     found += [ReEncode(text, node.control.view) for text in sorted(node.terms.refused)]
     role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
     if role is not None and node.log.commit:

@@ -72,7 +72,7 @@ class DeclareStream:
     space, and the index of this record. (Names have no spaces.) So what is said of the old one is not said of the new.
 
     Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
-    markers of all partitions. payload: the host's options for it, as JSON. replaces: the key of the dropped stream that
+    markers of all partitions, these and those that join (OpenPartition): while there is none, nothing closes. payload: the host's options for it, as JSON. replaces: the key of the dropped stream that
     had the name before, if one had; so a late repetition of the first proposal declares nothing."""
 
     stream: str
@@ -85,6 +85,15 @@ class DeclareStream:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenPartition:
+    """A source partition joins a stream: from here on stream batches close only by its markers, too. Its writer sends
+    only after all nodes have applied this; what they have sealed by then is over (sealing.py)."""
+
+    stream: str
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
 class BeginStream:
     """The stream has its first tuple or advance: it holds ticks back from here on."""
 
@@ -94,11 +103,13 @@ class BeginStream:
 @dataclass(frozen=True, slots=True)
 class EndStream:
     """The stream's last stream batch; it holds nothing back once that is stable. is_cut: of a dropped stream, the last
-    one that all in-sync replicas have; from here on the stream is gone. Only leaders say that."""
+    one that all in-sync replicas have; from here on the stream is gone. Only leaders say that. partition_count: how
+    many partitions are at their end; void if there are more by now. Of a cut: ignored."""
 
     stream: str
     last_batch: int
     is_cut: bool = False
+    partition_count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +185,7 @@ Record = (
     | Voters
     | Membership
     | DeclareStream
+    | OpenPartition
     | BeginStream
     | EndStream
     | DropStream
@@ -184,7 +196,18 @@ Record = (
     | Change
     | ReEncode
 )
-TICKED = (DeclareStream, BeginStream, EndStream, DropStream, AdvanceGroup, RegisterQuery, MoveQuery, DropQuery, Change)
+TICKED = (
+    DeclareStream,
+    OpenPartition,
+    BeginStream,
+    EndStream,
+    DropStream,
+    AdvanceGroup,
+    RegisterQuery,
+    MoveQuery,
+    DropQuery,
+    Change,
+)
 """Records that have an SN."""
 
 

@@ -10,10 +10,14 @@ Streams begin at any stream batch and may be silent for long: a marker closes al
 pieces belong to any one that is not closed. Along a partition the numbers never fall; so what is closed is whole:
 the marker has all rows before it, and those behind it belong to later stream batches.
 
-The stream batches up to k are sealed when all declared partitions have closed k, or are at their end, and no new
+The stream batches up to k are sealed when all partitions of the stream have closed k, or are at their end, and no new
 term of theirs waits for confirmation (terms.py). They count in the local VTS when the host has inserted them, and
 logged them where data is durable. With `Intake.sealed` only rising, each row is sealed once: a piece is taken only for
-a stream batch that its own partition has not closed, so for none that is sealed.
+a stream batch that is not sealed.
+
+A partition that joins late (OpenPartition) holds the stream from its record on, and a node waits for it from when its
+log holds the record, committed or not: one that has just started may have applied it before. Its rows come once all
+nodes have applied it, and only for stream batches that none of them had sealed by then: so those are whole everywhere.
 
 What a stream batch holds is a function of the rows' timestamps, so two writers of one partition cannot cut it
 differently; epochs lock out the older one, so that the two do not throw each other back for ever.
@@ -72,6 +76,8 @@ class Intake:
     def last_batch(self, names: tuple[str, ...]) -> int | None:
         """Return the last stream batch of a stream with these partitions, None if it is not known yet."""
         partitions = [self.partitions.get(name, Partition()) for name in names]
+        if not partitions:
+            return None
         return max(one.closed for one in partitions) if all(one.is_ended for one in partitions) else None
 
 
@@ -89,8 +95,8 @@ def take_piece(intake: Intake, piece: Piece) -> tuple[Intake, Verdict]:
         return intake, Verdict.REFUSED
     if piece.end_offset <= partition.offset:
         return intake, Verdict.REPEATED
-    is_late = piece.batch <= partition.closed or piece.batch < partition.reached or partition.is_ended
-    if piece.first_offset != partition.offset or is_late:
+    is_late = piece.batch <= max(partition.closed, intake.sealed) or piece.batch < partition.reached
+    if piece.first_offset != partition.offset or is_late or partition.is_ended:
         return intake, Verdict.REFUSED
     unconfirmed = intake.unconfirmed
     if piece.unknown:
@@ -128,7 +134,9 @@ def settle_terms(intake: Intake, settled: frozenset[str]) -> Intake:
 
 
 def sealable(intake: Intake, names: tuple[str, ...]) -> int | None:
-    """Return the stream batch up to which all are complete, if there is a new one. names: the declared partitions."""
+    """Return the stream batch up to which all are complete, if there is a new one. names: the stream's partitions."""
+    if not names:
+        return None
     partitions = [intake.partitions.get(name, Partition()) for name in names]
     still_open = [one.closed for one in partitions if not one.is_ended]
     batch = min(still_open) if still_open else max(one.closed for one in partitions)

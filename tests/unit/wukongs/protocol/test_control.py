@@ -19,6 +19,7 @@ from wukongs.protocol.records import (
     Entry,
     Membership,
     MoveQuery,
+    OpenPartition,
     Record,
     ReEncode,
     RegisterQuery,
@@ -41,9 +42,10 @@ def with_records(*records: Record, tick: int = 4, leader: Voter = Voter(0, 0)) -
     "record",
     [
         DeclareStream("s", ("q",)),
-        DeclareStream("t", ()),
         DeclareStream("t", ("p",), 0),
         DeclareStream("t", ("p",), first_tick=-1),
+        OpenPartition("t", "p"),
+        OpenPartition("s", "p"),
         BeginStream("t"),
         EndStream("s", 3),
         AdvanceGroup("live", 9),
@@ -69,6 +71,15 @@ def test_what_says_nothing_or_nothing_true_is_void(record: Record) -> None:
     assert not is_valid(control, entry)
     after = apply(control, entry)
     assert (after.index, after.marks, after.members) == (2, control.marks, control.members)
+
+
+def test_a_partition_joins_a_stream_that_is_open() -> None:
+    control = with_records(DeclareStream("s", ()), OpenPartition("s", "p"), BeginStream("s"), OpenPartition("s", "q"))
+    assert control.streams["s"].partitions == ("p", "q")
+    assert not is_valid(control, Entry(1, EndStream("s", 3), 4, Voter(0, 0))), "one of the two is at its end"
+    end = Entry(1, EndStream("s", 3, partition_count=2), 4, Voter(0, 0))
+    assert is_valid(control, end)
+    assert not is_valid(apply(control, end), Entry(1, OpenPartition("s", "r"), 4, Voter(0, 0))), "it has ended"
 
 
 def test_a_ticked_record_needs_a_tick_and_a_leader_that_is_in() -> None:
