@@ -36,7 +36,6 @@ from wukongs.output.results import Result, WindowResult
 from wukongs.plans.prepared import PreparedQueries
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery
-from wukongs.streams.stream_state import PUSH_PARTITION
 from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:
@@ -164,9 +163,7 @@ class ClusterEngine(Engine):
         first_tick = first_tick_of(options["batch_ms"])
         control = self._host.node.control
         before, payload = control.keys.get(name, ""), json.dumps(options)
-        record = DeclareStream(
-            name, (PUSH_PARTITION,), options["batch_ms"], first_tick=first_tick, payload=payload, replaces=before
-        )
+        record = DeclareStream(name, (), options["batch_ms"], first_tick=first_tick, payload=payload, replaces=before)
         if control.takes_in(before) or not self._submit(record):
             raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
         return self.declared(name)

@@ -27,7 +27,7 @@ class ClusterStream(Stream):
         self._writers.advance(self.iri, int(timestamp_ms), PUSH_S)
 
     def close(self) -> None:
-        """As Stream.close."""
+        """As Stream.close; a stream that pipelines feed as well goes on until they are at their end, too."""
         if not (self._state.is_ended or self._state.is_dropped or self._core.is_closed):
             self._writers.finish(self.iri, PUSH_S)
 

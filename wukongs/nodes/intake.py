@@ -12,20 +12,23 @@ from typing import NamedTuple
 from wukongs.errors import DataError, StreamError
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.feeding import FEED, index_of, unpacked
-from wukongs.nodes.host import Host
+from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
+from wukongs.protocol.records import OpenPartition
 from wukongs.protocol.sealing import Partition
 from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
 from wukongs.wire.packets import Packet
 
 LOG_S = 10.0
 """How far behind a node's log may be."""
+RECORD_S = 30.0
+"""How long a majority of the nodes may take to agree that a partition joins."""
 
 
 class Standing(NamedTuple):
-    """How far a partition is at a node: rows, the last closed stream batch (the protocol's number), and for how many
-    more tuples of the stream there is room."""
+    """How far a partition is at a node: rows, the last stream batch that is closed for it (the protocol's number), be it
+    since the partition came late, and for how many more tuples of the stream there is room."""
 
     offset: int
     closed: int
@@ -49,20 +52,45 @@ class Intake:
         self._lock = threading.Lock()
 
     def open_partition(self, message: Open) -> Opened:
+        """Let a partition join its stream, if it has not before: when this returns, this node waits for it. Its writer
+        sends once all nodes have answered."""
         facts = self._store.stream(message.stream)
+        if not self._is_open(message.stream, message.partition):
+            facts.check_is_open()
+            self._join(message.stream, message.partition)
         self._fence(message.stream, message.partition, message.epoch)
         offset = self._partition(message.stream, message.partition).offset
-        return Opened(facts.batch_ms, facts.into_iri, facts.timing, offset, self._store.core.settings.hash_bits)
+        sealed = self._sealed(message.stream)
+        return Opened(
+            facts.batch_ms,
+            facts.into_iri,
+            facts.timing,
+            offset,
+            self._store.core.settings.hash_bits,
+            (sealed + facts.shift) * facts.batch_ms if sealed else None,
+            self._store.shard_map.place(self._host.me.node),
+        )
+
+    def _join(self, stream: str, partition: str) -> None:
+        try:
+            self._host.submit(ev.Submitted(OpenPartition(self._key(stream), partition)), RECORD_S)
+        except Dropped:  # the other nodes are asked for the same
+            if not self._is_open(stream, partition):
+                raise StreamError(
+                    f"stream {stream}, partition {partition!r}: it came too late to join, the stream has ended or was "
+                    "dropped. Declare a new one to send more"
+                ) from None
 
     def inject(self, piece: Piece) -> None:
         facts = self._store.stream(piece.stream)
         check_batch_number(piece, facts.batch_ms)
-        self._fence(piece.stream, piece.partition, piece.epoch)
+        self._check_writer(piece)
         if piece.end_offset <= self._partition(piece.stream, piece.partition).offset:
             return
         self._store.check(piece)
         where = self._key(piece.stream), piece.partition
         batch = self._store.protocol_batch(where[0], piece.batch_number)
+        self._check_is_new(piece, batch)
         event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset)
         while True:
             view = self._claims.settle(self._store.new_terms(piece.encoded))
@@ -115,13 +143,13 @@ class Intake:
 
     def _standing(self, stream: str, partition: str) -> Standing:
         known = self._partition(stream, partition)
-        return Standing(known.offset, known.closed, self._store.room(stream))
+        return Standing(known.offset, max(known.closed, self._sealed(stream)), self._store.room(stream))
 
     def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool) -> None:
         """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were
         set aside: they come as no piece."""
         stream, partition, epoch = message.stream, message.partition, message.epoch
-        self._fence(stream, partition, epoch)
+        self._check_writer(message)
         known = self._partition(stream, partition)
         if known.is_ended or (batch <= known.closed and end_offset <= known.offset and not is_last):
             return
@@ -130,7 +158,7 @@ class Intake:
                 self._key(stream), partition, epoch, batch, end_offset, is_last, min(known.offset, end_offset)
             )
         else:  # nothing new is closed, but rows were set aside
-            next_batch = max(known.closed + 1, known.reached)
+            next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
             event = ev.Piece(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
         found = self._host.offer(event, None, lambda: None)
         if found is None or found[1] < batch:
@@ -138,6 +166,30 @@ class Intake:
                 f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "
                 f"not follow on what is here: send again from row {known.offset}"
             )
+
+    def _check_writer(self, message: Piece | Close | Finish) -> None:
+        """Check that a partition was opened, and by no newer writer."""
+        if not self._is_open(message.stream, message.partition):
+            raise StreamError(
+                f"stream {message.stream}, partition {message.partition!r}: no writer has opened it here. If the "
+                "stream was dropped and declared anew, start the pipeline anew too"
+            )
+        self._fence(message.stream, message.partition, message.epoch)
+
+    def _check_is_new(self, piece: Piece, batch: int) -> None:
+        if batch <= self._sealed(piece.stream):
+            raise StreamError(
+                f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
+                f"{piece.end_offset} are of stream batch {piece.batch_number}, which is closed. Send what is later"
+            )
+
+    def _is_open(self, stream: str, partition: str) -> bool:
+        found = self._host.node.control.streams.get(self._key(stream))
+        return found is not None and partition in found.partitions
+
+    def _sealed(self, stream: str) -> int:
+        intake = self._host.node.intakes.get(self._key(stream))
+        return intake.sealed if intake is not None else 0
 
     def _partition(self, stream: str, partition: str) -> Partition:
         intake = self._host.node.intakes.get(self._key(stream))

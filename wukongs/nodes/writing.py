@@ -87,18 +87,26 @@ class StreamWriter:
                 self._promised_ms = time_ms
 
     def finish(self, timeout_s: float) -> None:
-        """End the stream."""
+        """End what is pushed, and with it the stream if no pipeline's partition goes on."""
         with self._lock:
-            if not self._is_closed:
+            if not self._is_closed and not self._is_at_end(self._host.node):
                 self._begin(timeout_s)
                 self._send([Finish(self._stream, PUSH_PARTITION, self._epoch)], timeout_s)
                 self._is_closed = True
                 self._host.wait_until(self._has_ended, timeout_s, f"the record that stream {self._stream} has ended")
 
     def _has_ended(self, node: Node) -> bool:
-        """Tell whether nobody waits for the stream any more. One that never began holds nobody back."""
+        """Tell whether nobody waits for the stream any more, or only for others. One that never began holds nobody
+        back."""
+        key = node.control.keys.get(self._stream, "")
+        stream, intake = node.control.streams.get(key), node.intakes.get(key)
+        if self._is_at_end(node) or stream is None or stream.began is None:
+            return True
+        return intake is not None and intake.last_batch(stream.partitions) is None
+
+    def _is_at_end(self, node: Node) -> bool:
         stream = node.control.streams.get(node.control.keys.get(self._stream, ""))
-        return stream is None or stream.began is None or stream.last_batch is not None
+        return stream is None or stream.last_batch is not None
 
     def _begin(self, timeout_s: float, encoded: Encoded | None = None) -> bool:
         """Be the writer, and finish what the last call could not; tell whether that was to push the same tuples."""
@@ -140,8 +148,9 @@ class StreamWriter:
             closed = max(standing.closed for standing in standings.values())
             state = self._store.stream(self._stream)
             self._promised_ms = (closed + state.shift) * state.batch_ms if closed else None
-            if any((standing.offset, standing.closed) != (self._offset, closed) for standing in standings.values()):
+            if any(standing.offset != self._offset for standing in standings.values()):
                 log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
+            if any((standing.offset, standing.closed) != (self._offset, closed) for standing in standings.values()):
                 self._send([self._close((closed + state.shift) * state.batch_ms, self._offset)], timeout_s)
         except BaseException:
             self._epoch = 0

@@ -72,8 +72,9 @@ class DeclareStream:
     space, and the index of this record. (Names have no spaces.) So what is said of the old one is not said of the new.
 
     Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
-    markers of all partitions, these and those that join (OpenPartition): while there is none, nothing closes. payload: the host's options for it, as JSON. replaces: the key of the dropped stream that
-    had the name before, if one had; so a late repetition of the first proposal declares nothing."""
+    markers of all partitions, these and those that join (OpenPartition): while there is none, nothing closes. payload:
+    the host's options for it, as JSON. replaces: the key of the dropped stream that had the name before, if one had; so
+    a late repetition of the first proposal declares nothing."""
 
     stream: str
     partitions: tuple[str, ...]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol
 
@@ -31,6 +31,7 @@ from wukongs.wire.messages import (
     from_frames,
     to_frames,
 )
+from wukongs.wire.place import Place
 from wukongs.wire.refusals import named_error
 from wukongs.wire.sharding import ShardMap, split_piece
 from wukongs.wire.transport import DealerChannel
@@ -68,7 +69,8 @@ class _Peer:
 class IngestLink:
     """A writer's connection to the ingest sockets of all nodes. Used by one thread of one process.
 
-    window_bytes: what may be unacknowledged per node; resend_s, timeout_s: seconds. Raises: SettingsError (no address).
+    shard_map: how pieces are divided; by default evenly, or as the nodes say to `open`. window_bytes: what may be
+    unacknowledged per node; resend_s, timeout_s: seconds. Raises: SettingsError (no address).
     """
 
     def __init__(
@@ -100,7 +102,10 @@ class IngestLink:
     def open(self, stream: str, partition: str, epoch: int) -> Opened:
         """Tell every node that this writer begins; return what they agree on, from the lowest resume_offset.
 
-        Raises: NodeUnavailable; StreamError (nodes that disagree); whatever error a node answers.
+        closed_ms of what is returned: None if some nodes have more rows than others, which they know better.
+
+        Raises: NodeUnavailable; SettingsError (not the addresses of the cluster's nodes, in their order); StreamError
+        (nodes that disagree); whatever error a node answers.
         """
         asked = [(peer, self._post(peer, Open(stream, partition, epoch))) for peer in self._peers]
         self.flush()
@@ -110,9 +115,27 @@ class IngestLink:
             raise StreamError(
                 f"stream {stream}: the nodes disagree on its settings: {settings}. Declare it once for all"
             )
-        first = answers[0]
-        resume = min(one.resume_offset for one in answers)
-        return Opened(first.batch_ms, first.into, first.timing, resume, first.hash_bits)
+        self._check_places([one.place for one in answers])
+        offsets = {one.resume_offset for one in answers}
+        closed_ms = max((one.closed_ms for one in answers if one.closed_ms is not None), default=None)
+        return replace(answers[0], resume_offset=min(offsets), closed_ms=closed_ms if len(offsets) == 1 else None)
+
+    def _check_places(self, places: Sequence[Place | None]) -> None:
+        """Check that these are all nodes of one cluster; from now on pieces are divided as it says."""
+        first = places[0]
+        if first is None and not any(places):
+            return
+        expected = [None if first is None else replace(first, node=node) for node in range(len(places))]
+        if first is None or first.node_count != len(places) or list(places) != expected:
+            found = ", ".join(
+                f"{peer.address} is {f'node {place.node} of {place.node_count}' if place else 'no node of a cluster'}"
+                for peer, place in zip(self._peers, places, strict=True)
+            )
+            raise SettingsError(
+                f"addresses of {len(places)} nodes: {found}. Expected all nodes of one cluster in the order of their "
+                "numbers, as Engine.listen() returns them"
+            )
+        self.shard_map = ShardMap.of(first)
 
     def send(self, piece: Piece) -> None:
         """Send each node its share; wait while a node has more than window_bytes unacknowledged.

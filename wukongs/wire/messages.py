@@ -23,6 +23,7 @@ from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Arra
 from store.encoded import Encoded, TermTable
 from wukongs.errors import DataError, StreamError
 from wukongs.wire.header import Frame, read_header, write_header
+from wukongs.wire.place import Place, read_place
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -47,7 +48,8 @@ def timing_mask(encoded: Encoded, timing: bool | Sequence[str]) -> BoolArray:
 class Opened:
     """What the node knows of the stream. timing: True for all tuples, False for none, or the timing predicates' IRIs.
 
-    resume_offset: the offset from which the writer has to send; what lies before it is safe here.
+    resume_offset: the offset from which the writer has to send; what lies before it is safe here. closed_ms: new rows
+    at or before this time are refused (None: the node says so when they come). place: of a node of a cluster.
     """
 
     batch_ms: int
@@ -55,6 +57,8 @@ class Opened:
     timing: bool | tuple[str, ...]
     resume_offset: int
     hash_bits: int
+    closed_ms: int | None = None
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +137,7 @@ _KINDS: dict[str, type] = {
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 _ARRAYS = ("encoded", "timing", "places")
-_MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number"})
+_MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number", "closed_ms"})
 
 
 def check_batch_number(piece: Piece, batch_ms: int) -> None:
@@ -289,7 +293,9 @@ def _read_opened(header: dict[str, Any]) -> Opened:
         raise DataError(
             f"message 'opened': expected batch_ms > 0 and hash_bits from 1 to 62, found {batch_ms} and {hash_bits}"
         )
-    return Opened(batch_ms, into, timing, _int_field(header, "opened", "resume_offset"), hash_bits)
+    resume_offset = _int_field(header, "opened", "resume_offset")
+    closed_ms = None if header.get("closed_ms") is None else _int_field(header, "opened", "closed_ms")
+    return Opened(batch_ms, into, timing, resume_offset, hash_bits, closed_ms, read_place(header.get("place")))
 
 
 def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Piece:

@@ -22,6 +22,7 @@ from store.encoded import Encoded
 from wukongs.errors import SettingsError
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.messages import Piece
+from wukongs.wire.place import Place
 
 SPLIT_PREDICATES = ("http://www.w3.org/1999/02/22-rdf-syntax-ns#type",)
 
@@ -59,6 +60,15 @@ class ShardMap:
             raise SettingsError(f"replica_count = {replica_count}: expected at least 1")
         places = np.arange(SHARD_COUNT)[:, None] + np.arange(min(replica_count, node_count))
         return ShardMap((places % node_count).astype(np.int32), node_count, split)
+
+    @staticmethod
+    def of(place: Place) -> ShardMap:
+        """Return the map of the cluster that a node has told a writer of."""
+        return ShardMap.even(place.node_count, place.replica_count, place.split)
+
+    def place(self, node: int) -> Place:
+        """Return what a node tells writers of an even map."""
+        return Place(node, self.node_count, self.owners.shape[1], tuple(self.split))
 
     def shards(self, node: int) -> BoolArray:
         """Tell which shards a node replicates. bool[1024]"""

@@ -22,7 +22,8 @@ from wukongs.wire.messages import (
     from_frames,
     to_frames,
 )
-from wukongs.wire.sharding import ShardMap
+from wukongs.wire.place import Place
+from wukongs.wire.sharding import ShardMap, split_piece
 
 Answer = Callable[[Message, int], list[tuple[Message, int]]]
 
@@ -97,6 +98,47 @@ def test_nodes_that_disagree_are_refused() -> None:
 
     link, _, _ = _link(accept, other)
     with pytest.raises(StreamError, match=r"the nodes disagree on its settings.*Declare it once for all"):
+        link.open(STREAM, "part-0", 3)
+
+
+def _node(number: int, offset: int = 4, closed_ms: int | None = None, replicas: int = 2) -> Answer:
+    place = Place(number, 3, replicas, ())
+    opened = Opened(100, None, ("http://ex/ga",), offset, 62, closed_ms, place)
+    return lambda message, sequence: (
+        [(opened, sequence)] if isinstance(message, Open) else [(Ack(STREAM, "part-0", 0, 0), sequence)]
+    )
+
+
+def test_pieces_are_divided_as_the_cluster_says() -> None:
+    link, nodes, _ = _link(_node(0), _node(1, closed_ms=500), _node(2, closed_ms=300))
+    opened = link.open(STREAM, "part-0", 3)
+    assert (opened.resume_offset, opened.closed_ms) == (4, 500)
+    piece = make_piece(many(60))
+    link.send(piece)
+    expected = [share for _, share in split_piece(piece, ShardMap.even(3, 2, ()))]
+    got = [message for node in nodes for message, _ in node.got if isinstance(message, Piece)]
+    assert [one.places.tolist() for one in got] == [one.places.tolist() for one in expected]  # type: ignore[union-attr]
+
+
+def test_rows_that_are_sent_again_may_be_of_closed_stream_batches() -> None:
+    link, _, _ = _link(_node(0, closed_ms=500), _node(1, offset=3), _node(2))
+    opened = link.open(STREAM, "part-0", 3)
+    assert (opened.resume_offset, opened.closed_ms) == (3, None)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [_node(0), _node(1)],
+        [_node(1), _node(0), _node(2)],
+        [_node(0), _node(1), accept],
+        [accept, _node(1), _node(2)],
+        [_node(0), _node(1), _node(2, replicas=1)],
+    ],
+)
+def test_addresses_that_are_not_those_of_the_cluster_are_refused(answers: list[Answer]) -> None:
+    link, _, _ = _link(*answers)
+    with pytest.raises(SettingsError, match=r"tcp://127.0.0.1:7001 is node [01] of 3.*Expected all nodes of one clust"):
         link.open(STREAM, "part-0", 3)
 
 

@@ -29,6 +29,7 @@ from wukongs.wire.messages import (
     sequence_of,
     to_frames,
 )
+from wukongs.wire.place import Place
 
 
 def _bytes(message: Message, sequence: int = 7) -> list[bytes]:
@@ -47,6 +48,7 @@ def _with_header(frames: list[bytes], **changes: Any) -> list[bytes]:
         Opened(1000, "http://ex/g", True, 0, 16),
         Opened(1000, None, (), 0, 62),
         Opened(1000, None, False, 0, 62),
+        Opened(1000, None, False, 0, 62, -5, Place(1, 3, 2, ("http://ex/type",))),
         Close("s", "p", 1, 40, -1),
         Finish("s", "p", 1),
         Ack("s", "p", -1, -1),
@@ -146,6 +148,17 @@ def test_a_foreign_message_is_named(frames: list[bytes], expected: str) -> None:
         (Opened(100, None, True, 0, 62), {"timing": "all"}, "expected timing to be a boolean or a list of IRIs"),
         (Opened(100, None, True, 0, 62), {"timing": [1]}, "expected timing to be a boolean or a list of IRIs"),
         (Opened(100, None, True, 0, 62), {"into": 3}, "expected into to be a graph IRI or null, found 3"),
+        (Opened(100, None, True, 0, 62), {"closed_ms": "0"}, "'opened': expected closed_ms to be an integer"),
+        *(
+            (Opened(100, None, True, 0, 62), {"place": place}, "expected place to be null or an object with node < ")
+            for place in (
+                3,
+                {"node": 0, "node_count": 2, "replica_count": 1},
+                {"node": 2, "node_count": 2, "replica_count": 1, "split": []},
+                {"node": 0, "node_count": 2, "replica_count": 0, "split": []},
+                {"node": 0, "node_count": 2, "replica_count": 1, "split": [1]},
+            )
+        ),
         (make_piece(), {"first_offset": 1, "end_offset": 1}, "expected 0 <= first_offset < end_offset"),
         (make_piece(), {"piece": -1}, "piece >= 0, found .* piece = -1"),
         (make_piece(), {"partition": None}, "'piece': expected partition to be a text"),
