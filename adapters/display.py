@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from wukongs.continuous.continuous import ContinuousQuery
     from wukongs.engine import Engine
+    from wukongs.remote.client import RemoteEngine
+    from wukongs.remote.query import RemoteQuery
 
 REFRESHES_PER_S = 4
 RATE_OVER_S = 3.0
@@ -26,7 +28,7 @@ RATE_OVER_S = 3.0
 class Progress:
     """What a display draws from: the engine, its queries and the newest report of the pipeline."""
 
-    def __init__(self, engine: Engine, queries: Sequence[ContinuousQuery]) -> None:
+    def __init__(self, engine: Engine | RemoteEngine, queries: Sequence[ContinuousQuery | RemoteQuery]) -> None:
         self.engine = engine
         self.queries = queries
         self.report = PipelineReport()

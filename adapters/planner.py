@@ -101,6 +101,12 @@ class EpochPlanner:
             max(node.resume_offset, 0 if config.start_ms is None else min(index.rows_until(config.start_ms), end))
             for node, index, end in zip(opened, self._indexes, self._ends, strict=True)
         )
+        for one, node, index, row, end in zip(prepared, opened, self._indexes, rows, self._ends, strict=True):
+            if node.closed_ms is not None and row < end and int(index.times[row]) <= node.closed_ms:
+                raise StreamError(
+                    f"stream {one.stream}, partition {one.source.partition!r}: row {row} is of {index.times[row]} ms, "
+                    f"and the stream is closed up to {node.closed_ms} ms. Begin with start_ms = {node.closed_ms}"
+                )
         self.skipped = tuple(row > node.resume_offset for row, node in zip(rows, opened, strict=True))
         first = self._next_time(rows)
         start = self._floor(first - 1) if first is not None else 0

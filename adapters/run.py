@@ -1,4 +1,4 @@
-"""`wukongs run`: an engine in this process, its streams fed through local Spark, as one TOML file says."""
+"""`wukongs run`: an engine in this process or a running node, its streams fed through Spark, as one TOML file says."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ from wukongs.run_config import RunConfig, load_run_config
 
 if TYPE_CHECKING:
     from wukongs.continuous.continuous import ContinuousQuery
+    from wukongs.remote.client import RemoteEngine
+    from wukongs.remote.query import RemoteQuery
 
 log = logging.getLogger("wukongs")
 SWITCH_INTERVAL_S = 50e-6
@@ -26,29 +30,35 @@ DRAWN_EVERY_S = 0.1
 DONE, INTERRUPTED = 0, 130
 
 
-def run(config_path: Path, plain: bool = False, rows_shown: int = 0) -> int:
-    """Run a configuration from its file; return the exit status.
+def run(
+    config_path: Path, plain: bool = False, rows_shown: int = 0, connect: Callable[[], RemoteEngine] | None = None
+) -> int:
+    """Run a configuration from its file; return the exit status. connect: to the node to use instead of an engine.
 
     Raises SettingsError, DataError, StreamError, QuerySyntaxError, NodeUnavailable, each naming what and where.
     """
     config = load_run_config(config_path)
     if not config.streams and not config.asks:
         raise SettingsError(f"{config.file}: expected at least one [[stream]] or [[ask]], found neither")
-    return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown))
+    return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown), connect)
 
 
-def run_config(config: RunConfig, display: Display) -> int:
+def run_config(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None = None) -> int:
     """Load the stored data, ask, stream, ask again, and sum up; return the exit status (130 after Ctrl-C).
 
     Streams and queries are made known before the data is loaded, which may take long: what is wrong is said at once.
+    At a running node the streams and the stored data stay; the queries end with the run, since nobody reads them then.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if config.streams:
         from adapters.spark.session import check_java
 
         check_java()
-    with Engine(settings=config.settings) as engine:
-        queries = _declare(engine, config, display)
+    with ExitStack() as stack:
+        engine: Engine | RemoteEngine
+        engine = Engine(settings=config.settings) if connect is None else connect()
+        stack.enter_context(engine)
+        queries = _declare(engine, config, display, stack)
         _load(engine, config, display)
         progress = Progress(engine, queries)
         _ask(engine, config, display, "before")
@@ -62,7 +72,9 @@ def run_config(config: RunConfig, display: Display) -> int:
     return status
 
 
-def _declare(engine: Engine, config: RunConfig, display: Display) -> list[ContinuousQuery]:
+def _declare(
+    engine: Engine | RemoteEngine, config: RunConfig, display: Display, stack: ExitStack
+) -> list[ContinuousQuery | RemoteQuery]:
     """Declare the streams and register the queries; what the engine refuses is said with its place in the file."""
     for stream in config.streams:
         try:
@@ -77,10 +89,12 @@ def _declare(engine: Engine, config: RunConfig, display: Display) -> list[Contin
             )
         except (DataError, SettingsError, StreamError) as error:
             raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None
-    queries = []
+    queries: list[ContinuousQuery | RemoteQuery] = []
     for query in config.queries:
         try:
-            queries.append(engine.register(query.text, on_result=display.window, output=query.output))
+            registered = engine.register(query.text, on_result=display.window, output=query.output)
+            stack.callback(registered.close)
+            queries.append(registered)
         except StreamError as error:
             text = str(error)
             place = text.startswith("query, line ")  # of the text, which the engine knows by no other name
@@ -107,7 +121,7 @@ def summary_lines(progress: Progress) -> list[str]:
     return lines
 
 
-def _load(engine: Engine, config: RunConfig, display: Display) -> None:
+def _load(engine: Engine | RemoteEngine, config: RunConfig, display: Display) -> None:
     for stored in config.stored:
         began_s = time.monotonic()
         before = engine.stats()["stored_triples"]
@@ -117,12 +131,12 @@ def _load(engine: Engine, config: RunConfig, display: Display) -> None:
         display.phase(f"loaded {name}: {count:,} new triples in {time.monotonic() - began_s:.1f} s")
 
 
-def _ask(engine: Engine, config: RunConfig, display: Display, when: str) -> None:
+def _ask(engine: Engine | RemoteEngine, config: RunConfig, display: Display, when: str) -> None:
     for ask in config.asks:
         display.asked(when, ask.name, engine.query(ask.text))
 
 
-def _stream(engine: Engine, config: RunConfig, display: Display, progress: Progress) -> int:
+def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: Progress) -> int:
     """Run the pipeline to its end; return the exit status.
 
     Spark has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy.
@@ -152,12 +166,12 @@ def _stream(engine: Engine, config: RunConfig, display: Display, progress: Progr
 class _Pipeline(threading.Thread):
     """Sends all streams of a run through local Spark, until their end or until stop is set."""
 
-    def __init__(self, engine: Engine, config: RunConfig, display: Display, progress: Progress) -> None:
+    def __init__(self, engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: Progress) -> None:
         super().__init__(name="wukongs-pipeline", daemon=True)
         self.stop = threading.Event()
         self.ended = threading.Event()  # Thread.join is not to be trusted: interrupted once, it takes us for ended
         self.error: BaseException | None = None
-        self._address = engine.listen()
+        self._addresses = engine.listen().split(",")
         self._config, self._display, self._progress = config, display, progress
 
     def end(self) -> None:
@@ -171,7 +185,7 @@ class _Pipeline(threading.Thread):
         try:
             self._progress.report = run_pipeline(
                 self._config.streams,
-                [self._address],
+                self._addresses,
                 self._config.pipeline,
                 stop=self.stop,
                 on_progress=self._on_progress,

@@ -27,6 +27,7 @@ from wukongs.errors import WukongsError
 from wukongs.run_config import PipelineConfig
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Opened
+from wukongs.wire.sharding import ShardMap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 NAME = "wukongs"
 SCHEMA = "stream string, partition string, end_offset long, triples long, set_aside long, seconds double"
 
-_links: dict[tuple[int, tuple[str, ...]], IngestLink] = {}
+_links: dict[tuple[int, str], IngestLink] = {}
+"""By process, and by the folder of the pipeline's plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class PipelinePlan:
     epoch: int
     config: PipelineConfig
     timeout_s: float
+
+    def link(self) -> IngestLink:
+        """Return a link to the nodes, which divides pieces as they have told."""
+        place = next((one.place for one in self.opened), None)
+        shard_map = None if place is None else ShardMap.of(place)
+        return IngestLink(self.addresses, shard_map=shard_map, timeout_s=self.timeout_s)
 
     def planner(self) -> EpochPlanner:
         """Make the planner; the indexes are mapped from the folder."""
@@ -140,7 +148,7 @@ def run_task_item(plan: PipelinePlan, item: WorkItem) -> PushStats:
     try:
         stats = push_item(item, link)
     except WukongsError as error:
-        _links.pop((os.getpid(), plan.addresses), None)
+        _links.pop((os.getpid(), plan.folder), None)
         link.close()
         _leave(Path(plan.folder), "error", {"error": type(error).__name__, "message": str(error)})
         raise
@@ -150,11 +158,11 @@ def run_task_item(plan: PipelinePlan, item: WorkItem) -> PushStats:
 
 def _worker_link(plan: PipelinePlan) -> IngestLink:
     """Return this worker's link to the nodes. Sockets do not survive a fork, so it is made here, once per process."""
-    key = os.getpid(), plan.addresses
+    key = os.getpid(), plan.folder
     if key not in _links:
         for _, old in [_links.popitem() for _ in list(_links)]:
             old.close()
-        _links[key] = IngestLink(plan.addresses, timeout_s=plan.timeout_s)
+        _links[key] = plan.link()
         gc.freeze()  # Spark collects garbage after every task: what is loaded by now need not be looked at again
     return _links[key]
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.cli.server import add_server_options, check_server_options, connect_to
 
 _EPILOG = """examples:
   wukongs run traffic.toml
   wukongs run --plain traffic.toml > windows.txt
+  wukongs run --server tcp://127.0.0.1:7411 traffic.toml
+
+With --server, streams, stored data and queries go to a running node, or to a cluster by any of its nodes; the settings
+of the file are not used then.
 """
 
 
@@ -28,6 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rows", type=_count, default=0, metavar="N", help="print the first N rows of each window (plain lines only)"
     )
+    add_server_options(parser)
     return parser
 
 
@@ -38,9 +45,12 @@ def _count(text: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    options = make_parser().parse_args(list(argv))
+    parser = make_parser()
+    options = parser.parse_args(list(argv))
+    check_server_options(options, parser)
     check_file(options.config, "a TOML file")
     say_if_compiling()
     from adapters.run import run
 
-    return run(Path(options.config), plain=options.plain, rows_shown=options.rows)
+    connect = None if options.server is None else partial(connect_to, options)
+    return run(Path(options.config), plain=options.plain, rows_shown=options.rows, connect=connect)

@@ -7,9 +7,10 @@ It is the IngestHandler of the node's socket for pipelines, and answers other no
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import NamedTuple
 
-from wukongs.errors import DataError, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.feeding import FEED, index_of, unpacked
 from wukongs.nodes.host import Dropped, Host
@@ -22,13 +23,15 @@ from wukongs.wire.packets import Packet
 
 LOG_S = 10.0
 """How far behind a node's log may be."""
+DECLARED_S = 2.0
+"""How long a writer may be ahead of a node's log: a stream that is still unknown then is refused."""
 RECORD_S = 30.0
 """How long a majority of the nodes may take to agree that a partition joins."""
 
 
 class Standing(NamedTuple):
-    """How far a partition is at a node: rows, the last stream batch that is closed for it (the protocol's number), be it
-    since the partition came late, and for how many more tuples of the stream there is room."""
+    """How far a partition is at a node: rows, the last stream batch that is closed for it (the protocol's number; also
+    since it has come late), and for how many more tuples of the stream there is room."""
 
     offset: int
     closed: int
@@ -54,6 +57,8 @@ class Intake:
     def open_partition(self, message: Open) -> Opened:
         """Let a partition join its stream, if it has not before: when this returns, this node waits for it. Its writer
         sends once all nodes have answered."""
+        with suppress(NodeUnavailable):  # where it was declared it may be known sooner
+            self._host.wait_until(lambda _: self._store.has_stream(message.stream), DECLARED_S, "a declaration")
         facts = self._store.stream(message.stream)
         if not self._is_open(message.stream, message.partition):
             facts.check_is_open()

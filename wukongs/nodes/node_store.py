@@ -159,6 +159,10 @@ class NodeStore:
         """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
         return self._stream(self.key_of(name))
 
+    def has_stream(self, name: str) -> bool:
+        """Tell whether a stream was declared under a name, or has this key."""
+        return self.key_of(name) in self._records.streams
+
     def _stream(self, stream: str) -> NodeStream:
         state = self._records.streams.get(stream)
         if state is None:

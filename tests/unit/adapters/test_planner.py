@@ -29,12 +29,13 @@ def _planner(
     config: PipelineConfig | None = None,
     batch_ms: tuple[int, ...] = (10, 10, 10),
     resume: tuple[int, ...] = (0, 0, 0),
+    closed_ms: int | None = None,
 ) -> EpochPlanner:
     prepared, opened = [], []
     for number, one in enumerate(times):
         index = SourceIndex(np.array(one, np.int64), np.arange(len(one) + 1, dtype=np.int64) * 100)
         prepared.append(PreparedSource(f"http://ex/{number}", NamedSource(f"part-{number}"), index))
-        opened.append(Opened(batch_ms[number], None, True, resume[number], 62))
+        opened.append(Opened(batch_ms[number], None, True, resume[number], 62, closed_ms))
     return EpochPlanner(prepared, opened, 1, config or PipelineConfig())
 
 
@@ -44,6 +45,14 @@ def _walk(planner: EpochPlanner) -> list[Position]:
         positions.append(planner.next(positions[-1]))
         assert len(positions) < 1000
     return positions
+
+
+def test_rows_of_what_is_closed_are_refused_before_anything_is_sent() -> None:
+    message = r"stream http://ex/0, partition 'part-0': row 1 is of 30 ms, and the stream is closed up to 30 ms\. Begin"
+    with pytest.raises(StreamError, match=message):
+        _planner([[5, 30, 40]], resume=(1,), closed_ms=30)
+    assert _planner([[5, 30, 40]], PipelineConfig(start_ms=30), closed_ms=30).start.rows == (2,)
+    assert _planner([[5, 30]], resume=(2,), closed_ms=30).start.rows == (2,)
 
 
 def test_an_epoch_ends_at_whole_stream_batches_of_all_streams() -> None:

@@ -115,6 +115,11 @@ def test_pipelines_give_a_cluster_what_they_give_an_engine(node_count: int, repl
 def test_what_comes_wrongly_is_refused_by_name() -> None:
     with fed_cluster(2) as (nodes, addresses):
         engine = nodes[0].engine
+        with (
+            IngestLink(addresses) as link,
+            pytest.raises(StreamError, match=r"unknown stream http://ex/s: it has"),
+        ):
+            link.open(S, "p", 1)
         engine.stream(S, batch_ms=100)
         for wrong in (addresses[::-1], addresses[:1], [addresses[0], addresses[0]]):
             with IngestLink(wrong) as link, pytest.raises(SettingsError, match=r"Expected all nodes of one cluster in"):
