@@ -180,6 +180,10 @@ class Report:
     def publish(self, folder: Path | None) -> None:
         """Print the tables; with a folder, write <name>.json and <name>.md into it too."""
         print(self.to_text(), flush=True)
+        self.write(folder)
+
+    def write(self, folder: Path | None) -> None:
+        """Write what there is so far, if there is a folder."""
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{self.name}.json").write_text(self.to_json() + "\n", encoding="utf-8")

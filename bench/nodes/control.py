@@ -45,5 +45,6 @@ def bench_control(report: Report, bench: Bench, stream_counts: tuple[int, ...], 
                 "protocol KB": said["told_bytes_out"] / nodes / took_s / 1e3,
                 "all messages": said["messages_out"] / nodes / took_s,
                 "all KB": said["bytes_out"] / nodes / took_s / 1e3,
+                "CPU, share of a core": said["cpu_s"] / nodes / took_s,
             },
         )

@@ -6,12 +6,15 @@ further clients only read the counters of the other nodes.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import wukongs
@@ -24,29 +27,32 @@ EMBEDDED = "embedded"
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """engine: what is asked; nodes: all that have counters, `engine` or its node among them, first."""
+    """engine: what is asked; nodes: all that have counters, `engine` or its node among them, first; cpu_s: seconds of
+    CPU of the processes that all nodes are in, by default this one."""
 
     name: str
     engine: Any
     nodes: Sequence[Any] = ()
+    cpu_s: Callable[[], float] = time.process_time
 
-    def counters(self) -> dict[str, int]:
-        """Return what all nodes have sent so far, and what the first one's reads have asked of the others. A node alone
-        is served without a network: it has sent nothing."""
+    def counters(self) -> dict[str, float]:
+        """Return what all nodes have sent so far, what the first one's reads have asked of the others, and the CPU time
+        of all. A node alone is served without a network: it has sent nothing."""
         stats: list[Mapping[str, Any]] = [node.stats() for node in self.nodes]
         names = ("messages_out", "bytes_out", "told_out", "told_bytes_out")
-        found = {name: sum(one.get("network", {}).get(name, 0) for one in stats) for name in names}
+        found: dict[str, float] = {name: sum(one.get("network", {}).get(name, 0) for one in stats) for name in names}
         reads = stats[0].get("reads", {}) if stats else {}
         found["requests"] = reads.get("requests", 0)
         found["rows"] = reads.get("rows_sent", 0) + reads.get("rows_received", 0)
         found["bytes"] = reads.get("bytes_sent", 0) + reads.get("bytes_received", 0)
+        found["cpu_s"] = self.cpu_s()
         return found
 
 
 OpenBench = Callable[[int], AbstractContextManager[Bench]]
 
 
-def since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+def since(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
     return {name: now[name] - count for name, count in before.items()}
 
 
@@ -71,7 +77,22 @@ def processes(node_count: int) -> Iterator[Bench]:
         if not all(addresses):
             raise RuntimeError(f"a cluster of {node_count} nodes did not start within {START_S:g} s")
         clients = [stack.enter_context(wukongs.connect(address, silence_s=STOP_S)) for address in addresses]
-        yield Bench(str(node_count), clients[0], clients)
+        yield Bench(str(node_count), clients[0], clients, _cpu_of(process.pid))
+
+
+def _cpu_of(cluster: int) -> Callable[[], float]:
+    """Return what tells the CPU seconds of the children of a process, 0 where there is no /proc."""
+    listed = Path(f"/proc/{cluster}/task/{cluster}/children")
+    children = listed.read_text().split() if listed.exists() else []
+
+    def cpu_s() -> float:
+        ticks = 0
+        for child in children:
+            of_process = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(of_process[11]) + int(of_process[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    return cpu_s
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -28,10 +28,10 @@ class Sizes:
     """days: of the streams that are replayed; repeats: of each one-shot query; control_s: per number of streams."""
 
     node_counts: Sequence[int] = (1, 2, 4, 8)
-    days: int = 3
-    repeats: int = 50
+    days: int = 2
+    repeats: int = 30
     stream_counts: tuple[int, ...] = (0, 1, 5, 20)
-    control_s: float = 5.0
+    control_s: float = 3.0
 
 
 QUICK = Sizes(node_counts=(1, 2), days=1, repeats=2, stream_counts=(0, 1), control_s=0.2)
@@ -45,7 +45,7 @@ def main(
     Returns the exit status: 1 for a wrong answer, data that cannot be read or a cluster that does not start, after one
     line on standard error."""
     try:
-        results = _run(_read(data, quick), QUICK if quick else Sizes(), open_cluster)
+        results = _run(_read(data, quick), QUICK if quick else Sizes(), open_cluster, report)
     except (WrongAnswer, OSError, ValueError, RuntimeError, WukongsError) as error:
         print(f"wukongs: bench nodes: {error}", file=sys.stderr)
         return 1
@@ -53,7 +53,7 @@ def main(
     return 0
 
 
-def _run(data: LsbenchData, sizes: Sizes, open_cluster: OpenBench) -> Report:
+def _run(data: LsbenchData, sizes: Sizes, open_cluster: OpenBench, folder: Path | None) -> Report:
     last_day = min(stream.times[-1] for name, stream in data.streams.items() if name != "GPS") // DAY_MS
     days = last_days(data, int(last_day), sizes.days)
     told = {"days": f"{days.last_day - days.count}-{days.last_day}", "transport": "tcp on loopback, one machine"}
@@ -73,6 +73,7 @@ def _run(data: LsbenchData, sizes: Sizes, open_cluster: OpenBench) -> Report:
             report_one_shot(results, cluster, answers, wanted.queries)
             report_windows(results, cluster, windows, wanted_windows, data, days)
             bench_control(results, cluster, sizes.stream_counts, sizes.control_s, end_ms(days))
+        results.write(folder)  # the next one takes minutes
     return results
 
 
