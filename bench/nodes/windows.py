@@ -154,11 +154,11 @@ def report_windows(
                 "latency least": latency["min"],
                 "median": latency["median"],
                 "p99": latency["p99"],
-                "advance to rows at the client, least": seen["min"],
-                "median ": seen["median"],
+                "advance to rows at the client: least": seen["min"],
+                "median of it": seen["median"],
                 "push least": push["min"],
                 "K tuples/s": tuples / push["min"],
-                "CPU per firing": run.moved["cpu_s"] / len(run.bags) * 1e3,
+                "CPU of all, per firing": run.moved["cpu_s"] / len(run.bags) * 1e3,
             },
         )
         if bench.name != EMBEDDED:
