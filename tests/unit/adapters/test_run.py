@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,13 @@ import pytest
 
 from adapters.replay import PipelineReport, replay
 from adapters.run import run
+from tests.clusters import cluster
 from tests.processes import child
 from wukongs.errors import DataError, SettingsError, StreamError
+from wukongs.remote.client import connect
+from wukongs.remote.service import Service
+from wukongs.settings import Settings
+from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
 
 TUPLES = "".join(f"<http://ex/{time_ms}> <http://ex/p> <http://ex/o> . {time_ms}\n" for time_ms in (100, 900, 1500))
@@ -120,3 +126,23 @@ sys.exit(wukongs.cli.main(sys.argv[1:]))
     assert (process.returncode, out) == (130, "stopped\n")
     assert err.splitlines()[-2:] == ["interrupted: stopping Spark, which may take some seconds ...", "interrupted"]
     assert "Traceback" not in err
+
+
+def test_a_run_at_a_cluster_gives_the_windows_of_an_engine(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_text(folder, STREAM + QUERY, rows_shown=3) == 0
+    expected = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("q\t", "\t"))]
+    assert len(expected) == 5
+    with cluster(2) as nodes, ExitStack() as stack:
+        addresses = []
+        for node in nodes:
+            service = Service(node.engine, Settings())
+            stack.callback(service.close)
+            socket = ClientSocket("tcp://127.0.0.1:*", service.handlers, node.intake)
+            stack.callback(socket.close)
+            addresses.append(socket.address)
+        for node in nodes:
+            node.engine.ingest_addresses = tuple(addresses)
+        assert run_text(folder, STREAM + QUERY, rows_shown=3, connect=lambda: connect(addresses[1])) == 0
+        assert nodes[0].engine.queries() == nodes[1].engine.queries() == []
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("q\t", "\t"))]
+    assert found == expected
