@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from adapters.spark.pipeline import run_pipeline
+from tests.clusters import cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.engine import Engine
 from wukongs.errors import StreamError
 from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
+from wukongs.wire.client_socket import ClientSocket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,3 +108,26 @@ def test_it_stops_when_told_and_resumes_where_the_node_is(spark: SparkSession, l
     assert second.finished
     assert node.tuples["http://ex/fast"] == tuples
     assert second.triples < 2000
+
+
+def test_a_cluster_gets_from_spark_what_an_engine_gets(spark: SparkSession, tmp_path: Path) -> None:
+    fast, _ = _write(tmp_path, "fast", 600, 10)
+    window = f"FROM STREAM <{fast.iri}> [RANGE 1s STEP 1s]"
+    text = f"REGISTER QUERY q AS SELECT ?s ?o {window} WHERE {{ ?s <http://ex/p1> ?o }}"
+
+    def windows(engine: Engine) -> list[tuple[int, list[str]]]:
+        engine.stream(fast.iri, batch_ms=100)
+        query = engine.register(text)
+        run_pipeline([fast], engine.listen().split(","), session=spark)
+        engine.settle(30)
+        return [(one.end_ms, sorted(map(str, one))) for one in query.results(timeout_s=1)]
+
+    with Engine() as engine:
+        expected = windows(engine)
+    assert sum(len(rows) for _, rows in expected) == 200
+    with cluster(2) as nodes, ExitStack() as stack:
+        sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
+        for socket in sockets:
+            stack.callback(socket.close)
+        nodes[0].engine.ingest_addresses = tuple(socket.address for socket in sockets)
+        assert windows(nodes[0].engine) == expected
