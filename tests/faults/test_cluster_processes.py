@@ -1,15 +1,16 @@
-"""Processes of a cluster that are killed, stopped, started anew or told something else than the others."""
+"""Processes of a cluster that are killed, stopped, started anew or told something else; and strangers."""
 
 from __future__ import annotations
 
 import io
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 
 import wukongs
 from tests.processes import child
+from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
 
 EX = "http://ex/"
 QUERY = f"""REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 200ms STEP 200ms] WHERE {{ ?s <{EX}p> ?o }}"""
@@ -35,17 +37,21 @@ def free_ports(count: int) -> list[int]:
 class Nodes:
     """The files of a cluster, and its processes."""
 
-    def __init__(self, folder: Path, count: int, head: str = "") -> None:
+    def __init__(self, folder: Path, count: int, head: str = "", keys: Sequence[str] = ()) -> None:
         ports = free_ports(2 * count)
         self.clients = [f"tcp://127.0.0.1:{port}" for port in ports[:count]]
         self.peers = [f"tcp://127.0.0.1:{port}" for port in ports[count:]]
         self.processes: list[subprocess.Popen[str]] = []
-        self._folder, self.head = folder, head
+        self._folder, self._keys, self.head = folder, keys, head
 
     def file(self, number: int, head: str | None = None) -> str:
         lines = [f"number = {number}", (self.head if head is None else head)]
-        for clients, peers in zip(self.clients, self.peers, strict=True):
+        for at, (clients, peers) in enumerate(zip(self.clients, self.peers, strict=True)):
             lines += ["[[node]]", f'clients = "{clients}"', f'peers = "{peers}"']
+            lines += [f'public_key = "{self._keys[at]}"'] if self._keys else []
+        if self._keys:
+            lines += ["[trust]", f'secret_key_file = "node{number}/{SECRET_FILE}"', 'allowed_nodes = "nodes"']
+            lines += ['allowed_clients = "clients"', 'tokens_file = "tokens"']
         file = self._folder / f"node{number}.toml"
         file.write_text("\n".join(lines) + "\n")
         return str(file)
@@ -57,13 +63,16 @@ class Nodes:
 
 
 @contextmanager
-def running(folder: Path, count: int, head: str = "") -> Iterator[Nodes]:
-    nodes = Nodes(folder, count, head)
+def running(folder: Path, count: int, head: str = "", keys: Sequence[str] = ()) -> Iterator[Nodes]:
+    nodes = Nodes(folder, count, head, keys)
     with ExitStack() as stack:
         for number in range(count):
             nodes.processes.append(stack.enter_context(child([*NODE, nodes.file(number)])))
         for number, process in enumerate(nodes.processes):
             assert process.stdout is not None
+            while not select.select([process.stdout], [], [], 0.2)[0]:
+                ended = [one.communicate()[1] for one in nodes.processes if one.poll() is not None]
+                assert not ended, ended
             assert process.stdout.readline().strip() == nodes.clients[number]
         yield nodes
 
@@ -112,6 +121,43 @@ def test_clients_go_on_at_other_nodes_and_the_lost_one_does_not_come_back(tmp_pa
             assert ran.stdout == ""
         assert len(client.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 61
         client.load(triples("w", 5), format="nt")
+
+
+def test_a_cluster_with_keys_serves_whom_it_knows_and_goes_on_after_a_pause(tmp_path: Path) -> None:
+    keys = [make_keys(tmp_path / f"node{number}") for number in range(2)]
+    for name in ("alice", "mallory"):
+        make_keys(tmp_path / name)
+    (tmp_path / "nodes").write_text("".join(key + "\n" for key in keys))
+    (tmp_path / "clients").write_text((tmp_path / "alice" / PUBLIC_FILE).read_text())
+    (tmp_path / "tokens").write_text("open-sesame-open-sesame-open-sesame\n")
+    with running(tmp_path, 2, keys=keys) as nodes:
+        token = "open-sesame-open-sesame-open-sesame"
+
+        def connect(number: int, who: str, shown: str | None) -> wukongs.RemoteEngine:
+            own = tmp_path / who / SECRET_FILE, tmp_path / f"node{number}" / PUBLIC_FILE
+            return wukongs.connect(nodes.clients[number], token=shown, keys=own, silence_s=2)
+
+        with connect(0, "alice", token) as first, connect(1, "alice", token) as second:
+            first.load(triples("x", 40), format="nt")
+            second.update(f"INSERT DATA {{ <{EX}z> <{EX}l> <{EX}o> }}")
+            os.kill(nodes.processes[1].pid, signal.SIGSTOP)
+            paused_s = time.monotonic()
+            with pytest.raises(wukongs.WukongsError, match=r"node 1|no outcome"):
+                first.query(f"SELECT * {{ ?s <{EX}l> ?o }}", timeout_s=1)
+            while time.monotonic() < paused_s + 2.5:
+                assert first.stats()["node"] == 0
+            os.kill(nodes.processes[1].pid, signal.SIGCONT)
+            first.load(triples("y", 20), format="nt")
+            assert len(first.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 61
+            for who, shown in (("mallory", token), ("alice", "open-sesame-open-sesame-open-sesamf"), ("alice", None)):
+                with pytest.raises(wukongs.WukongsError):
+                    connect(0, who, shown)
+            with pytest.raises(wukongs.NodeUnavailable):
+                wukongs.connect(nodes.clients[0], silence_s=1)
+            own = tmp_path / "alice" / SECRET_FILE, tmp_path / "node0" / PUBLIC_FILE
+            with pytest.raises(wukongs.NodeUnavailable):  # clients' keys and tokens are not for peers' addresses
+                wukongs.connect(nodes.peers[0], token=token, keys=own, silence_s=1)
+            assert len(first.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 61
 
 
 def test_the_rest_of_a_cluster_says_which_node_has_ended() -> None:
