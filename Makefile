@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-nojit lint bench scale soak lock clean faults fuzz sim model
+.PHONY: help setup demo test test-nojit lint bench bench-nodes scale soak lock clean faults fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
+	@echo 'make bench-nodes L1-L6 and S1-S6 on clusters of 1, 2, 4 and 8 processes here (10 minutes)'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
 	@echo 'make scale       load TRIPLES=100000000 into a data folder and ask it (10 minutes, 20 GB of disk)'
 	@echo 'make setup       virtual environment in .venv, with the locked packages'
@@ -69,6 +70,9 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(PY) -m bench
+
+bench-nodes: $(READY)
+	@$(PY) -m bench nodes --report build/nodes
 
 # About five minutes: 20 M observations, memory sampled and drawn into build/soak/.
 soak: $(READY)
