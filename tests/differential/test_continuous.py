@@ -11,7 +11,7 @@ from tests.differential.scenario import Advance, Harness, Register, Scenario, fu
 pytestmark = pytest.mark.nojit
 
 
-@fuzz(50)
+@fuzz(35)
 @given(scenarios())
 def test_every_window_and_every_snapshot(scenario: Scenario) -> None:
     """Where a query reads the stored graph, all streams have begun: a stream that begins late may find the stored graph

@@ -19,7 +19,7 @@ MEMBERS = [X, Call("+", (X, Term(NUMBERS[0]))), Call("STR", (X,)), Term(NUMBERS[
     st.lists(st.sampled_from([*POOL, "_:b0"]).map(Term), min_size=CONSTANTS_MIN, max_size=24),
     st.sampled_from([(), (Y,), (Call("+", (Y, Z)),)]),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_membership_in_many_constants(
     op: str, member: Expression, constants: list[Term], others: tuple[Expression, ...]
 ) -> None:

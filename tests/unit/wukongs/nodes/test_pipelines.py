@@ -132,9 +132,8 @@ def test_what_comes_wrongly_is_refused_by_name() -> None:
             engine.settle(SETTLE_S)
             late = Writer(link, "late")
             assert late.opened.closed_ms == 400
-            late.send(4, *_rows(4, "l"))
             with pytest.raises(StreamError, match=r"rows 0 to 4 are of stream batch 4, which is closed. Send what is"):
-                link.flush()
+                _send_and_flush(late)
             with pytest.raises(StreamError, match=r"partition 'unheard': no writer has opened it here"):
                 link.close_batches(S, "unheard", 1, 0, 500)
             for one in (writer, late):
@@ -142,6 +141,12 @@ def test_what_comes_wrongly_is_refused_by_name() -> None:
             nodes[0].host.wait_until(lambda node: node.control.streams[S].last_batch is not None, SETTLE_S, "its end")
             with pytest.raises(StreamError, match=r"is closed: declare a new one|came too late to join"):
                 link.open(S, "too late", 1)
+
+
+def _send_and_flush(writer: Writer) -> None:
+    """The refusal comes with the one or with the other."""
+    writer.send(4, *_rows(4, "l"))
+    writer.link.flush()
 
 
 def test_what_is_pushed_comes_after_what_pipelines_have_closed() -> None:

@@ -154,7 +154,7 @@ def test_a_node_that_dies_ends_every_call_by_name(
 
 def test_no_node_at_all(wire: Wire) -> None:
     wire.is_dead = True
-    with pytest.raises(NodeUnavailable, match=r"no node answers: the node does not answer\. Check that it runs there"):
+    with pytest.raises(NodeUnavailable, match=r"no node answers: the node does not answer$"):
         connected(wire, silence_s=0.1)
     with pytest.raises(SettingsError, match="expected the address of a node"):
         connected()
