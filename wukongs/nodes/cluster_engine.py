@@ -36,6 +36,7 @@ from wukongs.output.results import Result, WindowResult
 from wukongs.plans.prepared import PreparedQueries
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery
+from wukongs.protocol.snapshots import Sn
 from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class ClusterEngine(Engine):
             strict=strict,
             hash_bits=hash_bits,
         )
-        return packed(self._changes.add(chunks, None if into is None else into[1:-1]))
+        return self._shown(self._changes.add(chunks, None if into is None else into[1:-1]))
 
     def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
         """As Engine.update. It is evaluated here, and again if another update came into the log meanwhile."""
@@ -118,11 +119,16 @@ class ClusterEngine(Engine):
                 change = evaluate(core, operations, limits)
                 after = self._host.node.control.last_update(unpacked(change.read_sn))
                 try:
-                    return packed(self._changes.change(change.gone, change.come, change.cleared, after))
+                    return self._shown(self._changes.change(change.gone, change.come, change.cleared, after))
                 except Dropped:
                     limits.check()
             last = self._host.node.control.updates[-1].sn
             self._store.wait_for(last, RECORD_S)
+
+    def _shown(self, sn: Sn) -> int:
+        """Return an SN, packed, once clients of the other nodes read it too."""
+        self._settling.show(sn, SHOW_S)
+        return packed(sn)
 
     def query(
         self,

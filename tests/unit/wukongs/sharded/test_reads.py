@@ -27,7 +27,6 @@ FOLLOWS, NAME, TYPE = "<http://e/follows>", "<http://e/name>", "<http://www.w3.o
 WALK = f"SELECT * {{ <http://e/u1> {FOLLOWS} ?a . ?a {FOLLOWS} ?b . ?b {NAME} ?n }}"
 STAR = f"SELECT * {{ ?x a <http://e/User> ; {NAME} ?n ; {FOLLOWS} <http://e/u7> }}"
 PATH = f"SELECT * {{ <http://e/u1> {FOLLOWS}+ ?x }}"
-pytestmark = pytest.mark.nojit
 
 
 @pytest.fixture(scope="module")
