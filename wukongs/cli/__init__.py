@@ -80,6 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("")
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemError as error:
+        if not _was_interrupted(error):
+            raise
+        return INTERRUPTED
     except BrokenPipeError:
         _silence_stdout()
         return DONE
@@ -131,6 +135,14 @@ def _dispatch(arguments: list[str]) -> int:
         return complain(f"{name!r} is no command: expected one of {', '.join(COMMANDS)}", WRONG_USAGE)
     status: int = importlib.import_module(f"wukongs.cli.{name}").main(rest)
     return status
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C came while numba boxed what a kernel returns: Python then raises SystemError, from the
+    KeyboardInterrupt."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def _status_of(stop: SystemExit) -> int:

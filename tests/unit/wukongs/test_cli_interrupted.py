@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import wukongs.cli.demo
 from tests.processes import child
 
 # A thread of the command's own process says where it is: SIGINT comes once the work has begun.
@@ -47,3 +48,18 @@ def test_ctrl_c_ends_a_query(case: str, tmp_path: Path) -> None:
         reader.join()
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
+
+
+def test_ctrl_c_inside_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while a kernel's result is boxed comes out as SystemError; any other SystemError is a defect, and shows."""
+
+    def boxed(_: object) -> int:
+        raise SystemError("returned a result with an exception set") from cause
+
+    monkeypatch.setattr(wukongs.cli.demo, "main", boxed)
+    cause: BaseException = SystemError("the same")
+    cause.__cause__ = KeyboardInterrupt()
+    assert wukongs.cli.main(["demo"]) == 130
+    cause = ValueError()
+    with pytest.raises(SystemError):
+        wukongs.cli.main(["demo"])
