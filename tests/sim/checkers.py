@@ -47,6 +47,7 @@ class Checkers:
         self.stable: dict[int, dict[str, int]] = {}
         self.exposed: dict[int, Any] = {}
         self.highest: dict[str, int] = {}
+        self.lost: dict[tuple[int, int], dict[str, int]] = {}
         self.reads: list[Any] = []
         self.acknowledged: list[Any] = []
         self.shards: tuple[tuple[int, ...], ...] = ()
@@ -115,13 +116,24 @@ class Checkers:
         for host in self.hosts:
             self._check_replica(host.number, vts, f"is an in-sync replica, but stable on node {node} is", node)
 
+    def on_crash(self, node: int, loses_disk: bool, vts: dict[str, int]) -> None:
+        """vts: what the disk had that is lost, if it is."""
+        if loses_disk:
+            self.lost[node, self.hosts[node].disk.generation - 1] = vts
+
     def _check_kept(self, node: int, stream: str, batch: int) -> None:
-        """Check that each shard's part is on some disk: sources may forget what is stable. A disk that was lost counts
-        while nobody can know of it yet."""
+        """Check that each shard's part is on some disk, for sources may forget what is stable: on one of those that
+        are members as far as this node knows the log. Until it knows of a loss, the lost disk counts for what it had:
+        its reports were true, and one used a moment before the loss could not be told from one used now."""
+        members = self.hosts[node].control.members
         for shard in self.shards:
-            replicas = [(self.hosts[replica].disk, self.roles[replica][1]) for replica in shard]
-            if not any(disk.generation != known or disk.vts.get(stream, 0) >= batch for disk, known in replicas):
+            if not any(self._disk(replica, members[replica].disk).get(stream, 0) >= batch for replica in shard):
                 raise Violation(f"stable on node {node} is {stream} {batch}, no disk of {shard} has it", [node, *shard])
+
+    def _disk(self, node: int, generation: int) -> dict[str, int]:
+        """Return what a disk has of each stream, or had when it was lost."""
+        disk = self.hosts[node].disk
+        return disk.vts if disk.generation == generation else self.lost.get((node, generation), {})
 
     def _check_replica(self, node: int, vts: dict[str, int], what: str, other: int | None = None) -> None:
         """Check that an in-sync replica that has its disk has all of a stable VTS."""

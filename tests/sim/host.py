@@ -98,10 +98,10 @@ class Host:
         self.agenda.after(self.rng.uniform(0, PULSE), self._alive(self._pulse))
 
     def crash(self, loses_disk: bool = False) -> None:
-        self.is_alive = False
+        self.is_alive, vts = False, self.disk.vts
         if loses_disk:
             self.disk = Disk(self.disk.generation + 1)
-        self.tell(self.number, "crash", loses_disk=loses_disk)
+        self.tell(self.number, "crash", loses_disk=loses_disk, vts=vts)
 
     @property
     def control(self) -> Control:
