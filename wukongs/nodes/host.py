@@ -77,6 +77,7 @@ class Host:
         self._next: deque[ev.Event] = deque()
         self._keep: Callable[[], object] | None = None
         self._waiting: dict[Hashable, list[Future[Applied]]] = {}
+        self._decided: list[tuple[Future[Applied], Applied | Dropped]] = []
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="wukongs-host", daemon=True)
@@ -249,6 +250,16 @@ class Host:
             with self._changed:
                 self.node = node  # nobody sees a record in it before the store has taken it in
                 self._changed.notify_all()
+        self._tell_decided()
+
+    def _tell_decided(self) -> None:
+        """Answer those whose records are decided: all of them see it in `node`."""
+        decided, self._decided = self._decided, []
+        for outcome, found in decided:
+            if isinstance(found, Applied):
+                outcome.set_result(found)
+            else:
+                outcome.set_exception(found)
 
     def _do(self, action: act.Action, node: Node) -> None:
         match action:
@@ -267,17 +278,18 @@ class Host:
             case act.Apply(index=index, entry=entry, sn=sn):
                 self._check_is_in(entry.record)
                 self._store.apply(index, entry.record, sn)
-                for outcome in self._waiting.pop(_key(entry.record), []):
-                    outcome.set_result(Applied(index, sn or node.control.last_sn))
+                self._decide(entry.record, Applied(index, sn or node.control.last_sn))
             case act.Drop(record=record):
-                for outcome in self._waiting.pop(_key(record), []):
-                    outcome.set_exception(Dropped(f"{type(record).__name__}: superseded by another record of the log"))
+                self._decide(record, Dropped(f"{type(record).__name__}: superseded by another record of the log"))
             case act.Expose(sn=sn, vts=vts):
                 self._store.expose(sn, vts)
             case act.SaveVote() | act.SaveEntries() | act.SaveControl():
                 pass  # In memory: whoever starts again is another voter, with a newer disk.
             case act.CollectState() | act.InstallState():
                 log.warning("node %d: taking over another node's state is not built yet", self.me.node)
+
+    def _decide(self, record: Record, found: Applied | Dropped) -> None:
+        self._decided += [(outcome, found) for outcome in self._waiting.pop(_key(record), [])]
 
     def _check_is_in(self, record: Record) -> None:
         """End this node when it was taken out: it cannot take over what it has missed (CollectState, InstallState), and
@@ -292,10 +304,11 @@ class Host:
         """Tell all who wait that nothing will come."""
         self._is_closed = True
         said = self.failure if isinstance(self.failure, NodeUnavailable) else f"node {self.me.node} has stopped"
-        for outcomes in self._waiting.values():
-            for outcome in outcomes:
-                outcome.set_exception(NodeUnavailable(str(said)))
+        undecided = [outcome for outcomes in self._waiting.values() for outcome in outcomes]
+        for outcome in [*undecided, *(outcome for outcome, _ in self._decided)]:
+            outcome.set_exception(NodeUnavailable(str(said)))
         self._waiting.clear()
+        self._decided.clear()
         with self._changed:
             self._changed.notify_all()
 

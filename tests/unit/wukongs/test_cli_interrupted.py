@@ -51,7 +51,7 @@ def test_ctrl_c_ends_a_query(case: str, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_inside_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while a kernel's result is boxed comes out as SystemError; any other SystemError is a defect, and shows."""
+    """Ctrl-C while a kernel's result is boxed comes out as SystemError; any other one is a defect, and shows."""
 
     def boxed(_: object) -> int:
         raise SystemError("returned a result with an exception set") from cause
