@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from adapters.display import Display, Progress, choose_display
 from adapters.replay import PipelineReport
 from wukongs.engine import Engine
 from wukongs.errors import DataError, SettingsError, StreamError
+from wukongs.interpreter import take_turns_quickly
 from wukongs.run_config import RunConfig, load_run_config
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from wukongs.remote.query import RemoteQuery
 
 log = logging.getLogger("wukongs")
-SWITCH_INTERVAL_S = 50e-6
-"""How long a thread may keep the interpreter while others wait: at the default of 5 ms a firing waits for decoding."""
-
 DRAWN_EVERY_S = 0.1
 DONE, INTERRUPTED = 0, 130
 
@@ -49,7 +46,7 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
     Streams and queries are made known before the data is loaded, which may take long: what is wrong is said at once.
     At a running node the streams and the stored data stay; the queries end with the run, since nobody reads them then.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    take_turns_quickly()
     if config.streams:
         from adapters.spark.session import check_java
 

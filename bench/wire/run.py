@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from bench.harness import Report, summary
+from wukongs.interpreter import take_turns_quickly
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.context import context
 from wukongs.wire.network import Network
@@ -26,8 +27,6 @@ POOLED, QUICK = "answered by a worker", "answered by the socket's thread"
 ONE, MANY = "one question at a time, us", "questions of 8 threads"
 THREADS = 8
 TIMEOUT_S = 30.0
-SWITCH_INTERVAL_S = 5e-5
-"""As in `wukongs run`: at Python's own 5 ms, a thread that an answer wakes may wait that long for one that computes."""
 _END = b""
 
 
@@ -36,7 +35,7 @@ def main(report: Path | None, quick: bool) -> int:
     results = Report("wire", {"source": "made here", "processes": 2, "transport": "tcp on loopback"})
     count = 20 if quick else 3000
     before_s = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    take_turns_quickly()
     with_spawn = multiprocessing.get_context("spawn")
     here, there = with_spawn.Pipe()
     process = with_spawn.Process(target=_serve, args=(there,), daemon=True)
@@ -123,7 +122,7 @@ def _serve(pipe: Connection) -> None:
     """The other process: answers what it is asked with what was asked, and bare frames in a thread of their own."""
     import zmq
 
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    take_turns_quickly()
 
     def answer(packet: Packet) -> Packet:
         return packet

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.interpreter import take_turns_quickly
 from wukongs.node_config import NodeConfig, load_node_config
 
 _EPILOG = """examples:
@@ -26,10 +27,6 @@ the file, of a node that is alone (all other keys are in docs/api.md):
 
 It prints the address that clients use once it takes them, and ends with Ctrl-C or SIGTERM.
 """
-
-
-SWITCH_INTERVAL_S = 50e-6
-"""How soon a thread that waits for Python's lock asks for it: a question passes through several of them."""
 
 
 class Running(Protocol):
@@ -64,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     stopped = _Stopped()
     stopped.watch_signals()
     say_if_compiling()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    take_turns_quickly()
     node = start(config)
     try:
         if options.until_stdin_ends:
