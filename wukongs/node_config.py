@@ -25,7 +25,6 @@ tokens_file = "tokens"           # a client token a line; left out: none is aske
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +32,12 @@ from wukongs.errors import SettingsError
 from wukongs.run_config import checked_iri, engine_settings
 from wukongs.settings import Settings
 from wukongs.toml_reader import TableReader, read_toml
+from wukongs.wire.keys import is_key
+from wukongs.wire.sharding import SPLIT_PREDICATES
 from wukongs.wire.transport import check_address
 
 NODES_MAX = 1024
 """There are so many shards."""
-RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
-_PUBLIC_KEY = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
-"""32 bytes in Z85, as ZeroMQ writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,7 @@ class NodeConfig:
     listen_peers: str | None = None
     data_dir: Path | None = None
     replicas: int = 1
-    split_predicates: tuple[str, ...] = (RDF_TYPE,)
+    split_predicates: tuple[str, ...] = SPLIT_PREDICATES
     settings: Settings
     trust: TrustFiles = TrustFiles()
 
@@ -149,7 +147,7 @@ def _folder(reader: TableReader) -> Path | None:
 
 def _split_predicates(reader: TableReader) -> tuple[str, ...]:
     if not reader.has("split_predicates"):
-        return (RDF_TYPE,)
+        return SPLIT_PREDICATES
     return tuple(checked_iri(reader, "split_predicates", text) for text in reader.texts("split_predicates"))
 
 
@@ -159,7 +157,7 @@ def _member(reader: TableReader, is_keyed: bool) -> Member:
     if peers is not None:
         _check(reader, "peers", peers, is_keyed)
     public_key = reader.optional_text("public_key")
-    if public_key is not None and _PUBLIC_KEY.fullmatch(public_key) is None:
+    if public_key is not None and not is_key(public_key):
         raise reader.error("public_key", "a public key of 40 characters, as `wukongs keys` prints it", repr(public_key))
     if is_keyed and public_key is None:
         raise reader.error("public_key", "the node's public key, since [trust] names a secret key", "nothing")
