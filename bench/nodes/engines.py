@@ -41,7 +41,7 @@ class Bench:
         stats: list[Mapping[str, Any]] = [node.stats() for node in self.nodes]
         names = ("messages_out", "bytes_out", "told_out", "told_bytes_out")
         found: dict[str, float] = {name: sum(one.get("network", {}).get(name, 0) for one in stats) for name in names}
-        reads = stats[0].get("reads", {}) if stats else {}
+        reads = stats[0].get("reads_of_other_nodes", {}) if stats else {}
         found["requests"] = reads.get("requests", 0)
         found["rows"] = reads.get("rows_sent", 0) + reads.get("rows_received", 0)
         found["bytes"] = reads.get("bytes_sent", 0) + reads.get("bytes_received", 0)

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -46,7 +47,7 @@ log = logging.getLogger("wukongs")
 RECORD_S = 30.0
 """How long a majority of the nodes may take to agree on a record."""
 SHOW_S = 2.0
-"""How long a declaration waits for the other nodes to see it."""
+"""How long a declaration, a load or an update waits for the other nodes to see it."""
 
 
 class ClusterEngine(Engine):
@@ -114,16 +115,17 @@ class ClusterEngine(Engine):
         core.check_is_open()
         if not operations:
             return core.sn
-        while True:
+        sn: Sn | None = None
+        while sn is None:
             with self._injector.update_turn():
                 change = evaluate(core, operations, limits)
                 after = self._host.node.control.last_update(unpacked(change.read_sn))
-                try:
-                    return self._shown(self._changes.change(change.gone, change.come, change.cleared, after))
-                except Dropped:
-                    limits.check()
-            last = self._host.node.control.updates[-1].sn
-            self._store.wait_for(last, RECORD_S)
+                with suppress(Dropped):
+                    sn = self._changes.change(change.gone, change.come, change.cleared, after)
+            if sn is None:
+                limits.check()
+                self._store.wait_for(self._host.node.control.updates[-1].sn, RECORD_S)
+        return self._shown(sn)
 
     def _shown(self, sn: Sn) -> int:
         """Return an SN, packed, once clients of the other nodes read it too."""
@@ -186,7 +188,7 @@ class ClusterEngine(Engine):
             self._core.stream(stream_iri)
         self._wait_for_closed_queries()
         control = self._host.node.control
-        key = control.keys.get(stream_iri, stream_iri)
+        key = control.key_of(stream_iri)
         readers = sorted(name for name, query in control.queries.items() if key in query.streams)
         if readers:
             raise StreamError(f"stream {stream_iri} is read by {', '.join(readers)}: close these first")
@@ -214,8 +216,8 @@ class ClusterEngine(Engine):
             core.check_is_open()
             check_windows(core, query, self._injector.queries)
         self._claims.settle_texts([term.text for term in constants_of(query)])
-        keys = self._host.node.control.keys
-        streams = tuple(sorted({keys.get(window.stream, window.stream) for window in query.dataset.windows}))
+        control = self._host.node.control
+        streams = tuple(sorted({control.key_of(window.stream) for window in query.dataset.windows}))
         payload, me = json.dumps(source._asdict()), self._host.me.node
         record: RegisterQuery | MoveQuery = RegisterQuery(name, streams, (me,), payload)
         left = free_name(self._host, self._store, name, payload)
@@ -265,9 +267,9 @@ class ClusterEngine(Engine):
     # --- the engine itself --------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """As Engine.stats, of this node; and how it stands in the cluster. reads: what its queries and firings have
-        asked of other nodes; network: all that went between it and them."""
-        node, reach = self._host.node, self._core.reach
+        """As Engine.stats, of this node; and how it stands in the cluster. reads_of_other_nodes: what its queries and
+        firings have asked of them; network: all that went between it and them."""
+        node = self._host.node
         return {
             **super().stats(),
             "node": node.me.node,
@@ -278,7 +280,6 @@ class ClusterEngine(Engine):
             "refused": dict(node.refused),
             "registered": {name: list(query.nodes) for name, query in node.control.queries.items()},
             "store": dict(self._store.stats()),
-            "reads": {} if reach is None else reach.traffic.stats(),
             "network": dict(self._traffic()),
         }
 

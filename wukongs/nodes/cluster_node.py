@@ -88,11 +88,11 @@ class ClusterNode:
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
         self.store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
         self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s)
-        self._puller = SlicePuller(self.host, self.store, self.network)
         claims = Claims(self.host, self.store, self.network)
-        placing = Placing(self.store)
+        placing = Placing(self.host, self.store)
+        self._puller = SlicePuller(self.store, self.network, placing.now)
         core = self.store.core
-        core.reach = Reach(core, self.network, lambda: placing.of(self.host.node), claims.keep)
+        core.reach = Reach(core, self.network, placing.now, claims.keep)
         core.journal = NodeJournal(self.host)
         self.intake = Intake(self.host, self.store, claims)
         changes = Changes(self.host, self.store, claims, self.network)

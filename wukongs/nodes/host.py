@@ -2,7 +2,7 @@
 
 Everybody else reads `host.node`, an immutable value, and hands events in by `post`, or by the calls that wait for an
 outcome. What each call waits for has a deadline. The thread itself waits for nobody: what needs an answer of another
-node happens elsewhere (claims.py, exposing.py).
+node happens elsewhere (claims.py, slices.py).
 """
 
 from __future__ import annotations
@@ -180,6 +180,10 @@ class Host:
                         break
                     raise NodeUnavailable(f"node {self.me.node}: waited {timeout_s:g} s for {what}: is a node away?")
         return self.node
+
+    def wait_for_record(self, index: int, timeout_s: float) -> None:
+        """Wait until this node has come so far in the log. Raises NodeUnavailable."""
+        self.wait_until(lambda node: node.control.index >= index, timeout_s, f"record {index} of the log")
 
     def check(self) -> None:
         """Raise NodeUnavailable once this node has ended, WukongsError once it has failed."""

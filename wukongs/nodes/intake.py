@@ -113,19 +113,18 @@ class Intake:
     def close_batches(self, message: Close) -> None:
         facts = self._store.stream(message.stream)
         batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
-        self._mark(message, batch, message.end_offset, False)
+        self._mark(message, batch, message.end_offset)
         self._store.take_close(message)
 
     def finish_partition(self, message: Finish) -> None:
         known = self._partition(message.stream, message.partition)
-        self._mark(
-            message, known.closed, known.offset, True
-        )  # the protocol closes the last piece's stream batch as well
+        # The protocol closes the last piece's stream batch as well.
+        self._mark(message, known.closed, known.offset, is_last=True)
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of FEED: messages of another node, in order; answered when all are safe here."""
         index = index_of(packet)
-        self._host.wait_until(lambda node: node.control.index >= index, LOG_S, f"record {index} of the log")
+        self._host.wait_for_record(index, LOG_S)
         standing: Standing | None = None
         for message in unpacked(packet):
             if isinstance(message, Open):
@@ -150,7 +149,7 @@ class Intake:
         known = self._partition(stream, partition)
         return Standing(known.offset, max(known.closed, self._sealed(stream)), self._store.room(stream))
 
-    def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool) -> None:
+    def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool = False) -> None:
         """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were
         set aside: they come as no piece."""
         stream, partition, epoch = message.stream, message.partition, message.epoch
@@ -189,7 +188,7 @@ class Intake:
             )
 
     def _is_open(self, stream: str, partition: str) -> bool:
-        found = self._host.node.control.streams.get(self._key(stream))
+        found = self._host.node.control.stream_named(stream)
         return found is not None and partition in found.partitions
 
     def _sealed(self, stream: str) -> int:
@@ -202,7 +201,7 @@ class Intake:
 
     def _key(self, stream: str) -> str:
         """Return how the protocol calls a stream: another one was perhaps declared under this name before."""
-        return self._host.node.control.keys.get(stream, stream)
+        return self._host.node.control.key_of(stream)
 
     def _fence(self, stream: str, partition: str, epoch: int) -> None:
         with self._lock:

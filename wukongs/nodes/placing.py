@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wukongs.errors import NodeUnavailable
+from wukongs.nodes.host import Host
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
@@ -28,13 +29,13 @@ def assignment_of(node: Node, store: NodeStore) -> Assignment:
 class Placing:
     """Keeps the assignment until the members change."""
 
-    def __init__(self, store: NodeStore) -> None:
-        self._store = store
+    def __init__(self, host: Host, store: NodeStore) -> None:
+        self._host, self._store = host, store
         self._known: tuple[object, Assignment] | None = None
 
-    def of(self, node: Node) -> Assignment:
-        """Return the assignment by a node's members. Raises as assignment_of."""
-        key = node.control.members
-        if self._known is None or self._known[0] is not key:
-            self._known = key, assignment_of(node, self._store)
-        return self._known[1]
+    def now(self) -> Assignment:
+        """Return the assignment by the members of now. Raises as assignment_of."""
+        node, known = self._host.node, self._known
+        if known is None or known[0] is not node.control.members:
+            known = self._known = node.control.members, assignment_of(node, self._store)
+        return known[1]

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from wukongs.errors import DataError, WukongsError
-from wukongs.nodes.host import Host
 from wukongs.nodes.node_store import MissingSlices, NodeStore
-from wukongs.nodes.placing import assignment_of
+from wukongs.wire.assignment import Assignment
 from wukongs.wire.packets import Packet, Peers
 
 log = logging.getLogger("wukongs")
@@ -21,8 +21,9 @@ RETRY_S = 0.02
 class SlicePuller:
     """Of one node."""
 
-    def __init__(self, host: Host, store: NodeStore, peers: Peers) -> None:
-        self._host, self._store, self._peers = host, store, peers
+    def __init__(self, store: NodeStore, peers: Peers, assignment: Callable[[], Assignment]) -> None:
+        """assignment: which node answers for which shard now. It may raise NodeUnavailable."""
+        self._store, self._peers, self._assignment = store, peers, assignment
         self._bell = threading.Event()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="wukongs-slices", daemon=True)
@@ -63,7 +64,7 @@ class SlicePuller:
                     self._bell.clear()
 
     def _pull(self, missing: MissingSlices) -> None:
-        assignment = assignment_of(self._host.node, self._store)
+        assignment = self._assignment()
         fields = {"stream": missing.stream, "first": missing.first, "last": missing.last}
         asked = [
             (node, Packet(SLICES, fields, {"shards": assignment.shards(node)}))

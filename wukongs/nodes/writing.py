@@ -98,14 +98,13 @@ class StreamWriter:
     def _has_ended(self, node: Node) -> bool:
         """Tell whether nobody waits for the stream any more, or only for others. One that never began holds nobody
         back."""
-        key = node.control.keys.get(self._stream, "")
-        stream, intake = node.control.streams.get(key), node.intakes.get(key)
+        stream, intake = node.control.stream_named(self._stream), node.intakes.get(node.control.key_of(self._stream))
         if self._is_at_end(node) or stream is None or stream.began is None:
             return True
         return intake is not None and intake.last_batch(stream.partitions) is None
 
     def _is_at_end(self, node: Node) -> bool:
-        stream = node.control.streams.get(node.control.keys.get(self._stream, ""))
+        stream = node.control.stream_named(self._stream)
         return stream is None or stream.last_batch is not None
 
     def _begin(self, timeout_s: float, encoded: Encoded | None = None) -> bool:
@@ -234,7 +233,7 @@ class StreamWriter:
         """Wait until the log says that the stream has begun: from there on no time passes without it."""
 
         def has_begun(node: Node) -> bool:
-            stream = node.control.streams.get(node.control.keys.get(self._stream, ""))
+            stream = node.control.stream_named(self._stream)
             return stream is None or stream.began is not None or stream.is_dropped
 
         if not has_begun(self._host.node):
@@ -273,7 +272,7 @@ class Writers:
     def answer(self, packet: Packet) -> Packet:
         """Handler of PUSH: what another node's client pushes; the answer names the writer, if another node is it."""
         index = index_of(packet)
-        self._host.wait_until(lambda node: node.control.index >= index, LOG_S, f"record {index} of the log")
+        self._host.wait_for_record(index, LOG_S)
         for message in unpacked(packet):
             stream = getattr(message, "stream", "")
             at = writer_of(self._host.node, stream)
@@ -291,7 +290,7 @@ class Writers:
     def forget(self, stream: str) -> None:
         """The stream was dropped."""
         with self._lock:
-            self._writers.pop(self._host.node.control.keys.get(stream, stream), None)
+            self._writers.pop(self._host.node.control.key_of(stream), None)
 
     def _at_writer(self, stream: str, message: Message, do: Callable[[StreamWriter], None], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -316,7 +315,7 @@ class Writers:
                 time.sleep(RETRY_S)  # until both know of the same members
 
     def _writer(self, stream: str) -> StreamWriter:
-        key = self._host.node.control.keys.get(stream, stream)  # another one may have been declared under the name
+        key = self._host.node.control.key_of(stream)  # another one may have been declared under the name
         with self._lock:
             writer = self._writers.get(key)
             if writer is None:

@@ -137,6 +137,14 @@ class Control:
         """The streams that are not gone."""
         return (stream for stream in self.streams.values() if stream.gone is None)
 
+    def key_of(self, name: str) -> str:
+        """Return the key of the stream that was declared under a name last; a key, or an unknown name, as it is."""
+        return self.keys.get(name, name)
+
+    def stream_named(self, name: str) -> Stream | None:
+        """Return the stream that was declared under a name last, None if there is none."""
+        return self.streams.get(self.key_of(name))
+
     def takes_in(self, key: str) -> bool:
         """Whether a stream was declared and not dropped."""
         return key in self.streams and not self.streams[key].is_dropped
