@@ -71,30 +71,23 @@ class NodeRegistry(TermRegistry):
         clashes = encoded.clashes
         with self._lock:
             terms = encoded.terms.take(np.flatnonzero(~self._holds(encoded.terms)))
-        if len(clashes):
-            terms = TermTable(
-                np.concatenate((terms.ids, clashes.ids)),
-                np.concatenate((terms.offsets, terms.offsets[-1] + clashes.offsets[1:])),
-                np.concatenate((terms.text, clashes.text)),
-            )
+            if len(clashes):
+                terms = TermTable(
+                    np.concatenate((terms.ids, clashes.ids)),
+                    np.concatenate((terms.offsets, terms.offsets[-1] + clashes.offsets[1:])),
+                    np.concatenate((terms.text, clashes.text)),
+                )  # of those that clash, one may be held
+                terms = terms.take(np.flatnonzero([not self._has(text) for text in terms.texts()]))
         if self.exceptions:
             terms = terms.take(np.flatnonzero([text not in self.exceptions for text in terms.texts()]))
         return terms
 
     def unknown(self, encoded: Encoded) -> frozenset[Term]:
-        """Return the terms of encoded tuples that this node knows neither as confirmed nor as re-encoded."""
-        terms, clashes = encoded.terms, encoded.clashes
+        """As new, without those that are known as confirmed, each with its shard."""
+        terms = self.new(encoded)
         with self._lock:
-            rows = np.flatnonzero(~self._holds(terms))
-            asked = [(terms.take(rows).texts(), terms.ids[rows]), (clashes.texts(), clashes.ids)]
-            found: set[Term] = set()
-            for texts, ids in asked:
-                new = [text not in self._confirmed and text not in self.exceptions for text in texts]
-                shards = shards_of(ids).tolist()
-                found.update(Term(text, shard) for text, shard in compress(zip(texts, shards, strict=True), new))
-            if len(clashes):  # some may be held: then the ones that they clash with are not
-                found = {term for term in found if not self._has(term.text)}
-        return frozenset(found)
+            found = zip(terms.texts(), shards_of(terms.ids).tolist(), strict=True)
+            return frozenset(Term(text, shard) for text, shard in found if text not in self._confirmed)
 
     def unknown_texts(self, texts: Sequence[str]) -> frozenset[Term]:
         """As unknown, of canonical forms."""
