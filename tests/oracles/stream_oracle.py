@@ -86,6 +86,8 @@ class OracleStream:
     closed_ms: int = NOWHERE
     counted_after: int | None = None
     """How many tuples had been sealed when the first query that counts them came."""
+    kept: int = 0
+    """How many arrivals are kept at least, for the queries that count them."""
 
     def accept(self, tuples: list[Tuple]) -> None:
         """Add tuples whose timestamps do not decrease. Raises ValueError, with nothing added, where they do."""
@@ -152,6 +154,9 @@ class OracleQuery:
     bounds: list[int]
     waiting: list[str]
     every_ms: int | None = None
+    doubtful: dict[str, int] = field(default_factory=dict)
+    """Per stream: of so many first tuples nobody knows whether they were still held when this query came, since it
+    reaches further back than those that had counted them before."""
 
     @property
     def step_ms(self) -> int | None:
@@ -195,7 +200,12 @@ class StreamOracle:
             if window.counted and stream.counted_after is None:
                 stream.counted_after = stream.arrived(min(begun, default=NOWHERE))
         waiting = [stream.iri for stream in own if stream.first_ms is None]
-        self.queries[name] = OracleQuery(clause, bounds, waiting, every_ms)
+        reaches = [(self.streams[w.stream], w.range_ms + w.step_ms - 1) for w in clause.windows if w.counted]
+        doubtful = {stream.iri: len(stream.tuples) for stream, reach in reaches if reach > stream.kept > 0}
+        for window in clause.windows:
+            stream = self.streams[window.stream]
+            stream.kept = max(stream.kept, window.range_ms if window.counted else 0)
+        self.queries[name] = OracleQuery(clause, bounds, waiting, every_ms, doubtful)
 
     # firings
 
@@ -325,7 +335,11 @@ class StreamOracle:
             return stream.last(t, window.range_ms, window.step_ms)
         return stream.window(t // window.step_ms * window.step_ms, window.range_ms)
 
-    def is_partial(self, name: str, t: int) -> bool:
-        """Whether a window of this firing lacks arrivals that came before anybody counted them."""
-        counted = [window for window in self.queries[name].clause.windows if window.counted]
-        return any(self.streams[w.stream].lacks(t, w.range_ms, w.step_ms) for w in counted)
+    def is_partial(self, name: str, t: int) -> bool | None:
+        """Whether a window of this firing lacks arrivals that came before anybody counted them; None: it may."""
+        query = self.queries[name]
+        counted = [(self.streams[w.stream], w) for w in query.clause.windows if w.counted]
+        if any(stream.lacks(t, w.range_ms, w.step_ms) for stream, w in counted):
+            return True
+        starts = [(stream.iri, stream.edge(t, w.step_ms) - w.range_ms) for stream, w in counted]
+        return None if any(start < query.doubtful.get(iri, -1) for iri, start in starts) else False
