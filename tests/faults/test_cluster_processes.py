@@ -6,7 +6,6 @@ import io
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,20 +17,13 @@ import pytest
 
 import wukongs
 from tests.processes import child
+from wukongs.cli.cluster import free_ports
 from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
 
 EX = "http://ex/"
 QUERY = f"""REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 200ms STEP 200ms] WHERE {{ ?s <{EX}p> ?o }}"""
 NODE = [sys.executable, "-m", "wukongs", "node", "--config"]
 END_S = 60
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 class Nodes:

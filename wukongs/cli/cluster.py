@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import queue
+import random
 import signal
 import socket
 import subprocess
@@ -23,6 +24,8 @@ from wukongs.errors import NodeUnavailable
 START_S = 300.0
 """How long a node may take to start: kernels may have to be compiled, and a data folder to be recovered."""
 STOP_S = 30.0
+FREE_PORTS = range(10_000, 30_000)
+"""Systems hand out higher ones to whoever asks for any: one of these might be taken until a node binds it."""
 
 _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
@@ -72,7 +75,8 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--data-dir {options.data_dir}: {options.nodes} nodes keep everything in memory so far")
     if options.base_port and options.base_port + 2 * options.nodes > 65536:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
-    ports = _ports(options.base_port, 2 * options.nodes)
+    count = 2 * options.nodes
+    ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
     with tempfile.TemporaryDirectory(prefix="wukongs-cluster-") as folder, _Cluster() as cluster:
         for number in range(options.nodes):
             file = Path(folder) / f"node{number}.toml"
@@ -85,15 +89,16 @@ def main(argv: Sequence[str]) -> int:
     return cluster.status
 
 
-def _ports(base: int, count: int) -> list[int]:
-    """Return ports from base on, or of free ones, which might be taken by somebody else until the nodes bind them."""
-    if base:
-        return list(range(base, base + count))
-    with contextlib.ExitStack() as owned:
-        sockets = [owned.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+def free_ports(count: int) -> list[int]:
+    """Return ports of FREE_PORTS that nobody has."""
+    found: list[int] = []
+    for port in random.sample(FREE_PORTS, len(FREE_PORTS)):
+        with contextlib.suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 def _config(number: int, options: argparse.Namespace, ports: Sequence[int]) -> str:
