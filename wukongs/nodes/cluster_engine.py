@@ -194,7 +194,6 @@ class ClusterEngine(Engine):
             raise StreamError(f"stream {stream_iri} is read by {', '.join(readers)}: close these first")
         if not self._submit(DropStream(key)):
             raise StreamError(f"stream {stream_iri} was dropped, or a query on it registered, at the same time")
-        self._writers.forget(stream_iri)
 
     def register(
         self,

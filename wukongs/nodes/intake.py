@@ -30,18 +30,20 @@ RECORD_S = 30.0
 
 
 class Standing(NamedTuple):
-    """How far a partition is at a node: rows, the last stream batch that is closed for it (the protocol's number; also
-    since it has come late), and for how many more tuples of the stream there is room."""
+    """How far a partition is at a node: rows, the last stream batch for which it takes nothing more (the protocol's
+    number: it was closed, or later rows are here, or the partition has come late), whether it is at its end, and for
+    how many more tuples of the stream there is room."""
 
     offset: int
     closed: int
+    is_ended: bool
     room: int
 
 
 def standing_in(answer: Packet) -> Standing:
     """Return what a node has answered to FEED. Raises DataError."""
     found = [answer.fields.get(name) for name in Standing._fields]
-    if not all(type(number) is int for number in found):
+    if [type(one) for one in found] != [int, int, bool, int]:
         raise DataError(f"{FEED}: expected {', '.join(Standing._fields)}, found {dict(answer.fields)!r:.200}")
     return Standing(*found)  # type: ignore[arg-type]
 
@@ -147,7 +149,8 @@ class Intake:
 
     def _standing(self, stream: str, partition: str) -> Standing:
         known = self._partition(stream, partition)
-        return Standing(known.offset, max(known.closed, self._sealed(stream)), self._store.room(stream))
+        closed = max(known.closed, known.reached - 1, self._sealed(stream))
+        return Standing(known.offset, closed, known.is_ended, self._store.room(stream))
 
     def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool = False) -> None:
         """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were

@@ -18,6 +18,11 @@ SILENT_PULSES = 25
 """A node that reports nothing for longer is perhaps gone: reports come with each pulse, by way of others, too."""
 
 
+def left_s(deadline: float) -> float:
+    """Return the seconds until a time (of time.monotonic), a moment at least: what is there at once is still taken."""
+    return max(0.001, deadline - time.monotonic())
+
+
 def members_of(host: Host) -> set[int]:
     """Return the nodes that everybody waits for."""
     return host.node.control.with_role(Role.IN, Role.HOLDING, Role.JOINING)
@@ -50,9 +55,8 @@ def ask_members(host: Host, peers: Peers, asked: Mapping[int, Packet], timeout_s
     deadline, round_s = time.monotonic() + timeout_s, ROUND_S
     while True:
         nodes = sorted(members_of(host) & asked.keys())
-        left_s = deadline - time.monotonic()
         try:
-            answers = peers.ask([(node, asked[node]) for node in nodes], max(0.001, min(left_s, round_s)))
+            answers = peers.ask([(node, asked[node]) for node in nodes], min(left_s(deadline), round_s))
             return dict(zip(nodes, answers, strict=True))
         except NodeUnavailable:
             host.check()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from zlib import crc32
 
 import numpy as np
@@ -20,10 +21,11 @@ from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.nodes.feeding import index_of, packed, unpacked
 from wukongs.nodes.host import Host
 from wukongs.nodes.intake import LOG_S, Intake, Standing, standing_in
-from wukongs.nodes.members import ask_members, await_word, members_of
+from wukongs.nodes.members import ask_members, await_word, left_s, members_of
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
+from wukongs.sharded.requests import timeout_of
 from wukongs.streams.stream_state import PUSH_PARTITION, batch_number
 from wukongs.wire.messages import Close, Finish, Message, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet, Peers
@@ -45,7 +47,10 @@ def writer_of(node: Node, stream: str) -> int:
 
 
 class StreamWriter:
-    """One stream's writer. Its calls come one after the other, in order of time."""
+    """One stream's writer. Its calls come one after the other, in order of time.
+
+    What one of them has begun to send, and cannot tell to be on all nodes or on none, is sent before anything else: so
+    all nodes take the same in the same order."""
 
     def __init__(self, stream: str, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
         self._stream, self._host, self._store, self._intake, self._peers = stream, host, store, intake, peers
@@ -56,16 +61,17 @@ class StreamWriter:
         self._is_closed = False
         self._room: dict[int, int] = {}
         """Tuples for which each node has room, at least: nobody else fills it."""
-        self._unfinished: tuple[Encoded, list[Message]] | None = None
-        """A push that some nodes may have, and what was sent for it."""
+        self._unfinished: tuple[list[Message], Encoded | None] | None = None
+        """What some nodes may have; if it is a push, its tuples."""
 
     def push(self, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples in order of time. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is
         away: it may have been applied on the others, and is as soon as there is another call. Say it again: it is
         applied once)."""
-        with self._lock:
-            if self._begin(timeout_s, encoded):
+        with self._turn(timeout_s) as deadline:
+            if self._begin(deadline, encoded):
                 return
+            self._check_is_open()
             times = encoded.timestamps
             self._store.stream(self._stream).check_timestamps(times, PUSH_PARTITION)
             if self._promised_ms is not None and int(times[0]) <= self._promised_ms:
@@ -75,25 +81,46 @@ class StreamWriter:
                     "applied"
                 )
             pieces = self._pieces(encoded)
-            end_offset = pieces[-1].end_offset
-            self._deliver(encoded, [*pieces, self._close(int(times[-1]) - 1, end_offset)], timeout_s)
+            close = self._close(int(times[-1]) - 1, pieces[-1].end_offset)
+            self._deliver([*pieces, close], deadline, encoded)
 
     def advance(self, time_ms: int, timeout_s: float) -> None:
-        """Promise that nothing at or before a time will come."""
-        with self._lock:
-            self._begin(timeout_s)
+        """Promise that nothing at or before a time will come. Raises NodeUnavailable (a node is away: it is promised,
+        and the others are told so with the next call)."""
+        with self._turn(timeout_s) as deadline:
+            self._begin(deadline)
+            self._check_is_open()
             if self._promised_ms is None or time_ms > self._promised_ms:
-                self._send([self._close(time_ms, self._offset)], timeout_s)
-                self._promised_ms = time_ms
+                self._deliver([self._close(time_ms, self._offset)], deadline)
 
     def finish(self, timeout_s: float) -> None:
-        """End what is pushed, and with it the stream if no pipeline's partition goes on."""
-        with self._lock:
-            if not self._is_closed and not self._is_at_end(self._host.node):
-                self._begin(timeout_s)
-                self._send([Finish(self._stream, PUSH_PARTITION, self._epoch)], timeout_s)
-                self._is_closed = True
-                self._host.wait_until(self._has_ended, timeout_s, f"the record that stream {self._stream} has ended")
+        """End what is pushed, and with it the stream if no pipeline's partition goes on. Raises as advance."""
+        with self._turn(timeout_s) as deadline:
+            if self._is_at_end(self._host.node):
+                return
+            self._begin(deadline)
+            if not self._is_closed:
+                self._deliver([self._finish()], deadline)
+            what = f"the record that stream {self._stream} has ended"
+            self._host.wait_until(self._has_ended, left_s(deadline), what)
+
+    @contextmanager
+    def _turn(self, timeout_s: float) -> Iterator[float]:
+        """Be the one call that is under way; give the time by which it has to end. Raises NodeUnavailable."""
+        deadline = time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            raise NodeUnavailable(
+                f"stream {self._stream}: another call is under way, for longer than {timeout_s:g} s: a node is away, "
+                "or has much to do. Nothing of this call was applied: say it again"
+            )
+        try:
+            yield deadline
+        finally:
+            self._lock.release()
+
+    def _check_is_open(self) -> None:
+        if self._is_closed:
+            raise StreamError(f"stream {self._stream} is closed: declare a new one to push more")
 
     def _has_ended(self, node: Node) -> bool:
         """Tell whether nobody waits for the stream any more, or only for others. One that never began holds nobody
@@ -107,69 +134,90 @@ class StreamWriter:
         stream = node.control.stream_named(self._stream)
         return stream is None or stream.last_batch is not None
 
-    def _begin(self, timeout_s: float, encoded: Encoded | None = None) -> bool:
+    def _begin(self, deadline: float, encoded: Encoded | None = None) -> bool:
         """Be the writer, and finish what the last call could not; tell whether that was to push the same tuples."""
-        self._open(timeout_s)
+        self._open(deadline)
         if self._unfinished is None:
             return False
-        pushed, messages = self._unfinished
-        self._deliver(pushed, messages, timeout_s)
-        return encoded is not None and _is_same(pushed, encoded)
+        messages, pushed = self._unfinished
+        self._deliver(messages, deadline, pushed)
+        return encoded is not None and pushed is not None and _is_same(pushed, encoded)
 
-    def _deliver(self, encoded: Encoded, messages: list[Message], timeout_s: float) -> None:
-        """Send a push to all nodes. If it cannot be told that none has anything of it, it is to be finished first."""
-        close = messages[-1]
-        assert isinstance(close, Close), close
+    def _deliver(self, messages: list[Message], deadline: float, pushed: Encoded | None = None) -> None:
+        """Send all nodes what a call has to say; it counts from then on. If it cannot be told that none has anything of
+        it, it is to be finished first."""
+        shares = self._shares(messages)
         if self._unfinished is None:
-            self._check_room(messages, timeout_s)
-        self._unfinished = encoded, messages
+            self._check_room(shares, deadline)
+        self._unfinished = messages, pushed
+        last = messages[-1]
+        if pushed is None and isinstance(last, Close):
+            self._promised_ms = last.complete_ms
         try:
-            self._send(messages, timeout_s)
-        except StreamError:
-            if all(standing.offset == self._offset for standing in self._standings(timeout_s).values()):
+            self._send(shares, deadline)
+        except StreamError as error:
+            if self._nobody_has_more(deadline):
                 self._unfinished = None
-            raise
+                raise
+            raise NodeUnavailable(
+                f"stream {self._stream}: some nodes have what was said last, and others refuse it: {error}. Say it "
+                "again: it is applied once"
+            ) from error
         self._unfinished = None
-        self._offset, self._promised_ms = close.end_offset, close.complete_ms
+        if isinstance(last, Close):
+            self._offset, self._promised_ms = last.end_offset, last.complete_ms
+        else:
+            self._is_closed = True
 
-    def _open(self, timeout_s: float) -> None:
+    def _nobody_has_more(self, deadline: float) -> bool:
+        """Tell whether no node has rows behind those that all have; those of a dropped stream are nobody's."""
+        control = self._host.node.control
+        if not control.takes_in(control.key_of(self._stream)):
+            return True
+        try:
+            return all(standing.offset == self._offset for standing in self._standings(deadline).values())
+        except StreamError:  # another writer may have come: this one begins anew
+            self._epoch = 0
+            return False
+
+    def _open(self, deadline: float) -> None:
         """Be the writer: of all nodes, from the first row that none has.
 
         The last writer may have gone in the middle of a push, which nobody was told of then: some nodes have its rows.
-        They keep them, and the others go on behind them."""
+        They keep them, and the others go on behind them. The same goes for what this one has not finished, if there was
+        another one since."""
         newest = self._intake.newest_epoch(self._stream, PUSH_PARTITION)
         if self._epoch and self._epoch >= newest:
             return
-        self._epoch = max(time.time_ns() // 1_000_000, newest + 1)
+        self._epoch, self._unfinished = max(time.time_ns() // 1_000_000, newest + 1), None
         try:
-            standings = self._standings(timeout_s)
-            self._offset = max(standing.offset for standing in standings.values())
-            closed = max(standing.closed for standing in standings.values())
+            standings = self._standings(deadline).values()
+            self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
             state = self._store.stream(self._stream)
-            self._promised_ms = (closed + state.shift) * state.batch_ms if closed else None
-            if any(standing.offset != self._offset for standing in standings.values()):
+            closed_ms = (closed + state.shift) * state.batch_ms
+            self._promised_ms = closed_ms if closed else None
+            self._is_closed = any(standing.is_ended for standing in standings)
+            if any(standing.offset != self._offset for standing in standings):
                 log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
-            if any((standing.offset, standing.closed) != (self._offset, closed) for standing in standings.values()):
-                self._send([self._close((closed + state.shift) * state.batch_ms, self._offset)], timeout_s)
+            if len({standing._replace(room=0) for standing in standings}) > 1:
+                end: list[Message] = [self._finish()] if self._is_closed else []
+                self._send(self._shares([self._close(closed_ms, self._offset), *end]), deadline)
         except BaseException:
             self._epoch = 0
             raise
 
-    def _standings(self, timeout_s: float) -> dict[int, Standing]:
+    def _standings(self, deadline: float) -> dict[int, Standing]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
         asked = packed([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
-        answers = ask_members(self._host, self._peers, dict.fromkeys(members_of(self._host), asked), timeout_s)
+        answers = ask_members(self._host, self._peers, dict.fromkeys(members_of(self._host), asked), left_s(deadline))
         found = {node: standing_in(answer) for node, answer in answers.items()}
         self._room.update({node: standing.room for node, standing in found.items()})
         return found
 
-    def _check_room(self, messages: Sequence[Message], timeout_s: float) -> None:
+    def _check_room(self, shares: Mapping[int, Sequence[Message]], deadline: float) -> None:
         """Refuse a push that a node would have no room for: some would have it and others not. Raises StreamError."""
-        shares = self._shares(messages)
+        counts = {node: sum(len(one.encoded) for one in of if isinstance(one, Piece)) for node, of in shares.items()}
         for is_last in (False, True):
-            counts = {
-                node: sum(len(one.encoded) for one in of if isinstance(one, Piece)) for node, of in shares.items()
-            }
             full = [node for node in sorted(members_of(self._host)) if counts[node] > self._room.get(node, 0)]
             if not full:
                 for node, count in counts.items():
@@ -182,7 +230,7 @@ class StreamWriter:
                     "(see stats()['held_back_by']); advance or close that one, or raise queued_bytes_max. Nothing of "
                     "this call was applied"
                 )
-            self._standings(timeout_s)
+            self._standings(deadline)
 
     @property
     def _index(self) -> int:
@@ -205,15 +253,16 @@ class StreamWriter:
     def _close(self, complete_ms: int, end_offset: int) -> Close:
         return Close(self._stream, PUSH_PARTITION, self._epoch, end_offset, complete_ms)
 
-    def _send(self, messages: Sequence[Message], timeout_s: float) -> None:
+    def _finish(self) -> Finish:
+        return Finish(self._stream, PUSH_PARTITION, self._epoch)
+
+    def _send(self, shares: Mapping[int, Sequence[Message]], deadline: float) -> None:
         """Send every node its share of some messages, in order, until all that take part have them. What some have
         already they know as repeated."""
-        shares = self._shares(messages)
-        deadline = time.monotonic() + timeout_s
-        for start in range(0, len(messages), TOGETHER_MAX):
+        for start in range(0, len(shares[self._peers.me]), TOGETHER_MAX):
             some = slice(start, start + TOGETHER_MAX)
             asked = {node: packed(shares[node][some], self._index) for node in members_of(self._host)}
-            answers = ask_members(self._host, self._peers, asked, max(0.001, deadline - time.monotonic()))
+            answers = ask_members(self._host, self._peers, asked, left_s(deadline))
             self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
         self._wait_until_begun(deadline)
 
@@ -237,8 +286,7 @@ class StreamWriter:
             return stream is None or stream.began is not None or stream.is_dropped
 
         if not has_begun(self._host.node):
-            left_s = max(0.001, deadline - time.monotonic())
-            self._host.wait_until(has_begun, left_s, f"the record that stream {self._stream} has begun")
+            self._host.wait_until(has_begun, left_s(deadline), f"the record that stream {self._stream} has begun")
 
 
 def _is_same(one: Encoded, other: Encoded) -> bool:
@@ -259,15 +307,15 @@ class Writers:
     def push(self, stream: str, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples to a stream, wherever its writer is. Raises as StreamWriter.push."""
         piece = Piece(stream, PUSH_PARTITION, 0, 0, len(encoded), 0, 0, encoded, np.zeros(len(encoded), np.bool_))
-        self._at_writer(stream, piece, lambda writer: writer.push(encoded, timeout_s), timeout_s)
+        self._at_writer(stream, piece, lambda writer, left: writer.push(encoded, left), timeout_s)
 
     def advance(self, stream: str, time_ms: int, timeout_s: float) -> None:
         message = Close(stream, PUSH_PARTITION, 0, 0, time_ms)
-        self._at_writer(stream, message, lambda writer: writer.advance(time_ms, timeout_s), timeout_s)
+        self._at_writer(stream, message, lambda writer, left: writer.advance(time_ms, left), timeout_s)
 
     def finish(self, stream: str, timeout_s: float) -> None:
         message = Finish(stream, PUSH_PARTITION, 0)
-        self._at_writer(stream, message, lambda writer: writer.finish(timeout_s), timeout_s)
+        self._at_writer(stream, message, StreamWriter.finish, timeout_s)
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of PUSH: what another node's client pushes; the answer names the writer, if another node is it."""
@@ -278,7 +326,7 @@ class Writers:
             at = writer_of(self._host.node, stream)
             if at != self._peers.me:
                 return Packet(PUSH, {"writer": at})
-            writer, timeout_s = self._writer(stream), float(packet.fields.get("timeout_s", 30.0))
+            writer, timeout_s = self._writer(stream), timeout_of(packet)
             if isinstance(message, Piece):
                 writer.push(message.encoded, timeout_s)
             elif isinstance(message, Close):
@@ -287,25 +335,21 @@ class Writers:
                 writer.finish(timeout_s)
         return Packet(PUSH)
 
-    def forget(self, stream: str) -> None:
-        """The stream was dropped."""
-        with self._lock:
-            self._writers.pop(self._host.node.control.key_of(stream), None)
-
-    def _at_writer(self, stream: str, message: Message, do: Callable[[StreamWriter], None], timeout_s: float) -> None:
+    def _at_writer(
+        self, stream: str, message: Message, do: Callable[[StreamWriter, float], None], timeout_s: float
+    ) -> None:
         deadline = time.monotonic() + timeout_s
         while True:
-            left_s = max(0.001, deadline - time.monotonic())
             at = writer_of(self._host.node, stream)
             if at == self._peers.me:
-                do(self._writer(stream))
+                do(self._writer(stream), left_s(deadline))
                 return
             # Whether a node that goes in the middle of it has done it is not known: who was silent before is not asked.
-            await_word(self._host, at, left_s)
+            await_word(self._host, at, left_s(deadline))
             if writer_of(self._host.node, stream) == at:
-                made = packed([message], self._host.node.control.index)
-                fields = {**made.fields, "timeout_s": left_s}
-                (answer,) = self._peers.ask([(at, Packet(PUSH, fields, made.arrays))], left_s + TELL_S)
+                made, seconds = packed([message], self._host.node.control.index), left_s(deadline)
+                asked = Packet(PUSH, {**made.fields, "timeout_s": seconds}, made.arrays)
+                (answer,) = self._peers.ask([(at, asked)], seconds + TELL_S)
                 if "writer" not in answer.fields:
                     return
                 if time.monotonic() >= deadline:
@@ -315,9 +359,11 @@ class Writers:
                 time.sleep(RETRY_S)  # until both know of the same members
 
     def _writer(self, stream: str) -> StreamWriter:
-        key = self._host.node.control.key_of(stream)  # another one may have been declared under the name
+        control = self._host.node.control
+        key = control.key_of(stream)  # another one may have been declared under the name
         with self._lock:
             writer = self._writers.get(key)
             if writer is None:
+                self._writers = {known: one for known, one in self._writers.items() if control.takes_in(known)}
                 writer = self._writers[key] = StreamWriter(stream, self._host, self._store, self._intake, self._peers)
             return writer

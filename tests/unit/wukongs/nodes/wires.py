@@ -1,0 +1,162 @@
+"""Nodes of a cluster in one process without sockets: what they ask each other are calls, and a test decides which of
+them are lost, refused or answered by somebody else. So a bad moment is one line, and comes each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from store.encoded import Encoded
+from store.encoder import encode_columns
+from store.term_ids import HASH_BITS
+from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.nodes import cluster_node, members
+from wukongs.nodes.cluster_node import ClusterNode, Shape
+from wukongs.nodes.writing import StreamWriter, writer_of
+from wukongs.protocol.messages import Incarnation
+from wukongs.settings import Settings
+from wukongs.wire.packets import Handler, Packet
+
+EX = "http://ex/"
+STREAM = EX + "s"
+PULSE_S = 0.005
+WAIT_S = 20.0
+
+
+def encoded(*tuples: tuple[str, int], hash_bits: int = HASH_BITS) -> Encoded:
+    """Tuples <name> <p> <o-name> at a time, for a stream."""
+    names = [name for name, _ in tuples]
+    return encode_columns(
+        [f"<{EX}{name}>" for name in names],
+        [f"<{EX}p>"] * len(names),
+        [f"<{EX}o-{name}>" for name in names],
+        timestamps=[time_ms for _, time_ms in tuples],
+        scope=b"",
+        hash_bits=hash_bits,
+    )
+
+
+@dataclass
+class Fault:
+    """What comes of requests of a kind to a node: an error, or an answer. is_done: the node does what is asked all the
+    same. count: of how many requests."""
+
+    kind: str
+    to: int
+    outcome: WukongsError | Packet
+    is_done: bool = False
+    count: int = 1 << 30
+
+
+@dataclass
+class Wires:
+    nodes: list[ClusterNode] = field(default_factory=list)
+    networks: dict[int, Network] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    asked: list[tuple[int, int, Packet]] = field(default_factory=list)
+    """(who asks, who is asked, what), in order."""
+    before: Callable[[int, Packet], object] = lambda *_: None
+    """Is called before a node answers."""
+
+    def lose(self, kind: str, to: int, is_done: bool = False, count: int = 1 << 30) -> Fault:
+        """Let requests be lost, or their answers."""
+        fault = Fault(kind, to, NodeUnavailable(f"node {to}: the connection was lost"), is_done, count)
+        self.faults.append(fault)
+        return fault
+
+    def refuse(self, kind: str, to: int, error: WukongsError, count: int = 1 << 30) -> Fault:
+        fault = Fault(kind, to, error, count=count)
+        self.faults.append(fault)
+        return fault
+
+    def deliver(self, asker: int, node: int, packet: Packet) -> Packet:
+        self.asked.append((asker, node, packet))
+        self.before(node, packet)
+        fault = next((one for one in self.faults if (one.kind, one.to) == (packet.kind, node) and one.count), None)
+        if fault is not None:
+            fault.count -= 1
+            if fault.is_done:
+                self.networks[node].handlers[packet.kind](packet)
+            if isinstance(fault.outcome, Packet):
+                return fault.outcome
+            raise fault.outcome
+        return self.networks[node].handlers[packet.kind](packet)
+
+    def kinds(self) -> list[tuple[str, int]]:
+        """What was asked of whom so far, and forget it."""
+        found = [(packet.kind, node) for _, node, packet in self.asked]
+        self.asked.clear()
+        return found
+
+    def writer(self, stream: str = STREAM) -> tuple[ClusterNode, StreamWriter]:
+        """The node that writes a stream, and its writer."""
+        node = self.nodes[writer_of(self.nodes[0].host.node, stream)]
+        return node, node.engine._writers._writer(stream)
+
+
+class Network:
+    """Stands for wukongs.wire.network.Network."""
+
+    def __init__(self, wires: Wires, me: Incarnation, handlers: Mapping[str, Handler], on_tell: Any) -> None:
+        self._wires, self._me, self.handlers, self._on_tell = wires, me, handlers, on_tell
+        self.address = f"node {me.node}"
+        wires.networks[me.node] = self
+
+    @property
+    def me(self) -> int:
+        return self._me.node
+
+    def ask(self, asked: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+        """All are asked, also if one does not answer."""
+        answers: list[Packet] = []
+        errors: list[WukongsError] = []
+        for node, packet in asked:
+            try:
+                answers.append(self._wires.deliver(self.me, node, packet))
+            except WukongsError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return answers
+
+    def send(self, node: int, packet: Packet) -> bool:
+        self._wires.networks[node]._on_tell(self._me, packet)
+        return True
+
+    def join(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def stats(self) -> dict[str, int]:
+        return {}
+
+
+@contextmanager
+def wired(node_count: int, replica_count: int = 1, settings: Settings | None = None) -> Iterator[Wires]:
+    """Give the nodes of a new cluster, all of them ready. None is ever taken out for being silent."""
+    wires = Wires()
+    with ExitStack() as stack:
+        stack.enter_context(
+            patch.object(
+                cluster_node,
+                "Network",
+                lambda me, _, handlers, on_tell, trust: Network(wires, me, handlers, on_tell),
+            )
+        )
+        stack.enter_context(patch.object(cluster_node, "SILENCE_PULSES_MAX", 1 << 30))
+        stack.enter_context(patch.object(members, "RETRY_S", 0.0005))
+        for number in range(node_count):
+            me, shape = Incarnation(number, 0, 1), Shape(node_count, replica_count)
+            node = ClusterNode(me, shape, "", settings or Settings(), pulse_s=PULSE_S)
+            stack.callback(node.close)
+            wires.nodes.append(node)
+        for node in wires.nodes:
+            node.start({})
+        for node in wires.nodes:
+            node.wait_until_ready(WAIT_S)
+        yield wires
