@@ -42,6 +42,8 @@ class Injector:
         self._ready: deque[ContinuousQuery] = deque()
         """Queries found due at one time, _ready_ms, that have not fired yet."""
         self._ready_ms = FOREVER_MS
+        self._counts_only = False
+        """Whether some query fires by what has arrived, and not by time."""
         self._seals = 0
         self._thread: threading.Thread | None = None
         self._has_news = False
@@ -88,6 +90,7 @@ class Injector:
 
     def _serve_windows(self, query: ContinuousQuery) -> None:
         """Keep, of the streams of a query that has come or gone, the blocks and tuples that registered queries need."""
+        self._counts_only = any(other.step_ms is None for other in self._queries.values())
         for name in {window.stream for window in query.query.dataset.windows}:
             state = self._core.streams.get(name)
             if state is not None:
@@ -231,6 +234,8 @@ class Injector:
             if core.sn_of(end_ms) >= upper:
                 return None, True
             core.seal(end_ms)
+            if self._counts_only:
+                self._ready.clear()  # what was sealed may have made one of them due before those
             self._keep_budgets()
             self._seals += 1
             if self._seals % SEALS_BETWEEN_DROPS == 0:

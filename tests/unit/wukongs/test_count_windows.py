@@ -38,6 +38,29 @@ def test_a_window_is_the_last_triples_and_fires_where_it_moves_on(engine: wukong
     assert windows(second) == {1100: ["d", "e", "f"]}
 
 
+def test_it_fires_in_order_of_time_though_others_were_due_before_it_could_be_told(engine: wukongs.Engine) -> None:
+    """Arrivals are known once they are sealed, the time of a query with a period before; so the stored graph was at 700
+    ms when the window ending at 300 was read."""
+    stream = engine.stream(A)
+    stream.advance(0)
+    fired: list[tuple[str, int, int]] = []
+
+    def note(window: wukongs.WindowResult) -> None:
+        fired.append((window.query, window.end_ms, len(window)))
+
+    timed = register_text("RANGE 700ms STEP 700ms", "timed")
+    counted = register_text("RANGE TRIPLES 1", "counted").replace(
+        "FROM STREAM", "FROM <urn:x-wukongs:default> FROM STREAM"
+    )
+    for text in (timed, counted):
+        engine.register(text, on_result=note)
+    with engine._core.lock:  # nothing is sealed until all has come
+        push(stream, ("a", 250), ("b", 550), ("c", 620))
+        stream.advance(1000)
+    engine.settle(timeout_s=60)
+    assert fired == [("counted", 300, 1), ("counted", 600, 2), ("timed", 700, 3), ("counted", 700, 3)]
+
+
 def test_repeats_count_as_arrivals_and_are_one_member_of_the_window(engine: wukongs.Engine) -> None:
     stream = engine.stream(A)
     query = engine.register(register_text("RANGE TRIPLES 4"))
