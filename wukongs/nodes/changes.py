@@ -11,18 +11,19 @@ import itertools
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from store.dtypes import Int64Array
 from store.encoded import Encoded, TermTable
-from wukongs.errors import DataError, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.feeding import SIZES, packed, unpacked
-from wukongs.nodes.host import Host
-from wukongs.nodes.members import ask_members
+from wukongs.nodes.host import Dropped, Host
+from wukongs.nodes.members import ask_members, members_of
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change
@@ -35,6 +36,7 @@ log = logging.getLogger("wukongs")
 STAGE = "stage"
 TIMEOUT_S = 60.0
 """How long the other nodes may take for one step of a change."""
+ABANDON_S = 2.0
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
 NOTHING = Encoded(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, TermTable.empty())
 
@@ -49,27 +51,20 @@ class Changes:
 
     def add(self, chunks: Iterable[Encoded], graph: str | None) -> Sn:
         """Add the tuples of a load, those without a graph of their own to `graph`; return their SN once reads here see
-        it. Raises NodeUnavailable, BudgetExceeded, and what `chunks` raises; then nothing was added."""
-        staged = Staged(self._host, self._store, self._peers, self._claims)
-        try:
+        it. Raises NodeUnavailable, BudgetExceeded, and what `chunks` raises; then nothing was added, unless it says
+        otherwise."""
+        with self._staged() as staged:
             for chunk in chunks:
                 staged.send(chunk)
-            return self._submit(staged, {"graph": graph, "cleared": []}, None)
-        except BaseException:
-            staged.abandon()
-            raise
+        return self._submit(staged, {"graph": graph, "cleared": []}, None)
 
     def change(self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int) -> Sn:
         """Empty graphs, let quads go and come, in this order, if no other update was applied since the one at index
         `after` of the log; return their SN once reads here see it. Raises Dropped (there was one), as add."""
-        staged = Staged(self._host, self._store, self._peers, self._claims)
-        try:
+        with self._staged() as staged:
             staged.send(gone, goes=True)
             staged.send(come)
-            return self._submit(staged, {"graph": None, "cleared": list(cleared)}, after)
-        except BaseException:
-            staged.abandon()
-            raise
+        return self._submit(staged, {"graph": None, "cleared": list(cleared)}, after)
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of STAGE: keep a chunk of a change, or forget what there is of one."""
@@ -84,14 +79,31 @@ class Changes:
             self._store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last)
         return Packet(STAGE)
 
+    @contextmanager
+    def _staged(self) -> Iterator[Staged]:
+        """Give a change to be filled; it is whole on all nodes behind that, or on none."""
+        staged = Staged(self._host, self._store, self._peers, self._claims)
+        try:
+            yield staged
+            staged.finish()
+        except BaseException:
+            staged.abandon()
+            raise
+
     def _submit(self, staged: Staged, payload: Mapping[str, Any], after: int | None) -> Sn:
-        staged.finish()
         text = json.dumps({"change": staged.name, **payload})
 
         def numbered() -> ev.Submitted:  # in order: a lower number behind a higher one would be taken for a repeat
             return ev.Submitted(Change(self._client, next(self._numbers), text, after, self._host.node.control.view))
 
-        return self._host.carry_out(numbered, TIMEOUT_S)
+        try:
+            return self._host.carry_out(numbered, TIMEOUT_S)
+        except Dropped:
+            staged.abandon()
+            raise
+        except (NodeUnavailable, StreamError) as error:
+            # The record may come into the log later on: then all nodes have to have what it is about.
+            raise NodeUnavailable(f"{error}. It may still be done") from error
 
 
 class Staged:
@@ -117,8 +129,9 @@ class Staged:
 
     def abandon(self) -> None:
         """Let the nodes forget it, as far as they can be reached: the others do so after a while."""
+        told = Packet(STAGE, {"change": self.name, "number": 0, "is_abandoned": True})
         try:
-            self._send([(node, NOTHING) for node in range(len(self._counts))], {"is_abandoned": True})
+            self._peers.ask([(node, told) for node in sorted(members_of(self._host))], ABANDON_S)
         except WukongsError as error:
             log.debug("change %s: %s", self.name, error)
 

@@ -26,7 +26,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import oldest_held
-from wukongs.protocol.records import Change, Membership, Record, Role
+from wukongs.protocol.records import Membership, Record, Role, record_key
 from wukongs.protocol.sealing import position
 from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
@@ -162,7 +162,7 @@ class Host:
 
         def hand_in() -> None:
             made = event() if callable(event) else event
-            self._waiting.setdefault(_key(made.record), []).append(outcome)
+            self._waiting.setdefault(record_key(made.record), []).append(outcome)
             self._take(made)
 
         self._inbox.put(hand_in)
@@ -293,7 +293,7 @@ class Host:
                 log.warning("node %d: taking over another node's state is not built yet", self.me.node)
 
     def _decide(self, record: Record, found: Applied | Dropped) -> None:
-        self._decided += [(outcome, found) for outcome in self._waiting.pop(_key(record), [])]
+        self._decided += [(outcome, found) for outcome in self._waiting.pop(record_key(record), [])]
 
     def _check_is_in(self, record: Record) -> None:
         """End this node when it was taken out: it cannot take over what it has missed (CollectState, InstallState), and
@@ -315,8 +315,3 @@ class Host:
         self._decided.clear()
         with self._changed:
             self._changed.notify_all()
-
-
-def _key(record: Record) -> Hashable:
-    """Return what tells a record from others whatever view it was stamped with."""
-    return (record.client, record.number) if isinstance(record, Change) else record

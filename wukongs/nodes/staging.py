@@ -1,6 +1,7 @@
 """Staging: this node's shares of loads and updates, from their arrival until the record that makes them count.
 
-What never gets a record goes after STAGED_AGE_MAX_S: its coordinator has given up long before, or is gone.
+What never gets a record goes STAGED_AGE_MAX_S after its last part has come: its coordinator has given up long before,
+or is gone. If it has not, and sends more, it is refused. Of what was taken or let go, late repetitions are passed over.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from store.encoded import Encoded
-from wukongs.errors import BudgetExceeded
+from wukongs.errors import BudgetExceeded, QueryTimeout
 
 STAGED_AGE_MAX_S = 3600.0
+KEPT = float("inf")
+OVER_MAX = 1024
+"""Changes that are over and remembered."""
 _BYTES_PER_ROW = 40
 
 
@@ -41,6 +45,8 @@ class Staging:
         self._bytes_max = bytes_max
         self._clock = clock
         self._changes: dict[str, StagedChange] = {}
+        self._over: dict[str, bool] = {}
+        """Name of a change that is not here any more -> whether it was too old."""
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -50,10 +56,14 @@ class Staging:
         return sum(change.size_bytes for change in self._changes.values())
 
     def add(self, name: str, number: int, chunk: Encoded, goes: bool, is_last: bool) -> None:
-        """Keep a chunk; pass over a repeated one. Raises BudgetExceeded."""
+        """Keep a chunk; pass over a repeated one. Raises BudgetExceeded, QueryTimeout (what came before is gone)."""
         self._drop_old()
         change = self._changes.get(name)
-        if change is not None and number in change.chunks:
+        if self._over.get(name):
+            raise QueryTimeout(
+                f"change {name}: it was let go, since nothing came of it for {STAGED_AGE_MAX_S:g} s. Begin it anew"
+            )
+        if name in self._over or (change is not None and number in change.chunks):
             return
         size = len(chunk) * _BYTES_PER_ROW + len(chunk.terms.text) + len(chunk.clashes.text)
         if self.size_bytes + size > self._bytes_max:
@@ -66,16 +76,25 @@ class Staging:
             change = self._changes[name] = StagedChange(self._clock())
         change.chunks[number] = chunk, goes
         change.size_bytes += size
+        change.staged_at_s = max(change.staged_at_s, self._clock())
         if is_last:
             change.count = number + 1
 
     def forget(self, name: str) -> None:
-        """Drop a change that will have no record."""
-        self._changes.pop(name, None)
+        """Drop a change that will have no record; one whose record is here stays."""
+        change = self._changes.get(name)
+        if change is None or change.staged_at_s < KEPT:
+            self._end(name)
+
+    def _end(self, name: str, is_too_old: bool = False) -> StagedChange | None:
+        self._over[name] = is_too_old
+        if len(self._over) > OVER_MAX:
+            del self._over[next(iter(self._over))]
+        return self._changes.pop(name, None)
 
     def take(self, name: str) -> StagedChange:
         """Take out a change whose record is here. It was staged on all nodes before that was proposed."""
-        change = self._changes.pop(name, None)
+        change = self._end(name)
         assert change is not None, f"change {name} has a record, but was never staged here, or too long ago"
         assert change.is_complete, f"change {name} has a record, but {len(change.chunks)} of {change.count} chunks"
         return change
@@ -83,9 +102,9 @@ class Staging:
     def keep(self, name: str) -> None:
         """Let a change wait for as long as it takes: its record is here, and is not exposed yet."""
         if name in self._changes:
-            self._changes[name].staged_at_s = float("inf")
+            self._changes[name].staged_at_s = KEPT
 
     def _drop_old(self) -> None:
         oldest = self._clock() - STAGED_AGE_MAX_S
         for name in [name for name, change in self._changes.items() if change.staged_at_s < oldest]:
-            del self._changes[name]
+            self._end(name, is_too_old=True)

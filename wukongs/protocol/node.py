@@ -6,7 +6,7 @@ saved is safe before the actions behind it happen; after a crash, `boot` with wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 
 from wukongs.protocol import compaction, dropping, gossip, membership, progress, sealing, terms
@@ -68,6 +68,7 @@ from wukongs.protocol.records import (
     ReEncode,
     Role,
     Voters,
+    record_key,
 )
 from wukongs.protocol.snapshots import stable_sn, tick_in, vts_at
 from wukongs.protocol.state import Node
@@ -175,7 +176,7 @@ def _received(node: Node, event: Received) -> Outcome:
         log, actions = raft.receive(node.log, sender.voter, body, may_jump)
         node = replace(node, log=log)
         if isinstance(body, InstallControl) and log.base == body.control.index > node.control.index:
-            node, more = _forget_done(compaction.installed(node, body), set())
+            node, more = _forget_done(compaction.installed(node, body), None)
             actions += more
         return node, actions
     return _answer(node, sender, body)
@@ -294,7 +295,7 @@ def _apply(node: Node) -> Outcome:
     if node.control is not before:
         node = replace(node, log=replace(node.log, applied=node.control))
     if actions and node.pending:
-        node, more = _forget_done(node, {one.entry.record for one in actions if isinstance(one, Apply)})
+        node, more = _forget_done(node, {record_key(one.entry.record) for one in actions if isinstance(one, Apply)})
         actions += more
     return node, actions
 
@@ -305,15 +306,19 @@ def _forget_gone(node: Node, key: str) -> Node:
     return replace(node, intakes={name: intake for name, intake in node.intakes.items() if name != key})
 
 
-def _forget_done(node: Node, applied: set[Record]) -> Outcome:
-    """Let go of the pending records that are in the log, or can never be."""
+def _forget_done(node: Node, applied: set[Hashable] | None) -> Outcome:
+    """Let go of the pending records that are in the log, or can never be. applied: by record_key; None: this is not
+    known, and a change that may be among them is not called lost."""
     pending = {record: texts for record, texts in node.pending.items() if _may_come(node, record)}
     gone = [record for record in node.pending if record not in pending]
-    lost = [record for record in gone if record not in applied and not _is_applied_change(node, record)]
+    if applied is None:
+        lost = [record for record in gone if not _may_be_applied(node, record)]
+    else:
+        lost = [record for record in gone if record_key(record) not in applied]
     return replace(node, pending=pending), [Drop(record) for record in lost]
 
 
-def _is_applied_change(node: Node, record: Record) -> bool:
+def _may_be_applied(node: Node, record: Record) -> bool:
     return isinstance(record, Change) and record.number <= node.control.requests.get(record.client, 0)
 
 

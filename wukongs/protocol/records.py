@@ -6,6 +6,7 @@ also carry the tick that they lie behind, see wukongs/protocol/snapshots.py.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -210,6 +211,11 @@ TICKED = (
     Change,
 )
 """Records that have an SN."""
+
+
+def record_key(record: Record) -> Hashable:
+    """Return what tells a record from others: a change is stamped with a view each time when it is proposed."""
+    return (record.client, record.number) if isinstance(record, Change) else record
 
 
 @dataclass(frozen=True, slots=True)

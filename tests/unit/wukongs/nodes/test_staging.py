@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from store.encoder import encode_ntriples
-from wukongs.errors import BudgetExceeded
-from wukongs.nodes.staging import STAGED_AGE_MAX_S, Staging
+from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.nodes.staging import OVER_MAX, STAGED_AGE_MAX_S, Staging
 
 CHUNK, _ = encode_ntriples(b"<http://ex/a> <http://ex/p> <http://ex/b> .\n", b"")
 EMPTY, _ = encode_ntriples(b"", b"")
@@ -61,3 +61,30 @@ def test_a_record_before_all_chunks_is_our_own_mistake() -> None:
     staging.add("c", 1, CHUNK, False, True)
     with pytest.raises(AssertionError, match="1 of 2 chunks"):
         staging.take("c")
+
+
+def test_a_long_load_stays_while_its_parts_come_and_is_refused_when_they_stop() -> None:
+    now = [0.0]
+    staging = Staging(1 << 20, lambda: now[0])
+    for number in range(4):
+        staging.add("slow", number, CHUNK, False, False)
+        now[0] += STAGED_AGE_MAX_S * 0.9
+    now[0] += STAGED_AGE_MAX_S
+    with pytest.raises(QueryTimeout, match="change slow: it was let go, since nothing came of it for 3600 s"):
+        staging.add("slow", 4, CHUNK, False, True)
+    assert staging.size_bytes == 0
+
+
+def test_what_is_over_does_not_come_again_and_what_has_a_record_does_not_go() -> None:
+    staging = Staging(1 << 20)
+    staging.add("taken", 0, CHUNK, False, True)
+    staging.keep("taken")
+    staging.forget("taken")
+    assert staging.take("taken").is_complete
+    staging.forget("never came")
+    staging.add("taken", 0, CHUNK, False, True)
+    staging.add("never came", 0, CHUNK, False, False)
+    assert len(staging) == 0
+    for number in range(OVER_MAX):
+        staging.forget(f"other {number}")
+    assert len(staging._over) == OVER_MAX

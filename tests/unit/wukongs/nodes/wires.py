@@ -60,6 +60,8 @@ class Wires:
     """(who asks, who is asked, what), in order."""
     before: Callable[[int, Packet], object] = lambda *_: None
     """Is called before a node answers."""
+    is_cut: bool = False
+    """Whether what nodes tell each other, without an answer, is lost."""
 
     def lose(self, kind: str, to: int, is_done: bool = False, count: int = 1 << 30) -> Fault:
         """Let requests be lost, or their answers."""
@@ -123,8 +125,9 @@ class Network:
         return answers
 
     def send(self, node: int, packet: Packet) -> bool:
-        self._wires.networks[node]._on_tell(self._me, packet)
-        return True
+        if not self._wires.is_cut:
+            self._wires.networks[node]._on_tell(self._me, packet)
+        return not self._wires.is_cut
 
     def join(self, *_: object) -> None:
         pass
