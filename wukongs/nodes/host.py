@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.nodes.node_store import NodeStore
@@ -76,7 +76,10 @@ class Host:
         self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._next: deque[ev.Event] = deque()
         self._keep: Callable[[], object] | None = None
+        self._outcomes: set[Future[Any]] = set()
+        """What callers wait for. Under the lock of `_changed`."""
         self._waiting: dict[Hashable, list[Future[Applied]]] = {}
+        """By record: of these, also some that nobody waits for any more."""
         self._decided: list[tuple[Future[Applied], Applied | Dropped]] = []
         self._changed = threading.Condition()
         self._is_closed = False
@@ -97,7 +100,9 @@ class Host:
     # --- from other threads -------------------------------------------------------------------------------------------
 
     def post(self, event: ev.Event) -> None:
-        """Let the protocol take in an event, soon."""
+        """Let the protocol take in an event, soon. Nothing, once this node has ended."""
+        if self._is_closed:
+            return
         if isinstance(event, ev.Received) and self._inbox.qsize() >= INBOX_MAX:
             self.dropped_messages += 1
             return
@@ -106,21 +111,6 @@ class Host:
     def receive(self, message: Message) -> None:
         self.post(ev.Received(message))
 
-    def _call(self, function: Callable[[], Outcome], timeout_s: float) -> Outcome:
-        """Run a function in the protocol's thread, and return what it returns.
-
-        Raises NodeUnavailable (not within timeout_s seconds), and what it raises."""
-        outcome: Future[Outcome] = Future()
-
-        def run() -> None:
-            try:
-                outcome.set_result(function())
-            except BaseException as error:
-                outcome.set_exception(error)
-
-        self._inbox.put(run)
-        return self._result(outcome, timeout_s, "the node's protocol")
-
     def offer(
         self, event: ev.Piece | ev.Marker, view: int | None, keep: Callable[[], object], timeout_s: float = OFFER_S
     ) -> tuple[int, int, bool] | None:
@@ -128,18 +118,18 @@ class Host:
         partition has come; None if there is another view by now, under which its terms have to be claimed again.
 
         Raises NodeUnavailable (not within timeout_s seconds)."""
+        outcome: Future[tuple[int, int, bool] | None] = Future()
 
-        def run() -> tuple[int, int, bool] | None:
+        def run() -> None:
             if view not in (None, self.node.control.view):
-                return None
+                outcome.set_result(None)
+                return
             self._keep = keep
-            try:
-                self._take(event)
-            finally:
-                self._keep = None
-            return position(self.node.intakes.get(event.stream), event.partition)
+            self._take(event)  # what goes wrong here leaves things half done: it ends the node
+            self._keep = None
+            outcome.set_result(position(self.node.intakes.get(event.stream), event.partition))
 
-        return self._call(run, timeout_s)
+        return self._outcome_of(run, outcome, timeout_s, "the node's protocol")
 
     def carry_out(self, event: ev.Submitted | Callable[[], ev.Submitted], timeout_s: float) -> Sn:
         """Ask for a record in the majority log; return its SN once reads here see what it has done.
@@ -162,11 +152,12 @@ class Host:
 
         def hand_in() -> None:
             made = event() if callable(event) else event
-            self._waiting.setdefault(record_key(made.record), []).append(outcome)
+            key = record_key(made.record)
+            self._waiting[key] = [*(one for one in self._waiting.get(key, ()) if one in self._outcomes), outcome]
             self._take(made)
 
-        self._inbox.put(hand_in)
-        return self._result(outcome, timeout_s, f"a majority of the cluster's {len(self.node.control.members)} nodes")
+        who = f"a majority of the cluster's {len(self.node.control.members)} nodes"
+        return self._outcome_of(hand_in, outcome, timeout_s, who)
 
     def wait_until(self, holds: Callable[[Node], bool], timeout_s: float, what: str) -> Node:
         """Wait until something holds of the node. Raises NodeUnavailable (not within timeout_s seconds)."""
@@ -187,23 +178,36 @@ class Host:
 
     def check(self) -> None:
         """Raise NodeUnavailable once this node has ended, WukongsError once it has failed."""
-        if isinstance(self.failure, NodeUnavailable):
-            raise NodeUnavailable(str(self.failure))
-        if self.failure is not None:
-            raise WukongsError(f"node {self.me.node} has failed: {self.failure}. See its log")
-        if self._is_closed:
-            raise NodeUnavailable(f"node {self.me.node} is closing")
+        if self.failure is not None or self._is_closed:
+            raise self._end()
 
-    def _result(self, outcome: Future[Outcome], timeout_s: float, who: str) -> Outcome:
-        self.check()
+    def _end(self) -> WukongsError:
+        if isinstance(self.failure, NodeUnavailable):
+            return NodeUnavailable(str(self.failure))
+        if self.failure is not None:
+            return WukongsError(f"node {self.me.node} has failed: {self.failure}. See its log")
+        return NodeUnavailable(f"node {self.me.node} is closing")
+
+    def _outcome_of(
+        self, function: Callable[[], object], outcome: Future[Outcome], timeout_s: float, who: str
+    ) -> Outcome:
+        """Let the protocol's thread call a function, and return the outcome that it decides on, then or later.
+
+        Raises as check; NodeUnavailable (not within timeout_s seconds)."""
+        with self._changed:
+            self._outcomes.add(outcome)
+        self._inbox.put(function)
         try:
+            self.check()  # whoever ends the thread from here on finds the outcome among those that are awaited
             return outcome.result(timeout_s)
         except FutureTimeout:
-            self.check()
             raise NodeUnavailable(
                 f"node {self.me.node}: {who} did not answer within {timeout_s:g} s; check which nodes are up with "
                 "wukongs stats"
             ) from None
+        finally:
+            with self._changed:
+                self._outcomes.discard(outcome)
 
     # --- the protocol's thread ----------------------------------------------------------------------------------------
 
@@ -231,8 +235,10 @@ class Host:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
-        self._store.fail(error)
-        self.on_failure(error)
+        try:
+            self._store.fail(error)
+        finally:
+            self.on_failure(error)
 
     def _pulse(self) -> None:
         self._store.hold(*oldest_held(self.node.progress, self.node.control))
@@ -307,11 +313,8 @@ class Host:
     def _give_up(self) -> None:
         """Tell all who wait that nothing will come."""
         self._is_closed = True
-        said = self.failure if isinstance(self.failure, NodeUnavailable) else f"node {self.me.node} has stopped"
-        undecided = [outcome for outcomes in self._waiting.values() for outcome in outcomes]
-        for outcome in [*undecided, *(outcome for outcome, _ in self._decided)]:
-            outcome.set_exception(NodeUnavailable(str(said)))
-        self._waiting.clear()
-        self._decided.clear()
         with self._changed:
+            for outcome in self._outcomes:
+                if not outcome.done():
+                    outcome.set_exception(self._end())
             self._changed.notify_all()
