@@ -90,7 +90,7 @@ class ClusterNode:
         self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s)
         claims = Claims(self.host, self.store, self.network)
         placing = Placing(self.host, self.store)
-        self._puller = SlicePuller(self.store, self.network, placing.now)
+        self._puller = SlicePuller(self.store, self.network, placing.now, self.host.fail)
         core = self.store.core
         core.reach = Reach(core, self.network, placing.now, claims.keep)
         core.journal = NodeJournal(self.host)

@@ -111,6 +111,14 @@ class Host:
     def receive(self, message: Message) -> None:
         self.post(ev.Received(message))
 
+    def fail(self, error: BaseException) -> None:
+        """End this node, soon: it cannot do without what has failed."""
+
+        def end() -> None:
+            raise error
+
+        self._inbox.put(end)
+
     def offer(
         self, event: ev.Piece | ev.Marker, view: int | None, keep: Callable[[], object], timeout_s: float = OFFER_S
     ) -> tuple[int, int, bool] | None:

@@ -21,9 +21,16 @@ RETRY_S = 0.02
 class SlicePuller:
     """Of one node."""
 
-    def __init__(self, store: NodeStore, peers: Peers, assignment: Callable[[], Assignment]) -> None:
-        """assignment: which node answers for which shard now. It may raise NodeUnavailable."""
-        self._store, self._peers, self._assignment = store, peers, assignment
+    def __init__(
+        self,
+        store: NodeStore,
+        peers: Peers,
+        assignment: Callable[[], Assignment],
+        fail: Callable[[BaseException], object],
+    ) -> None:
+        """assignment: which node answers for which shard now. It may raise NodeUnavailable. fail: ends the node, whose
+        windows would stand still."""
+        self._store, self._peers, self._assignment, self._fail = store, peers, assignment, fail
         self._bell = threading.Event()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="wukongs-slices", daemon=True)
@@ -50,26 +57,33 @@ class SlicePuller:
         return self._store.slice_share(stream, first, last, shards)  # type: ignore[arg-type]
 
     def _run(self) -> None:
-        while not self._is_closed:
-            self._bell.wait()
-            self._bell.clear()
-            while not self._is_closed and (missing := self._store.missing_slices()):
-                try:
-                    for one in missing:
-                        self._pull(one)
-                except WukongsError as error:
-                    # A node is away, has not come so far, or lies: the next try asks who answers by then.
-                    log.debug("node %d: slices of %s: %s", self._peers.me, missing[0].stream, error)
-                    self._bell.wait(RETRY_S)
-                    self._bell.clear()
+        try:
+            while not self._is_closed:
+                self._bell.wait()
+                self._bell.clear()
+                while not self._is_closed and (missing := self._store.missing_slices()):
+                    have_come = [self._pull(one) for one in missing]
+                    if not all(have_come):
+                        self._bell.wait(RETRY_S)
+                        self._bell.clear()
+        except Exception as error:
+            log.exception("node %d: slices cannot be put together", self._peers.me)
+            self._fail(error)
 
-    def _pull(self, missing: MissingSlices) -> None:
-        assignment = self._assignment()
+    def _pull(self, missing: MissingSlices) -> bool:
+        """Fetch what is missing of a stream, and tell whether it came."""
         fields = {"stream": missing.stream, "first": missing.first, "last": missing.last}
-        asked = [
-            (node, Packet(SLICES, fields, {"shards": assignment.shards(node)}))
-            for node in assignment.all_nodes
-            if node != assignment.me
-        ]
-        answers = self._peers.ask(asked, TIMEOUT_S)
-        self._store.add_slices(missing, answers, assignment.shards(assignment.me))
+        try:
+            assignment = self._assignment()
+            asked = [
+                (node, Packet(SLICES, fields, {"shards": assignment.shards(node)}))
+                for node in assignment.all_nodes
+                if node != assignment.me
+            ]
+            answers = self._peers.ask(asked, TIMEOUT_S)
+            self._store.add_slices(missing, answers, assignment.shards(assignment.me))
+        except WukongsError as error:
+            # A node is away, has not come so far, or lies: the next try asks who answers by then.
+            log.debug("node %d: slices of %s: %s", self._peers.me, missing.stream, error)
+            return False
+        return True
