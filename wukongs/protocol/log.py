@@ -50,7 +50,8 @@ class Standing(Enum):
 @dataclass(frozen=True, slots=True)
 class Log:
     """One node's part of the log. entries[i] has index base + i + 1; commit: the highest index that is known to be
-    committed; applied: a control state between base and there, None where nothing is cut off.
+    committed; applied: a control state between base and there, None where nothing is cut off; told: of a leader, the
+    commit index that each node was told last.
 
     term, vote, entries, high are on disk, and with base its base_term, base_voters and control state. node_count: nodes
     0 to node_count - 1 follow the log."""
@@ -73,6 +74,7 @@ class Log:
     votes: frozenset[Voter] = frozenset()
     next_index: Mapping[int, int] = field(default_factory=dict)
     match: Mapping[Voter, int] = field(default_factory=dict)
+    told: Mapping[int, int] = field(default_factory=dict)
     entries_max: int = ENTRIES_MAX
     silence: int = 0
     patience: int = ELECTION_PULSES
@@ -135,7 +137,7 @@ def pulse(log: Log, draw: int) -> Outcome:
     """Let a moment pass. draw: any random integer >= 0, which sets how patient this node is next."""
     log = replace(log, silence=log.silence + 1)
     if log.standing is Standing.LEADER:
-        return replace(log, silence=0), _appends(log, _others(log))
+        return _send_entries(replace(log, silence=0), _others(log))
     if log.silence < log.patience or log.me not in log.voters:
         return log, []
     log = replace(
@@ -185,7 +187,8 @@ def propose(log: Log, record: Record, tick: int | None = None) -> Outcome:
     assert log.standing is Standing.LEADER, log.standing
     entry = Entry(log.term, record, tick, None if tick is None else log.me)
     log, actions = _append(log, log.last, (entry,))
-    return _commit(log, actions + _appends(log, _others(log)))
+    log, more = _send_entries(log, _others(log))
+    return _commit(log, actions + more)
 
 
 def cut(log: Log, control: Control) -> Outcome:
@@ -227,7 +230,7 @@ def _followed(log: Log, leader: int | None) -> Log:
     if log.standing is Standing.FOLLOWER:
         return replace(log, leader=leader, silence=silence)
     follower = Standing.FOLLOWER
-    return replace(log, standing=follower, leader=leader, silence=silence, votes=frozenset(), next_index={}, match={})
+    return replace(log, standing=follower, leader=leader, silence=silence, votes=frozenset(), next_index={}, match={}, told={})
 
 
 def _append(log: Log, after: int, entries: tuple[Entry, ...]) -> Outcome:
@@ -260,6 +263,7 @@ def _count_votes(log: Log, actions: list[Action]) -> Outcome:
         silence=0,
         next_index=dict.fromkeys(_others(log), log.last + 1),
         match={},
+        told={},
     )
     log, more = propose(log, Nothing())
     return log, actions + more
@@ -313,13 +317,15 @@ def _take_answer(log: Log, sender: Voter, message: Appended) -> Outcome:
     if not message.is_taken:
         follows = min(log.next_index[sender.node], message.index + 1)
         log = replace(log, next_index={**log.next_index, sender.node: max(1, follows)})
-        return log, _appends(log, [sender.node])
+        return _send_entries(log, [sender.node])
     matched = max(message.index, log.match.get(sender, 0))
     log = replace(log, next_index={**log.next_index, sender.node: matched + 1}, match={**log.match, sender: matched})
     log, actions = _commit(log, [])
     if matched < log.last and message.index == matched:
-        actions = [*actions, *_appends(log, [sender.node])]
-    return log, actions
+        log, more = _send_entries(log, [sender.node])
+        actions += more
+    log, more = _send_entries(log, _behind_on_commit(log))
+    return log, actions + more
 
 
 def _commit(log: Log, actions: list[Action]) -> Outcome:
@@ -334,14 +340,25 @@ def _commit(log: Log, actions: list[Action]) -> Outcome:
     return log, actions
 
 
-def _appends(log: Log, nodes: Iterable[int]) -> list[Action]:
+def _behind_on_commit(log: Log) -> list[int]:
+    """Return who holds what is committed, and has not been told so: what waits for it need not wait for a pulse.
+
+    Each is told once of a commit index; with the next pulse everybody hears of it again."""
+    nodes = {voter.node for voter, matched in log.match.items() if matched >= log.commit}
+    return sorted(node for node in nodes if log.told.get(node, 0) < log.commit)
+
+
+def _send_entries(log: Log, nodes: Iterable[int]) -> Outcome:
+    """Send nodes what they lack of the log, as far as is known, and tell them what is committed."""
     found: list[Action] = []
+    told = dict(log.told)
     for node in nodes:
         before = min(log.next_index[node] - 1, log.last)
         if before >= log.base:
             entries = log.behind(before)[: log.entries_max]
             found.append(Send(node, Append(log.term, before, log.term_at(before), entries, log.commit)))
+            told[node] = min(log.commit, before + len(entries))
         elif log.applied is not None:
             control = log.applied
             found.append(Send(node, InstallControl(log.term, control, voters_at(log, control.index))))
-    return found
+    return replace(log, told=told), found
