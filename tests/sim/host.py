@@ -22,8 +22,10 @@ from wukongs.protocol.records import BEGINNING, Change, DropStream, EndStream, R
 from wukongs.protocol.sealing import position
 from wukongs.protocol.snapshots import Sn, Vts, visible_at
 from wukongs.protocol.state import Cluster, Kept, Node, boot
+from wukongs.protocol.waiting import is_waited_for
 
 PULSE = 10.0
+"""While somebody waits for what a node says next; else Cluster.quiet_pulses times as long."""
 
 
 class Crash(Exception):
@@ -94,6 +96,7 @@ class Host:
         self.dropped: set[tuple[str, int]] = set()
         self.acks = 0
         self.free_at = 0.0
+        self.pulsed = self.agenda.now
         self.tell(self.number, "boot", disk=self.me.disk, boot=self.me.boot)
         self.agenda.after(self.rng.uniform(0, PULSE), self._alive(self._pulse))
 
@@ -185,8 +188,18 @@ class Host:
 
     def _pulse(self) -> None:
         self.handle(ev.Settled(self.control.index))  # Changes are on disk as they are applied.
-        self.handle(ev.Pulse(self.rng.getrandbits(40)))
-        self.agenda.after(PULSE * self.drift * self.rng.uniform(0.9, 1.1), self._alive(self._pulse))
+        elapsed = max(1, round((self.agenda.now - self.pulsed) / (PULSE * self.drift)))
+        self.pulsed = self.agenda.now
+        self.handle(ev.Pulse(self.rng.getrandbits(40), min(elapsed, self.cluster.quiet_pulses)))
+        self.agenda.after(PULSE * self.drift * self.rng.uniform(0.9, 1.1), self._alive(self._look))
+
+    def _look(self) -> None:
+        """Pulse if anybody waits for that, or after some time anyhow."""
+        waited = self.agenda.now - self.pulsed
+        if waited >= PULSE * self.drift * self.cluster.quiet_pulses or is_waited_for(self.node):
+            self._pulse()
+        else:
+            self.agenda.after(PULSE / 4, self._alive(self._look))
 
     def _later(self, happens: Callable[[], None]) -> None:
         """Let the disk do something, in the order in which it is asked."""

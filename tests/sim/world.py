@@ -101,7 +101,11 @@ class World:
         replicas = rng.choice((1, 2, 2, 3))
         self.loses_nothing = min(replicas, count) > 1 or not self.weather.disks
         entries_max = rng.choice((3, 8, 1000)) if self.loses_nothing else 1000
-        return Cluster(count, replicas, rng.choice((count, 8)), rng.choice((3, 5)), 12, entries_max)
+        quiet = random.Random(f"pulses {self.seed}").choice((1, 2, 3))
+        shards, voters = rng.choice((count, 8)), rng.choice((3, 5))
+        return Cluster(
+            count, replicas, shards, voters, 12, entries_max, election_pulses=3 + 2 * quiet, quiet_pulses=quiet
+        )
 
     def _dropping(self) -> list[tuple[float, Record]]:
         """Return when the last stream is dropped, if it is. Another one may be declared under its name."""

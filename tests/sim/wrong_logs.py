@@ -117,7 +117,7 @@ WRONG_LOGS = (
     Mutant(
         "who has nothing new to say is taken for dead",
         "gossip",
-        "talk.quiet + 1 >= REPORT_PULSES or",
+        "quiet >= REPORT_PULSES or",
         "",
         first=9,
         simulator="compaction_stories",
@@ -127,7 +127,7 @@ WRONG_LOGS = (
         "log",
         "is_as_new = (message.last_term, message.last_index) >= (log.last_term, log.last)",
         "is_as_new = True",
-        first=88,
+        first=187,
     ),
     Mutant(
         "a minority elects and commits",

@@ -35,6 +35,10 @@ from wukongs.wire.trust import Trust
 
 SILENCE_PULSES_MAX = 100
 """A node that says nothing for two seconds is taken out, if others hold its shards."""
+QUIET_PULSES = 5
+"""A node that nobody waits for says every 100 ms that it is there."""
+ELECTION_PULSES = 20
+"""Who hears no leader for 400 to 800 ms stands for election."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,13 @@ class Shape:
 
     @property
     def cluster(self) -> Cluster:
-        return Cluster(self.node_count, self.replica_count, silence_pulses_max=SILENCE_PULSES_MAX)
+        return Cluster(
+            self.node_count,
+            self.replica_count,
+            silence_pulses_max=SILENCE_PULSES_MAX,
+            election_pulses=ELECTION_PULSES,
+            quiet_pulses=QUIET_PULSES,
+        )
 
 
 class ClusterNode:

@@ -30,9 +30,11 @@ from wukongs.protocol.records import Membership, Record, Role, record_key
 from wukongs.protocol.sealing import position
 from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
+from wukongs.protocol.waiting import is_waited_for
 
 log = logging.getLogger("wukongs")
 PULSE_S = 0.02
+"""While somebody waits for what the protocol says next; else Cluster.quiet_pulses times as long."""
 INBOX_MAX = 1 << 14
 """Messages of other nodes that wait; more are dropped, as the protocol allows, and counted."""
 OFFER_S = 30.0
@@ -220,18 +222,19 @@ class Host:
     # --- the protocol's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pulse_at = time.monotonic() + self._pulse_s
+        pulsed_s = time.monotonic()
         try:
             while not self._is_closed:
                 try:
-                    happens = self._inbox.get(timeout=max(0.0, pulse_at - time.monotonic()))
+                    happens = self._inbox.get(timeout=max(0.0, pulsed_s + self._wait_s() - time.monotonic()))
                 except Empty:
                     happens = None
                 if happens is not None:
                     happens()
-                if time.monotonic() >= pulse_at:
-                    self._pulse()
-                    pulse_at = time.monotonic() + self._pulse_s
+                passed_s = time.monotonic() - pulsed_s
+                if passed_s >= self._wait_s():
+                    self._pulse(passed_s)
+                    pulsed_s = time.monotonic()
         except NodeUnavailable as error:
             log.error("%s", error)
             self._fail(error)
@@ -248,13 +251,18 @@ class Host:
         finally:
             self.on_failure(error)
 
-    def _pulse(self) -> None:
+    def _wait_s(self) -> float:
+        """Return how long after the last pulse the next one is due."""
+        return self._pulse_s * (1 if is_waited_for(self.node) else self.node.cluster.quiet_pulses)
+
+    def _pulse(self, passed_s: float) -> None:
         self._store.hold(*oldest_held(self.node.progress, self.node.control))
         held = self._store.held()
         self._take(ev.Reading(held.oldest_sn, held.oldest_firing))
         if self.node.control.index > self.node.settled:
             self._take(ev.Settled(self.node.control.index))  # in memory, what a record did is there at once
-        self._take(ev.Pulse(self._draws.getrandbits(40)))
+        elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
+        self._take(ev.Pulse(self._draws.getrandbits(40), elapsed))
 
     def _take(self, event: ev.Event) -> None:
         """Take in an event and those that follow from it, and carry out what they ask."""

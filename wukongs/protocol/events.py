@@ -12,9 +12,13 @@ from wukongs.protocol.snapshots import Sn, Vts
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """A moment has passed, of a length that the host keeps about equal. draw: a random integer >= 0."""
+    """A moment has passed. draw: a random integer >= 0; elapsed: how many pulses long it was since the last one, 1 as
+    long as this node has something to say (waiting.py), else up to Cluster.quiet_pulses.
+
+    A host that was held up says no more than that: what others said meanwhile waits to be heard."""
 
     draw: int
+    elapsed: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 * A report is made when something in it has changed, or after REPORT_PULSES so that nobody takes this node for dead. In
   between two pulses it is made when a stream batch is inserted that others wait for (the tick that this node's VTS
   covers rises by it), at most EARLY_MAX times: so many streams cost no more messages than one.
+* A node pulses less often (waiting.py) while its own VTS has not changed, nor, where it does not tell all nodes itself,
+  that of another one (`has_news`): nobody waits for what else changes in a report.
 * News to a node is what was heard since it was told the last time; so in a quiet cluster little is said. Now and then
   it is told everything, as messages get lost. A message carries REPORTS_MAX reports at most: of more news a part, by
   chance, its own first. That bounds what a node sends in any cluster; the price is age.
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from wukongs.protocol.actions import Action, Send
 from wukongs.protocol.messages import Gossip, Report
 from wukongs.protocol.progress import Progress, hear
+from wukongs.protocol.snapshots import Vts
 
 GOSSIP_NODES = 3
 """How many nodes are told at a time."""
@@ -36,11 +39,12 @@ REPORTS_MAX = 256
 @dataclass(frozen=True, slots=True)
 class Talk:
     """What a node has told. told: per node, what of `Progress.arrived` it was told, and how often; quiet: pulses since
-    the last report; early: how many were made since the last pulse."""
+    the last report; early: how many were made since the last pulse; passed_on: `Progress.news` when it last told."""
 
     told: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     quiet: int = 0
     early: int = 0
+    passed_on: int = 0
 
 
 def listeners(me: int, node_count: int, draw: int) -> list[int]:
@@ -55,12 +59,21 @@ def listeners(me: int, node_count: int, draw: int) -> list[int]:
     return sorted(found)
 
 
-def pulse(talk: Talk, progress: Progress, report: Report) -> tuple[Talk, Progress]:
-    """Let a pulse pass: make a report if it is due. report: this node's, with any counter."""
+def has_news(talk: Talk, progress: Progress, me: int, node_count: int, vts: Vts, frozen: frozenset[str]) -> bool:
+    """Whether others wait for what this node says next. vts, frozen: what its report would have."""
+    last = progress.latest.get(me)
+    if last is None or (last.vts, last.frozen) != (vts, frozen):
+        return True
+    return node_count - 1 > GOSSIP_NODES and progress.news > talk.passed_on
+
+
+def pulse(talk: Talk, progress: Progress, report: Report, elapsed: int) -> tuple[Talk, Progress]:
+    """Let a pulse pass: make a report if it is due. report: this node's, with any counter; elapsed: see Pulse."""
     last = progress.latest.get(report.incarnation.node)
-    is_due = last is None or talk.quiet + 1 >= REPORT_PULSES or replace(report, counter=last.counter) != last
+    quiet = talk.quiet + elapsed
+    is_due = last is None or quiet >= REPORT_PULSES or replace(report, counter=last.counter) != last
     if not is_due:
-        return replace(talk, quiet=talk.quiet + 1, early=0), progress
+        return replace(talk, quiet=quiet, early=0), progress
     return replace(talk, quiet=0, early=0), hear(progress, [report])
 
 
@@ -86,4 +99,4 @@ def tell(talk: Talk, progress: Progress, me: int, nodes: list[int], draw: int) -
         told[node] = progress.clock, times + 1
         if news:
             actions.append(Send(node, Gossip(tuple(news))))
-    return replace(talk, told=told), actions
+    return replace(talk, told=told, passed_on=progress.news), actions

@@ -21,7 +21,8 @@ there has the right term: it may have been counted. A message that speaks of wha
 entries off: an entry that was cut off here may live on elsewhere and be committed after all. Reports carry it
 (progress.py).
 
-Nodes that do not vote follow the log as well. Time is the host's: a Pulse event every so often, with a random number.
+Nodes that do not vote follow the log as well. Time is the host's: a Pulse event every so often, which says how many
+pulses long it was since the last one, with a random number.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from wukongs.protocol.messages import Append, Appended, InstallControl, RequestV
 from wukongs.protocol.records import BEGINNING, Entry, Nothing, Position, Record, Voter, Voters
 
 ELECTION_PULSES = 5
-"""A follower stands for election after 5 to 9 pulses without a leader."""
+"""By default a follower stands for election after 5 to 9 pulses without a leader."""
 ENTRIES_MAX = 64
 """Entries per message."""
 
@@ -54,7 +55,8 @@ class Log:
     commit index that each node was told last.
 
     term, vote, entries, high are on disk, and with base its base_term, base_voters and control state. node_count: nodes
-    0 to node_count - 1 follow the log."""
+    0 to node_count - 1 follow the log. silence: pulses since a leader was heard; patience: how many of them until this
+    node stands for election, election_pulses at least."""
 
     me: Voter
     node_count: int
@@ -76,6 +78,7 @@ class Log:
     match: Mapping[Voter, int] = field(default_factory=dict)
     told: Mapping[int, int] = field(default_factory=dict)
     entries_max: int = ENTRIES_MAX
+    election_pulses: int = ELECTION_PULSES
     silence: int = 0
     patience: int = ELECTION_PULSES
 
@@ -126,16 +129,18 @@ def open_log(
     control: Control | None = None,
     voters: frozenset[Voter] = frozenset(),
     entries_max: int = ENTRIES_MAX,
+    election_pulses: int = ELECTION_PULSES,
 ) -> Log:
     """Return the log of a node that has just started, with what its disk has kept. control, voters: see SaveControl."""
     base, base_term, base_voters = (control.index, control.term, voters) if control else (0, 0, first_voters)
     log = Log(me, node_count, first_voters, term, vote, entries, high, base, base_term, base_voters)
-    return replace(log, voters=_voters_of(log), commit=base, applied=control, entries_max=entries_max)
+    log = replace(log, entries_max=entries_max, election_pulses=election_pulses, patience=election_pulses)
+    return replace(log, voters=_voters_of(log), commit=base, applied=control)
 
 
-def pulse(log: Log, draw: int) -> Outcome:
+def pulse(log: Log, draw: int, elapsed: int = 1) -> Outcome:
     """Let a moment pass. draw: any random integer >= 0, which sets how patient this node is next."""
-    log = replace(log, silence=log.silence + 1)
+    log = replace(log, silence=log.silence + elapsed)
     if log.standing is Standing.LEADER:
         return _send_entries(replace(log, silence=0), _others(log))
     if log.silence < log.patience or log.me not in log.voters:
@@ -148,7 +153,7 @@ def pulse(log: Log, draw: int) -> Outcome:
         leader=None,
         votes=frozenset({log.me}),
         silence=0,
-        patience=ELECTION_PULSES + draw % ELECTION_PULSES,
+        patience=log.election_pulses + draw % log.election_pulses,
     )
     ask = RequestVote(log.term, log.last, log.last_term)
     actions: list[Action] = [SaveVote(log.term, log.vote)]
@@ -160,7 +165,7 @@ def receive(
     log: Log, sender: Voter, message: RequestVote | Vote | Append | Appended | InstallControl, may_jump: bool = True
 ) -> Outcome:
     """Take in a message of the log. may_jump: whether this node may skip entries by a control state."""
-    if isinstance(message, RequestVote) and log.leader is not None and log.silence < ELECTION_PULSES:
+    if isinstance(message, RequestVote) and log.leader is not None and log.silence < log.election_pulses:
         return log, []  # A leader is alive: whoever does not hear it must not force an election upon the others.
     actions: list[Action] = []
     if message.term > log.term:
@@ -230,7 +235,9 @@ def _followed(log: Log, leader: int | None) -> Log:
     if log.standing is Standing.FOLLOWER:
         return replace(log, leader=leader, silence=silence)
     follower = Standing.FOLLOWER
-    return replace(log, standing=follower, leader=leader, silence=silence, votes=frozenset(), next_index={}, match={}, told={})
+    return replace(
+        log, standing=follower, leader=leader, silence=silence, votes=frozenset(), next_index={}, match={}, told={}
+    )
 
 
 def _append(log: Log, after: int, entries: tuple[Entry, ...]) -> Outcome:

@@ -96,14 +96,14 @@ class Watch:
     seen: Mapping[int, tuple[Incarnation, int, int]] = field(default_factory=dict)
 
 
-def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarnation) -> Watch:
-    """Let a pulse pass."""
+def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarnation, elapsed: int) -> Watch:
+    """Let a pulse pass. elapsed: as in events.Pulse."""
     seen = {}
     for node in control.members.keys() - {me.node}:
         report = latest.get(node)
         newest = (report.incarnation, report.counter) if report else (Incarnation(node, 0, 0), 0)
         incarnation, counter, pulses = eye.seen.get(node, (*newest, 0))
-        seen[node] = (*newest, pulses + 1 if (incarnation, counter) == newest else 0)
+        seen[node] = (*newest, pulses + elapsed if (incarnation, counter) == newest else 0)
     return replace(eye, seen=seen)
 
 

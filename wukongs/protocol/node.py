@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from wukongs.protocol import compaction, dropping, gossip, membership, progress, sealing, terms
 from wukongs.protocol import log as raft
@@ -59,7 +60,6 @@ from wukongs.protocol.messages import (
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
     LIVE,
-    BeginStream,
     Change,
     DropStream,
     EndStream,
@@ -72,6 +72,7 @@ from wukongs.protocol.records import (
 )
 from wukongs.protocol.snapshots import stable_sn, tick_in, vts_at
 from wukongs.protocol.state import Node
+from wukongs.protocol.waiting import confirmed, wanted
 
 Outcome = tuple[Node, list[Action]]
 
@@ -86,16 +87,17 @@ def step(node: Node, event: Event) -> Outcome:
 
 
 def _pulse(node: Node, event: Pulse) -> Outcome:
-    log, actions = raft.pulse(node.log, event.draw)
-    node = replace(node, log=log, watch=membership.watch(node.watch, node.progress.latest, node.control, node.me))
-    node, more = _report(node, event.draw, gossip.pulse)
+    log, actions = raft.pulse(node.log, event.draw, event.elapsed)
+    watch = membership.watch(node.watch, node.progress.latest, node.control, node.me, event.elapsed)
+    node = replace(node, log=log, watch=watch)
+    node, more = _report(node, event.draw, partial(gossip.pulse, elapsed=event.elapsed))
     actions += more
     if membership.may_agree(node.control, node.stay, node.me):
         actions += claims(node)
     if node.role is Role.JOINING and not node.stay.is_installed:
         missing = sorted(membership.to_fetch_from(node.stay, node.control, node.me))
         actions += [Send(other, FetchState(node.stay.since, node.stay.index)) for other in missing]
-    node, more = _propose(node, _wanted(node))
+    node, more = _propose(node, wanted(node))
     actions += more
     out = membership.silent(node.watch, node.control, node.cluster.silence_pulses_max)
     log, more = lead(node.log, node.control, node.progress, out, node.vts)
@@ -123,34 +125,6 @@ def _report(node: Node, draw: int, make: Callable[[Talk, Progress, Report], tupl
     nodes = gossip.listeners(node.me.node, node.cluster.node_count, draw)
     talk, actions = gossip.tell(talk, heard, node.me.node, nodes, draw)
     return replace(node, counter=node.counter + 1, talk=talk, progress=heard), actions
-
-
-def _wanted(node: Node) -> list[Record]:
-    """Return what this node asks the leader to append."""
-    found: list[Record] = []
-    for key, intake in node.intakes.items():
-        if not node.control.takes_in(key):
-            continue
-        stream = node.control.streams[key]
-        last_batch = intake.last_batch(stream.partitions)
-        if stream.began is None and any(one.offset or one.closed for one in intake.partitions.values()):
-            found.append(BeginStream(key))
-        elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
-            found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
-    found += [ReEncode(text, node.control.view) for text in sorted(node.terms.refused)]
-    role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
-    if role is not None and node.log.commit:
-        found.append(role)
-    return found + _confirmed(node)
-
-
-def _confirmed(node: Node) -> list[Record]:
-    """Return the pending records whose terms are confirmed. Nodes that are not IN coordinate none: nobody would ask
-    them for the terms that they know."""
-    if node.role is not Role.IN:
-        return []
-    records = [record for record, texts in node.pending.items() if not texts]
-    return [replace(one, view=node.control.view) if isinstance(one, Change) else one for one in records]
 
 
 def _propose(node: Node, records: list[Record]) -> Outcome:
@@ -244,7 +218,7 @@ def _submitted(node: Node, event: Submitted) -> Outcome:
     waiting = frozenset(term.text for term in unknown)
     node = replace(node, pending={**node.pending, event.record: waiting})
     node, actions = ask(node, unknown)
-    node, more = _propose(node, _confirmed(node))
+    node, more = _propose(node, confirmed(node))
     return node, actions + more
 
 

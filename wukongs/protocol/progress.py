@@ -33,7 +33,8 @@ class Progress:
     """latest: the newest report of each node. usable: of each node, the newest one whose required position was
     committed here when it was looked at. waiting: of each node, the next to become usable: it is not replaced by newer
     ones, which require more and more while the log grows. arrived: when the newest report of each node came, by
-    `clock`, which counts what comes. refused: reports of earlier incarnations."""
+    `clock`, which counts what comes; news: how many of them had another VTS, or froze a stream. refused: reports of
+    earlier incarnations."""
 
     latest: Mapping[int, Report] = field(default_factory=dict)
     usable: Mapping[int, Report] = field(default_factory=dict)
@@ -41,23 +42,25 @@ class Progress:
     stable: Vts = field(default_factory=dict)
     arrived: Mapping[int, int] = field(default_factory=dict)
     clock: int = 0
+    news: int = 0
     refused: int = 0
 
 
 def hear(progress: Progress, reports: Iterable[Report]) -> Progress:
     """Take in reports, whether they are newer than what is known or not."""
-    news, refused = {}, progress.refused
+    news, changed, refused = {}, progress.news, progress.refused
     for report in reports:
         known = progress.latest.get(report.incarnation.node)
         if known is None or (report.incarnation, report.counter) > (known.incarnation, known.counter):
             news[report.incarnation.node] = report
+            changed += known is None or (report.vts, report.frozen) != (known.vts, known.frozen)
         elif report.incarnation < known.incarnation:
             refused += 1
     if news:
         clock = progress.clock + 1
         arrived = {**progress.arrived, **dict.fromkeys(news, clock)}
         latest = {**progress.latest, **news}
-        return replace(progress, latest=latest, refused=refused, arrived=arrived, clock=clock)
+        return replace(progress, latest=latest, refused=refused, arrived=arrived, clock=clock, news=changed)
     return progress if refused == progress.refused else replace(progress, refused=refused)
 
 

@@ -23,7 +23,10 @@ from wukongs.protocol.terms import Terms
 class Cluster:
     """What all nodes are told at their first start. voter_count: how many of the nodes vote in the majority log;
     silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out; log_entries_max: a
-    longer log is cut as soon as may be."""
+    longer log is cut as soon as may be.
+
+    election_pulses: who hears no leader for so long, or up to twice as long, stands for election; quiet_pulses: how
+    long a node waits at most with its next pulse while nobody waits for it (Pulse), less than half of that."""
 
     node_count: int
     replica_count: int = 1
@@ -31,6 +34,11 @@ class Cluster:
     voter_count: int = 5
     silence_pulses_max: int = 50
     log_entries_max: int = 1024
+    election_pulses: int = raft.ELECTION_PULSES
+    quiet_pulses: int = 1
+
+    def __post_init__(self) -> None:
+        assert 0 < 2 * self.quiet_pulses < self.election_pulses, (self.quiet_pulses, self.election_pulses)
 
     @property
     def first_voters(self) -> frozenset[Voter]:
@@ -114,6 +122,7 @@ def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
         high=kept.high,
         control=kept.control,
         voters=kept.voters,
+        election_pulses=cluster.election_pulses,
     )
     intakes = {stream: sealing.opened_at(batch, kept.offsets[stream]) for stream, batch in kept.vts.items()}
     control = kept.control or genesis(cluster.node_count, cluster.replica_count, cluster.shard_count)

@@ -1,0 +1,63 @@
+"""Waiting: what a node asks the leader to append, and whether anybody waits for what it says at its next pulse.
+
+A host pulses less often while nobody does, so a cluster in which nothing happens is quiet. With each of these pulses
+the leader still says that it is there, and each node that it is alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wukongs.protocol import dropping, gossip, membership
+from wukongs.protocol.log import Standing
+from wukongs.protocol.records import BeginStream, Change, EndStream, Record, ReEncode, Role
+from wukongs.protocol.state import Node
+
+
+def is_waited_for(node: Node) -> bool:
+    """Whether the next pulse brings something on: news, a record to be proposed, a question to be asked again."""
+    log = node.log
+    return (
+        log.leader is None
+        or (log.standing is Standing.LEADER and log.last > log.commit)
+        or bool(node.pending or node.terms.shards)
+        or node.role is not Role.IN
+        or any(stream.is_dropped for stream in node.control.live_streams)
+        or bool(wanted(node))
+        or gossip.has_news(
+            node.talk,
+            node.progress,
+            node.me.node,
+            node.cluster.node_count,
+            node.vts,
+            dropping.frozen(node.control, node.intakes),
+        )
+    )
+
+
+def wanted(node: Node) -> list[Record]:
+    """Return what this node asks the leader to append."""
+    found: list[Record] = []
+    for key, intake in node.intakes.items():
+        if not node.control.takes_in(key):
+            continue
+        stream = node.control.streams[key]
+        last_batch = intake.last_batch(stream.partitions)
+        if stream.began is None and any(one.offset or one.closed for one in intake.partitions.values()):
+            found.append(BeginStream(key))
+        elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
+            found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
+    found += [ReEncode(text, node.control.view) for text in sorted(node.terms.refused)]
+    role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
+    if role is not None and node.log.commit:
+        found.append(role)
+    return found + confirmed(node)
+
+
+def confirmed(node: Node) -> list[Record]:
+    """Return the pending records whose terms are confirmed. Nodes that are not IN coordinate none: nobody would ask
+    them for the terms that they know."""
+    if node.role is not Role.IN:
+        return []
+    records = [record for record, texts in node.pending.items() if not texts]
+    return [replace(one, view=node.control.view) if isinstance(one, Change) else one for one in records]
