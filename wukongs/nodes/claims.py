@@ -17,6 +17,7 @@ from wukongs.errors import DataError, NodeUnavailable
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
+from wukongs.protocol.control import Control
 from wukongs.protocol.membership import may_agree
 from wukongs.protocol.records import ReEncode
 from wukongs.wire.assignment import shards_of
@@ -47,9 +48,7 @@ class Claims:
             control = self._host.node.control
             why = "nodes come and go"
             try:
-                refused = (
-                    self._ask(table, control.view, min(deadline, time.monotonic() + ROUND_S)) if len(table) else []
-                )
+                refused = self._ask(table, control, min(deadline, time.monotonic() + ROUND_S)) if len(table) else []
                 if refused is not None and self._re_encoded(refused, control.view, deadline):
                     return control.view
             except NodeUnavailable as error:  # who does not answer is perhaps taken out before the deadline
@@ -82,10 +81,10 @@ class Claims:
         control = self._host.node.control
         return control.view == view and all(text in control.exceptions for text in texts)
 
-    def _ask(self, table: TermTable, view: int, deadline: float) -> list[str] | None:
-        """Return the texts that some replica refuses; None if one of them has another view."""
-        shards = shards_of(table.ids)
-        by_node = ((node, np.flatnonzero(claimed[shards])) for node, claimed in self._claimed_by_nodes().items())
+    def _ask(self, table: TermTable, control: Control, deadline: float) -> list[str] | None:
+        """Return the texts that some replica refuses; None if one of them has another view than `control`."""
+        view, shards = control.view, shards_of(table.ids)
+        by_node = ((node, np.flatnonzero(claimed[shards])) for node, claimed in self._claimed_by_nodes(control).items())
         asked = [(node, rows) for node, rows in by_node if len(rows)]
         packets = [(node, _packet(table.take(rows), view)) for node, rows in asked]
         answers = self._peers.ask(packets, max(0.001, deadline - time.monotonic()))
@@ -96,17 +95,17 @@ class Claims:
             refused[rows] |= ~_mask(answer, len(rows))
         return table.take(np.flatnonzero(refused)).texts()
 
-    def _claimed_by_nodes(self) -> dict[int, BoolArray]:
+    def _claimed_by_nodes(self, control: Control) -> dict[int, BoolArray]:
         """Return, for each node, which shards' terms it has to agree to. bool[1024]"""
-        control = self._host.node.control
-        if self._by_nodes is None or self._by_nodes[0] is not control.members:
+        known = self._by_nodes
+        if known is None or known[0] is not control.members:
             claimers = [control.claimers(shard) for shard in range(len(control.shards))]
             found = {
                 node: np.array([node in nodes for nodes in claimers], np.bool_)
                 for node in sorted(frozenset[int]().union(*claimers))
             }
-            self._by_nodes = control.members, found
-        return self._by_nodes[1]
+            known = self._by_nodes = control.members, found
+        return known[1]
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of CLAIM: compare terms with what is held here under their hashes, and keep new ones."""
@@ -117,6 +116,9 @@ class Claims:
         table = _table(packet)
         with self._lock:
             equal = self._store.compare_terms(table)
+        if view != self._host.node.control.view:
+            # Who has come since has perhaps asked for the terms here before these were among them.
+            return Packet(CLAIM, {"view": None})
         return Packet(CLAIM, {"view": view}, {"equal": equal})
 
 

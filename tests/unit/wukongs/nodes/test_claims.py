@@ -1,0 +1,188 @@
+"""Claims, in bad moments: a term has one meaning in the whole cluster, whoever comes, goes or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from store.dtypes import BoolArray
+from store.encoded import TermTable
+from store.quad_terms import encode_texts
+from store.term_ids import HASH_BITS, hash_id
+from tests.unit.wukongs.nodes.wires import EX, Wires, wired
+from wukongs.errors import DataError, NodeUnavailable
+from wukongs.nodes import claims as claims_module
+from wukongs.nodes.claims import CLAIM, Claims
+from wukongs.protocol import events as ev
+from wukongs.protocol.records import Membership, Role
+from wukongs.settings import Settings
+from wukongs.wire.packets import Packet
+
+SHORT_S, LONG_S = 0.05, 20.0
+BITS = 12
+
+
+def clashing(count: int = 2) -> list[str]:
+    """Texts with one hash."""
+    found: dict[int, list[str]] = {}
+    for number in range(1 << 20):
+        text = f"<{EX}{number}>"
+        texts = found.setdefault(hash_id(text.encode(), BITS), [])
+        texts.append(text)
+        if len(texts) == count:
+            return texts
+    raise AssertionError
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_module, "RETRY_S", 0.0005)
+
+
+@pytest.fixture
+def pair() -> Iterator[Wires]:
+    with wired(2, 2, Settings(hash_bits=BITS)) as wires:
+        yield wires
+
+
+def claims_of(wires: Wires, node: int) -> Claims:
+    return wires.nodes[node].engine._claims
+
+
+def take_out(wires: Wires, node: int) -> None:
+    """Take a node out, and wait until all others know."""
+    others = [one for one in wires.nodes if one.me.node != node]
+    leader = next(one for one in others if one.host.node.log.leader in (one.me.node, node))
+    leader.host.submit(ev.Submitted(Membership(node, 0, Role.OUT)), LONG_S)
+    for one in others:
+        one.host.wait_until(lambda state: state.control.members[node].role is Role.OUT, LONG_S, "it")
+
+
+def test_a_text_that_was_refused_is_re_encoded_when_the_call_returns(pair: Wires) -> None:
+    first, second = clashing()
+    claims_of(pair, 0).settle_texts([first])
+    claims_of(pair, 1).settle_texts([second])
+    assert dict(pair.nodes[1].host.node.control.exceptions) == {second: 1}
+    ids = [int(claims_of(pair, node).keep([text])[0]) for node in (0, 1) for text in (first, second)]
+    assert ids[:2] == ids[2:]
+    assert ids[0] != ids[1]
+
+
+def test_of_texts_that_clash_in_one_call_one_keeps_the_hash(pair: Wires) -> None:
+    texts = clashing(3)
+    claims_of(pair, 0).settle_texts(texts)
+    assert len(pair.nodes[0].host.node.control.exceptions) == 2
+    assert set(pair.nodes[0].host.node.control.exceptions) < set(texts)
+    pair.kinds()
+    claims_of(pair, 0).settle_texts(texts)
+    asked = [packet for _, _, packet in pair.asked if packet.kind == CLAIM]
+    assert {len(packet.arrays["ids"]) for packet in asked} == {1}, "what was re-encoded is not asked again"
+
+
+def test_nothing_is_asked_when_nothing_is_new(pair: Wires) -> None:
+    claims = claims_of(pair, 0)
+    claims.keep([f"<{EX}a>"])
+    pair.kinds()
+    assert claims.settle(TermTable.empty()) == pair.nodes[0].host.node.control.view
+    claims.settle_texts([f"<{EX}a>"])
+    assert pair.kinds() == []
+
+
+def test_a_replica_that_is_away_is_asked_again_and_named_in_the_end(pair: Wires) -> None:
+    fault = pair.lose(CLAIM, 1, count=3)
+    claims = claims_of(pair, 0)
+    claims.settle_texts([f"<{EX}a>"])
+    assert fault.count == 0
+    pair.lose(CLAIM, 1)
+    table = encode_texts([f"<{EX}b>"], BITS).terms
+    with pytest.raises(
+        NodeUnavailable, match=r"node 0: 1 new terms could not be agreed on within 0.05 s: node 1: the connection"
+    ):
+        claims.settle(table, SHORT_S)
+
+
+def test_a_log_without_a_majority_ends_by_name(pair: Wires) -> None:
+    first, second = clashing()
+    claims_of(pair, 0).settle_texts([first])
+    pair.is_cut = True
+    table = encode_texts([second], BITS).terms
+    with pytest.raises(NodeUnavailable, match=r"could not be agreed on within 0.05 s: .* a majority"):
+        claims_of(pair, 1).settle(table, SHORT_S)
+    pair.is_cut = False
+    claims_of(pair, 1).settle_texts([second])
+    assert dict(pair.nodes[1].host.node.control.exceptions) == {second: 1}
+
+
+def test_an_answer_of_another_kind_is_no_agreement(pair: Wires) -> None:
+    view = pair.nodes[0].host.node.control.view
+    wrong = [Packet(CLAIM, {"view": view}), Packet(CLAIM, {"view": view}, {"equal": np.ones(7, np.bool_)})]
+    table = encode_texts([f"<{EX}a>"], BITS).terms
+    pair.nodes[0].network.ask = lambda asked, timeout_s: [wrong[0] for _ in asked]  # type: ignore[method-assign]
+    with pytest.raises(NodeUnavailable, match="answered a claim of 1 terms with something else"):
+        claims_of(pair, 0).settle(table, SHORT_S)
+    pair.nodes[0].network.ask = lambda asked, timeout_s: [wrong[1] for _ in asked]  # type: ignore[method-assign]
+    with pytest.raises(NodeUnavailable, match="answered a claim of 1 terms with something else"):
+        claims_of(pair, 0).settle(table, SHORT_S)
+
+
+def test_a_claim_that_is_none_is_refused(pair: Wires) -> None:
+    answer, view = pair.networks[0].handlers[CLAIM], pair.nodes[0].host.node.control.view
+    assert answer(Packet(CLAIM, {"view": view + 1})).fields == {"view": None}
+    table = encode_texts([f"<{EX}a>", f"<{EX}b>"], BITS).terms
+    arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+    for wrong in (
+        {"ids": -table.ids},
+        {"offsets": table.offsets[::-1].copy()},
+        {"offsets": table.offsets[1:]},
+        {"text": table.text[1:]},
+        {"ids": table.ids.astype(np.int32)},
+    ):
+        with pytest.raises(DataError, match="claim: expected a text for each hash"):
+            answer(Packet(CLAIM, {"view": view}, {**arrays, **wrong}))
+    with pytest.raises(DataError, match="claim: expected a text for each hash"):
+        answer(Packet(CLAIM, {"view": view}))
+
+
+def test_who_is_asked_is_of_the_view_under_which_they_are_asked() -> None:
+    """Members change between the two: the answers are of the old ones then, and void."""
+    with wired(3, 2) as wires:
+        host, claims = wires.nodes[0].host, claims_of(wires, 0)
+        before = host.node.control
+        asked: list[tuple[int, list[int]]] = []
+        ask = claims._peers.ask
+
+        def note(packets: list[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+            asked.append((packets[0][1].fields["view"], [node for node, _ in packets]))
+            if len(asked) == 1:
+                take_out(wires, 2)
+            return ask(packets, timeout_s)
+
+        claims._peers.ask = note  # type: ignore[method-assign]
+        claims._by_nodes = None
+        table = encode_texts([f"<{EX}{row}>" for row in range(40)], HASH_BITS).terms
+        assert claims.settle(table, LONG_S) == host.node.control.view > before.view
+        assert asked[0] == (before.view, [0, 1, 2])
+        assert asked[-1] == (host.node.control.view, [0, 1])
+        assert claims._claimed_by_nodes(before).keys() == {0, 1, 2}
+        assert claims._claimed_by_nodes(host.node.control).keys() == {0, 1}
+
+
+def test_who_comes_while_terms_are_compared_is_asked_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has perhaps taken over what this node had agreed to, before these terms were among it."""
+    with wired(3, 2) as wires:
+        node = wires.nodes[0]
+        compare = node.store.compare_terms
+
+        def compare_late(table: TermTable) -> BoolArray:
+            equal = compare(table)
+            take_out(wires, 2)
+            return equal
+
+        monkeypatch.setattr(node.store, "compare_terms", compare_late)
+        table = encode_texts([f"<{EX}a>"], HASH_BITS).terms
+        arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+        view = node.host.node.control.view
+        answer = wires.networks[0].handlers[CLAIM](Packet(CLAIM, {"view": view}, arrays))
+        assert (answer.fields, dict(answer.arrays)) == ({"view": None}, {})
