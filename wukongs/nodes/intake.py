@@ -54,6 +54,7 @@ class Intake:
     def __init__(self, host: Host, store: NodeStore, claims: Claims) -> None:
         self._host, self._store, self._claims = host, store, claims
         self._epochs: dict[tuple[str, str], int] = {}
+        """(key of a stream that is not gone, partition) -> its newest writer."""
         self._lock = threading.Lock()
 
     def open_partition(self, message: Open) -> Opened:
@@ -61,6 +62,7 @@ class Intake:
         sends once all nodes have answered."""
         with suppress(NodeUnavailable):  # where it was declared it may be known sooner
             self._host.wait_until(lambda _: self._store.has_stream(message.stream), DECLARED_S, "a declaration")
+        self._host.check()
         facts = self._store.stream(message.stream)
         if not self._is_open(message.stream, message.partition):
             facts.check_is_open()
@@ -104,6 +106,7 @@ class Intake:
             found = self._host.offer(event, view, lambda: self._store.take(piece))
             if found is None:
                 continue  # members have come or gone since: the terms are claimed of those that are there now
+            self._check_writer(piece)  # a newer one has perhaps sent rows of its own meanwhile: these are not here then
             if found[0] < piece.end_offset:
                 raise StreamError(
                     f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
@@ -145,7 +148,7 @@ class Intake:
     def newest_epoch(self, stream: str, partition: str) -> int:
         """Return the newest writer's epoch, 0 if there was none."""
         with self._lock:
-            return self._epochs.get((stream, partition), 0)
+            return self._epochs.get((self._key(stream), partition), 0)
 
     def _standing(self, stream: str, partition: str) -> Standing:
         known = self._partition(stream, partition)
@@ -168,7 +171,7 @@ class Intake:
             next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
             event = ev.Piece(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
         found = self._host.offer(event, None, lambda: None)
-        if found is None or found[1] < batch:
+        if found is None or found[1] < batch or (is_last and not found[2]):
             raise StreamError(
                 f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "
                 f"not follow on what is here: send again from row {known.offset}"
@@ -207,9 +210,12 @@ class Intake:
         return self._host.node.control.key_of(stream)
 
     def _fence(self, stream: str, partition: str, epoch: int) -> None:
+        streams, known = self._host.node.control.streams, (self._key(stream), partition)
         with self._lock:
-            newest = max(epoch, self._epochs.get((stream, partition), 0))
-            self._epochs[stream, partition] = newest
+            if known not in self._epochs:
+                self._epochs = {one: newest for one, newest in self._epochs.items() if one[0] in streams}
+            newest = max(epoch, self._epochs.get(known, 0))
+            self._epochs[known] = newest
         if epoch < newest:
             raise StreamError(
                 f"stream {stream}, partition {partition!r}: writer {epoch} is locked out by the newer writer {newest}. "
