@@ -60,7 +60,7 @@ def ask_members(host: Host, peers: Peers, asked: Mapping[int, Packet], timeout_s
             return dict(zip(nodes, answers, strict=True))
         except NodeUnavailable:
             host.check()
-            if time.monotonic() + RETRY_S >= deadline:
+            if time.monotonic() >= deadline:
                 raise
         round_s *= 2
-        time.sleep(RETRY_S)
+        time.sleep(min(RETRY_S, left_s(deadline)))

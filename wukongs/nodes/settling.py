@@ -8,15 +8,18 @@ from typing import Any
 
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes.host import Host
-from wukongs.nodes.members import ask_members, members_of
+from wukongs.nodes.members import ask_members, left_s, members_of
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.snapshots import Sn, stable_sn
+from wukongs.sharded.requests import timeout_of
 from wukongs.wire.packets import Packet, Peers
 
 CLOSED = "closed"
 SETTLE = "settle"
 FOREVER_S = 1e9
 ASK_S = 30.0
+TELL_S = 1.0
+"""How much longer than the others who has asked them waits, to hear what holds them up."""
 
 
 class Settling:
@@ -26,18 +29,27 @@ class Settling:
         self._host, self._store, self._peers = host, store, peers
 
     def settle(self, timeout_s: float | None) -> None:
-        """Raises NodeUnavailable (a node is away, or timeout_s passes first), StreamError (that of one node)."""
-        left_s = FOREVER_S if timeout_s is None else timeout_s
-        deadline = time.monotonic() + left_s
+        """Raises NodeUnavailable (a node is away, or timeout_s passes first), StreamError (that of one node; called
+        from on_result)."""
+        if self._store.injector.is_own_thread:
+            raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
+        deadline = time.monotonic() + (FOREVER_S if timeout_s is None else timeout_s)
         members = sorted(members_of(self._host))
-        answers = ask_members(self._host, self._peers, dict.fromkeys(members, Packet(CLOSED)), min(left_s, ASK_S))
+        asked = dict.fromkeys(members, Packet(CLOSED))
+        answers = ask_members(self._host, self._peers, asked, min(left_s(deadline), ASK_S))
         closed = [_vts(answer) for answer in answers.values()]
         control = self._host.node.control
         vts = {stream: min(one.get(stream, 0) for one in closed) for stream in control.streams}
         sn = stable_sn(control, vts)
-        left_s = max(0.001, deadline - time.monotonic())
-        fields = {"tick": sn.tick, "minor": sn.minor, "timeout_s": left_s}
-        ask_members(self._host, self._peers, dict.fromkeys(members, Packet(SETTLE, fields)), left_s + 1)
+        while True:
+            seconds = min(left_s(deadline), ASK_S)  # nobody is kept busy for somebody who may be gone by then
+            packet = Packet(SETTLE, {"tick": sn.tick, "minor": sn.minor, "timeout_s": seconds})
+            try:
+                ask_members(self._host, self._peers, dict.fromkeys(members, packet), seconds + TELL_S)
+                return
+            except StreamError:
+                if time.monotonic() >= deadline:
+                    raise
 
     def show(self, sn: Sn, timeout_s: float) -> None:
         """Wait until reads see an SN on all nodes; on those that do not answer in time, they will."""
@@ -53,13 +65,13 @@ class Settling:
         return Packet(CLOSED, {"vts": dict(self._host.node.vts)})
 
     def _settle(self, packet: Packet) -> Packet:
-        tick, minor, timeout_s = (packet.fields.get(name) for name in ("tick", "minor", "timeout_s"))
-        if type(tick) is not int or type(minor) is not int or not isinstance(timeout_s, float | int):
-            raise DataError(f"{SETTLE}: expected tick, minor and timeout_s, found {dict(packet.fields)!r}")
+        tick, minor, timeout_s = packet.fields.get("tick"), packet.fields.get("minor"), timeout_of(packet)
+        if type(tick) is not int or type(minor) is not int:
+            raise DataError(f"{SETTLE}: expected tick and minor, found {dict(packet.fields)!r}")
         deadline = time.monotonic() + timeout_s
         self._store.wait_for(Sn(tick, minor), timeout_s)
         if not packet.fields.get("is_seen"):
-            self._store.injector.settle(max(0.001, deadline - time.monotonic()))
+            self._store.injector.settle(left_s(deadline))
         return Packet(SETTLE)
 
 
