@@ -18,7 +18,7 @@ from wukongs.nodes.node_core import unpacked
 from wukongs.nodes.node_journal import NodeJournal
 from wukongs.nodes.node_store import NodeStore
 from wukongs.nodes.placing import Placing
-from wukongs.nodes.settling import Settling
+from wukongs.nodes.settling import SETTLE, Settling
 from wukongs.nodes.slices import SLICES, SlicePuller
 from wukongs.nodes.writing import PUSH, Writers
 from wukongs.protocol.messages import Body, Incarnation, Message
@@ -39,6 +39,10 @@ QUIET_PULSES = 5
 """A node that nobody waits for says every 100 ms that it is there."""
 ELECTION_PULSES = 20
 """Who hears no leader for 400 to 800 ms stands for election."""
+
+WAITS = ((FEED, *owner.KINDS), (PUSH,), (SETTLE,))
+"""Who feeds a node waits for its claims, and who reads at an SN for the slices that it needs; who pushes for the feeds;
+who settles for firings, which read, and whose callbacks may push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class ClusterNode:
     ) -> None:
         handlers: dict[str, Handler] = {}
         self.me = me
-        self.network = Network(me, address, handlers, self._told, trust=trust)
+        self.network = Network(me, address, handlers, self._told, trust=trust, waits=WAITS)
         shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
         self.store = NodeStore(settings, me.node, shard_map, on_missing=lambda: self._puller.ring())
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.

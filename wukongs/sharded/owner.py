@@ -38,6 +38,8 @@ from wukongs.sharded.share_run import laid_out_parts, run_share
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packets import Array, Handler, Packet
 
+KINDS = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE)
+"""What `handlers` answers."""
 WaitForSn = Callable[[int, float], None]
 """(sn, timeout_s): returns once this node's trace has come to an SN. Raises NodeUnavailable if that takes longer."""
 TEXT_BYTES_PER_ANSWER = 1 << 26

@@ -23,13 +23,14 @@ def unknown_kind(kind: str) -> DataError:
 
 
 class Answerer:
-    """handlers: by kind, looked up at each request; post: sends frames to a peer, from any thread; quick: kinds that
-    are answered by the thread of the socket at once, which saves two changes of thread, and has to be quick."""
+    """handlers: by kind, looked up at each request; workers: which of them answer a kind; post: sends frames to a peer,
+    from any thread; quick: kinds that are answered by the thread of the socket at once, which saves two changes of
+    thread, and has to be quick."""
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        workers: Workers,
+        workers: Callable[[str], Workers],
         traffic: Traffic,
         post: Post,
         quick: Collection[str] = (),
@@ -47,7 +48,7 @@ class Answerer:
         elif header.kind in self._quick:
             self._answer(peer, header, frames, handler, done)
             return
-        elif not self._workers.submit(lambda: self._answer(peer, header, frames, handler, done)):
+        elif not self._workers(header.kind).submit(lambda: self._answer(peer, header, frames, handler, done)):
             busy = NodeUnavailable("the node is busy: as many requests wait as may. Ask again")
             self.refuse(peer, header.sequence, "busy", busy)
         else:

@@ -64,7 +64,7 @@ class ClientSocket:
         )
         self._ingesting = None if ingest is None else Ingesting(ingest, self._socket, self.traffic)
         self._workers = Workers("wukongs-client", requests_max, 0)
-        self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post)
+        self._answerer = Answerer(handlers, lambda _: self._workers, self.traffic, self._socket.post)
         self._socket.start()
 
     @property

@@ -7,6 +7,8 @@
 * Every message names its sender's incarnation and a number; what has come once, or from an earlier life, is refused.
 * What a node tells may be lost: when the other is away, or takes no more. It is counted, and the protocol repeats.
 * All queues are bounded: by messages in the sockets, by requests_max here. Beyond that a request is refused as busy.
+* Kinds of requests that wait for other kinds are kept apart from these (`waits`): were all workers of two nodes, or all
+  that may ask, taken by requests that wait for each other's answers, none of them would come.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Network:
     on_tell(sender, packet): what is told, one at a time.
 
     trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
-    answered by the thread of the socket itself: what they take, everything else waits for.
+    answered by the thread of the socket itself: what they take, everything else waits for. waits: groups of kinds whose
+    handlers ask in turn, or wait for who does, but for kinds of groups before their own, or of none, only. Each group
+    has workers_max, requests_max and asks_max of its own.
 
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
     """
@@ -70,6 +74,7 @@ class Network:
         *,
         trust: Trust | None = None,
         quick: Collection[str] = (),
+        waits: Sequence[Collection[str]] = (),
         workers_max: int = 32,
         requests_max: int = 1024,
         asks_max: int = 64,
@@ -81,9 +86,13 @@ class Network:
         self._peers: dict[int, _Peer] = {}
         self._keys: Keys | None = None
         self._replays = NodeReplays()
-        self._workers = Workers(f"wukongs-peers-{me.node}", workers_max, requests_max - workers_max)
+        self._levels = {kind: level for level, kinds in enumerate(waits, 1) for kind in kinds}
+        levels = range(len(waits) + 1)
+        self._workers = [
+            Workers(f"wukongs-peers-{me.node}.{level}", workers_max, requests_max - workers_max) for level in levels
+        ]
         self._gate = (trust or Trust()).read()
-        self._asker = Asker(self._connect, self.traffic, asks_max)
+        self._askers = [Asker(self._connect, self.traffic, asks_max) for _ in levels]
         self._socket = BoundSocket(
             address,
             self._receive,
@@ -91,7 +100,9 @@ class Network:
             gate=self._gate,
             refused=lambda: self.traffic.refused("stranger"),
         )
-        self._answerer = Answerer(handlers, self._workers, self.traffic, self._socket.post, quick)
+        self._answerer = Answerer(
+            handlers, lambda kind: self._workers[self._level(kind)], self.traffic, self._socket.post, quick
+        )
         self._socket.start()
 
     @property
@@ -122,7 +133,8 @@ class Network:
                 sequences = itertools.count(1) if known is None else known.sequences
                 peers[node] = _Peer(address, self._connect(address), sequences=sequences)
         old, self._peers = self._peers, peers
-        self._asker.keep_only({peer.address for peer in peers.values()})
+        for asker in self._askers:
+            asker.keep_only({peer.address for peer in peers.values()})
         for node, peer in old.items():
             if peers.get(node) is not peer:
                 with peer.lock:
@@ -135,7 +147,8 @@ class Network:
         answers: dict[int, Packet] = {}
         if others:
             questions = [self._question(*asked[place]) for place in others]
-            answers.update(zip(others, self._asker.ask(questions, timeout_s), strict=True))
+            asker = self._askers[max(self._level(asked[place][1].kind) for place in others)]
+            answers.update(zip(others, asker.ask(questions, timeout_s), strict=True))
         for place in mine:
             packet = asked[place][1]
             handler = self._handlers.get(packet.kind)
@@ -161,10 +174,16 @@ class Network:
 
     def close(self) -> None:
         """Stop, and free the address; may be called again. Who waits for an answer gets NodeUnavailable."""
-        self._asker.close()
-        self._workers.close(CLOSE_TIMEOUT_S)
+        for asker in self._askers:
+            asker.close()
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        for workers in self._workers:
+            workers.close(max(0.0, deadline - time.monotonic()))
         self._socket.close()
         self.join({})
+
+    def _level(self, kind: str) -> int:
+        return self._levels.get(kind, 0)
 
     def _tell_peer(self, node: int, peer: _Peer, packet: Packet) -> bool:
         """Send, and connect anew where nothing has been taken for long: once a node has refused our key, ZeroMQ does

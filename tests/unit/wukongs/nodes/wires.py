@@ -148,7 +148,7 @@ def wired(node_count: int, replica_count: int = 1, settings: Settings | None = N
             patch.object(
                 cluster_node,
                 "Network",
-                lambda me, _, handlers, on_tell, trust: Network(wires, me, handlers, on_tell),
+                lambda me, _, handlers, on_tell, **options: Network(wires, me, handlers, on_tell),
             )
         )
         stack.enter_context(patch.object(cluster_node, "SILENCE_PULSES_MAX", 1 << 30))

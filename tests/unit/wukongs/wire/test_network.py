@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import zmq
 from tests.unit.wukongs.wire.conftest import ANY_PORT, Nodes, echo, refused, wait_until
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, SettingsError, WukongsError
 from wukongs.wire.network import Network
-from wukongs.wire.packets import Packet
+from wukongs.wire.packets import Handler, Packet
 
 
 def test_a_node_asks_all_others_and_itself_at_the_same_time(nodes: Nodes) -> None:
@@ -288,6 +289,21 @@ def test_too_many_asks_at_once_wait_and_then_say_so(nodes: Nodes) -> None:
         networks[0].ask([(1, Packet("slow"))], 0.1)
     let_go.set()
     first.join(20)
+
+
+def test_requests_that_wait_for_each_other_do_not_take_the_workers_and_asks_that_they_wait_for(nodes: Nodes) -> None:
+    """Node 0 asks node 1 to push, which feeds node 0, which claims of node 1; each has one worker, and asks once."""
+    networks: list[Network] = []
+
+    def asking(node: int, kind: str) -> Handler:
+        return lambda packet: networks[node].ask([(1 - node, Packet(kind, packet.fields))], 20)[0]
+
+    options: dict[str, Any] = {"workers_max": 1, "requests_max": 2, "asks_max": 1, "waits": (("feed",), ("push",))}
+    networks.append(nodes.start(0, {"feed": asking(0, "claim")}, **options))
+    networks.append(nodes.start(1, {"push": asking(1, "feed"), "claim": echo}, **options))
+    nodes.join(*networks)
+    (answer,) = networks[0].ask([(1, Packet("push", {"n": 7}))], 20)
+    assert answer.fields == {"n": 7}
 
 
 def test_closing_ends_what_waits(nodes: Nodes) -> None:
