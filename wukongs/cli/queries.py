@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wukongs.cli import DONE, say
-from wukongs.cli.server import connect_to, parser_of
+from wukongs.cli.server import connect_to, elsewhere, parser_of
 
 _EPILOG = """examples:
   wukongs queries --server tcp://127.0.0.1:7411
   wukongs queries --server tcp://127.0.0.1:7411 --why
+
+Of a cluster: also those at other nodes, with the address at which to watch them.
 """
 
 
@@ -20,4 +22,6 @@ def main(argv: Sequence[str]) -> int:
     with connect_to(options) as node:
         for query in node.queries():
             say((query.why() if options.why else query.name) + "\n")
+        for name, address in elsewhere(node).items():
+            say(f"{name} at {address}\n")
     return DONE

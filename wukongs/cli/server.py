@@ -54,6 +54,15 @@ def connect_to(options: argparse.Namespace) -> RemoteEngine:
     )
 
 
+def elsewhere(node: RemoteEngine) -> dict[str, str]:
+    """Return the queries that are registered at other nodes of a cluster: name -> where to watch it."""
+    facts = node.stats()
+    registered: dict[str, list[int]] = facts.get("registered", {})
+    addresses = node.listen().split(",")
+    away = {name: at for name, at in sorted(registered.items()) if at and facts["node"] not in at}
+    return {name: addresses[at[0]] if at[0] < len(addresses) else f"node {at[0]}" for name, at in away.items()}
+
+
 def _named(option: str) -> str:
     return "--" + option.replace("_", "-")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from wukongs.cli import DONE, say
 from wukongs.cli.query import parse_seconds, print_result
-from wukongs.cli.server import add_server_options, connect_to
+from wukongs.cli.server import add_server_options, connect_to, elsewhere
 from wukongs.errors import StreamError
 from wukongs.output.formats import FORMATS
 from wukongs.output.results import WindowResult
@@ -53,6 +53,9 @@ def main(argv: Sequence[str]) -> int:
         queries = {query.name: query for query in node.queries()}
         query = queries.get(options.name)
         if query is None:
+            address = elsewhere(node).get(options.name)
+            if address is not None:
+                raise StreamError(f"query {options.name} is at another node: watch it with --server {address}")
             known = ", ".join(sorted(queries)) or "none"
             raise StreamError(f"no query named {options.name} is registered: register it first. Registered: {known}")
         for number, window in enumerate(query.results(timeout_s=options.timeout), start=1):

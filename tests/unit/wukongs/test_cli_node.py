@@ -134,7 +134,7 @@ def test_a_cluster_of_one_serves_and_ends_its_node(tmp_path: Path, number: int, 
         assert engine.query("ASK { ?s ?p ?o }")
 
 
-def test_clients_of_several_nodes_work_on_one_graph_and_one_stream() -> None:
+def test_clients_of_several_nodes_work_on_one_graph_and_one_stream(ran: Ran) -> None:
     with running("cluster", "--nodes", "2", lines=2) as (process, addresses):
         nodes = nodes_of(process)
         with wukongs.connect(addresses[0]) as one, wukongs.connect(addresses[1]) as two:
@@ -150,6 +150,10 @@ def test_clients_of_several_nodes_work_on_one_graph_and_one_stream() -> None:
             one.settle(timeout_s=60)
             assert windows(query) == {100: ["a"], 200: ["b"]}
             assert one.listen().split(",") == addresses
+            assert ran("queries", "--server", addresses[0]) == (0, f"q at {addresses[1]}\n", "")
+            assert ran("queries", "--server", addresses[1]) == (0, "q\n", "")
+            found = f"wukongs: query q is at another node: watch it with --server {addresses[1]}\n"
+            assert ran("watch", "--server", addresses[0], "q") == (1, "", found)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         for node in nodes:
