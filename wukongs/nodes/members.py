@@ -37,7 +37,7 @@ def is_silent(node: Node, other: int) -> bool:
 def await_word(host: Host, other: int, timeout_s: float) -> None:
     """Return at once, unless a node is silent: then when it is heard again, or was taken out.
 
-    Raises NodeUnavailable (neither within timeout_s seconds, or nobody else holds what it has)."""
+    Raises NodeUnavailable (neither within timeout_s seconds)."""
 
     def is_told(node: Node) -> bool:
         is_out = node.control.members[other].role is Role.OUT

@@ -1,0 +1,142 @@
+"""Homes: when a name that a query has may be had by another one, told by what the log and the others' reports say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.nodes import homes as homes_module
+from wukongs.nodes.homes import closing_here, free_name
+from wukongs.nodes.host import Dropped
+from wukongs.nodes.members import SILENT_PULSES
+from wukongs.protocol.control import Member, Query
+from wukongs.protocol.membership import Watch
+from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.records import DropQuery, Role
+from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.state import Cluster, Kept, Node, boot
+
+SINCE = Sn(3, 1)
+
+
+def query(home: int, payload: str = "text") -> Query:
+    return Query((), {home: SINCE}, payload, SINCE)
+
+
+class Host:
+    """Node 0 of three. next: what becomes of the node while somebody waits."""
+
+    def __init__(self, queries: Mapping[str, Query], *steps: Callable[[Node], Node], replica_count: int = 2) -> None:
+        node = boot(Cluster(3, replica_count), Incarnation(0, 0, 1), Kept())
+        self.node = replace(node, control=replace(node.control, queries=queries))
+        self._steps = list(steps)
+        self.records: list[Any] = []
+        self.is_superseded = False
+
+    def wait_until(self, holds: Callable[[Node], bool], timeout_s: float, what: str) -> None:
+        assert self._steps, f"it waits for {what} once more"
+        self.node = self._steps.pop(0)(self.node)
+        assert holds(self.node)
+
+    def carry_out(self, event: Any, timeout_s: float) -> None:
+        self.records.append(event.record)
+        self.node = without(self.node)
+        if self.is_superseded:
+            raise Dropped("somebody else did")
+
+
+class Store:
+    """running: the queries that run here."""
+
+    def __init__(self, *running: str) -> None:
+        self._running = running
+
+    def query(self, name: str) -> object:
+        return name if name in self._running else None
+
+
+def without(node: Node) -> Node:
+    return replace(node, control=replace(node.control, queries={}))
+
+
+def out(node: Node, other: int = 1) -> Node:
+    members = {**node.control.members, other: Member(0, Role.OUT)}
+    return replace(node, control=replace(node.control, members=members))
+
+
+def silent(node: Node, other: int = 1) -> Node:
+    return replace(node, watch=Watch({other: (Incarnation(other, 0, 1), 7, SILENT_PULSES + 1)}))
+
+
+def same(node: Node) -> Node:
+    return replace(node)
+
+
+def free(host: Host, *running: str, payload: str = "text") -> Query | None:
+    return free_name(host, Store(*running), "q", payload)  # type: ignore[arg-type]
+
+
+def test_a_name_that_nobody_has_is_free() -> None:
+    assert free(Host({"other": query(1)})) is None
+
+
+def test_a_query_of_a_node_that_is_out_goes_on_if_it_is_the_same() -> None:
+    host = Host({"q": query(1)})
+    host.node = out(host.node)
+    assert free(host) == query(1)
+    assert not host.records
+
+
+@pytest.mark.parametrize("is_superseded", [False, True])
+def test_another_query_of_a_node_that_is_out_is_dropped(is_superseded: bool) -> None:
+    host = Host({"q": query(1)})
+    host.node, host.is_superseded = out(host.node), is_superseded
+    assert free(host, payload="another text") is None
+    assert host.records == [DropQuery("q", SINCE)]
+
+
+def test_a_query_of_a_node_that_answers_is_waited_for_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert free(Host({"q": query(1)}, same, without)) is None
+    monkeypatch.setattr(homes_module, "PATIENCE_S", -1.0)
+    with pytest.raises(StreamError, match="a query named q is registered already: close it first"):
+        free(Host({"q": query(1)}))
+    with pytest.raises(StreamError, match="a query named q is registered already"):
+        free(Host({"q": query(0)}), "q")
+
+
+def test_a_query_that_was_closed_here_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homes_module, "PATIENCE_S", -1.0)
+    assert free(Host({"q": query(0)}, same, without)) is None
+    monkeypatch.setattr(homes_module, "OUT_S", -1.0)
+    with pytest.raises(StreamError, match="a query named q is registered already"):
+        free(Host({"q": query(0)}))
+
+
+def test_a_query_of_a_silent_node_is_taken_over_when_that_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homes_module, "PATIENCE_S", -1.0)
+    host = Host({"q": query(1)}, out)
+    host.node = silent(host.node)
+    assert free(host) == query(1)
+    monkeypatch.setattr(homes_module, "OUT_S", -1.0)
+    host = Host({"q": query(1)})
+    host.node = silent(host.node)
+    with pytest.raises(NodeUnavailable, match="query q is registered at node 1, which does not answer"):
+        free(host)
+
+
+def test_a_query_of_a_silent_node_that_cannot_be_taken_out_is_named_at_once() -> None:
+    host = Host({"q": query(1)}, replica_count=1)
+    host.node = silent(host.node)
+    with pytest.raises(NodeUnavailable, match="query q is registered at node 1, which does not answer"):
+        free(host)
+
+
+def test_what_closes_here_is_in_the_log_and_does_not_run() -> None:
+    node = Host({"q": query(0), "other": query(1)}).node
+    assert closing_here(node, Store())  # type: ignore[arg-type]
+    assert not closing_here(node, Store("q"))  # type: ignore[arg-type]
+    assert not closing_here(without(node), Store())  # type: ignore[arg-type]
