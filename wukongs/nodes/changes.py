@@ -51,8 +51,8 @@ class Changes:
 
     def add(self, chunks: Iterable[Encoded], graph: str | None) -> Sn:
         """Add the tuples of a load, those without a graph of their own to `graph`; return their SN once reads here see
-        it. Raises NodeUnavailable, BudgetExceeded, and what `chunks` raises; then nothing was added, unless it says
-        otherwise."""
+        it. Raises NodeUnavailable, BudgetExceeded, StreamError (it is not visible in time), and what `chunks` raises;
+        then nothing was added, unless it says otherwise."""
         with self._staged() as staged:
             for chunk in chunks:
                 staged.send(chunk)
@@ -103,7 +103,7 @@ class Changes:
             raise
         except (NodeUnavailable, StreamError) as error:
             # The record may come into the log later on: then all nodes have to have what it is about.
-            raise NodeUnavailable(f"{error}. It may still be done") from error
+            raise type(error)(f"{error}. It may still be done") from error
 
 
 class Staged:

@@ -60,7 +60,7 @@ class StreamWriter:
         self._promised_ms: int | None = None
         self._is_closed = False
         self._room: dict[int, int] = {}
-        """Tuples for which each node has room, at least: nobody else fills it."""
+        """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
         self._unfinished: tuple[list[Message], Encoded | None] | None = None
         """What some nodes may have; if it is a push, its tuples."""
 

@@ -9,7 +9,7 @@ import pytest
 from store.encoded import Encoded
 from store.encoder import encode_ntriples
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
-from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable
+from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
 from wukongs.nodes import changes as changes_module
 from wukongs.nodes.changes import NOTHING, STAGE, Changes
 from wukongs.nodes.host import Dropped
@@ -118,7 +118,7 @@ def test_a_record_that_is_in_the_log_but_not_visible_in_time_is_carried_out(monk
         injector = node.store.injector
         with monkeypatch.context() as held:
             held.setattr(injector, "expose", lambda sn: None)
-            with pytest.raises(NodeUnavailable, match=r"cannot be read here within 0.5 s.*It may still be done"):
+            with pytest.raises(StreamError, match=r"cannot be read here within 0.5 s.*It may still be done"):
                 changes_of(wires).add([chunk("a")], None)
             assert staged(wires)[0] == 1
         sn = node.host.node.control.last_sn
