@@ -256,6 +256,8 @@ class Host:
         return self._pulse_s * (1 if is_waited_for(self.node) else self.node.cluster.quiet_pulses)
 
     def _pulse(self, passed_s: float) -> None:
+        if self._store.core.failure is not None:
+            raise self._store.core.failure  # nothing is brought forward here any more: let others answer instead
         self._store.hold(*oldest_held(self.node.progress, self.node.control))
         held = self._store.held()
         self._take(ev.Reading(held.oldest_sn, held.oldest_firing))

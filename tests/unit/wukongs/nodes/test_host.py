@@ -171,6 +171,26 @@ def test_a_store_that_cannot_apply_a_record_ends_the_node(monkeypatch: pytest.Mo
         assert [str(error) for error in told] == ["not in order"], "whoever runs the node is told in any case"
 
 
+def test_a_node_whose_store_has_failed_ends_so_that_others_answer_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails in the injector's thread fails reads, and nobody else hears of it."""
+    with hosted() as host:
+        host.wait_until(lambda node: node.exposed is not None, LONG_S, "the first SN")
+        told: list[BaseException] = []
+        host.on_failure = told.append
+        injector = host._store.injector
+
+        def fail(*_: object) -> None:
+            raise AssertionError("a record that was never staged")
+
+        monkeypatch.setattr(injector, "_step", fail)
+        with host._store.core.lock:
+            injector.wake()
+        host._thread.join(LONG_S)
+        assert [str(error) for error in told] == ["a record that was never staged"]
+        with pytest.raises(WukongsError, match="node 0 has failed: a record that was never staged"):
+            host.check()
+
+
 def test_messages_beyond_what_may_wait_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "INBOX_MAX", 10)
     with hosted() as host:
