@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -24,6 +25,16 @@ LONG_S = 20.0
 
 def declared(wires: Wires) -> None:
     wires.nodes[0].engine.stream(STREAM, batch_ms=100)
+
+
+@contextmanager
+def written() -> Iterator[tuple[Wires, StreamWriter]]:
+    """Give two nodes with a stream of which both have a row, a, and its writer."""
+    with wired(2) as wires:
+        declared(wires)
+        _, writer = wires.writer()
+        writer.push(encoded(("a", 50)), LONG_S)
+        yield wires, writer
 
 
 def offsets(wires: Wires) -> list[int]:
@@ -49,10 +60,7 @@ def other_writer(wires: Wires) -> StreamWriter:
 
 @pytest.mark.parametrize("is_done", [False, True])
 def test_a_push_that_was_cut_off_is_finished_before_the_next(is_done: bool) -> None:
-    with wired(2) as wires:
-        declared(wires)
-        _, writer = wires.writer()
-        writer.push(encoded(("a", 50)), LONG_S)
+    with written() as (wires, writer):
         fault = wires.lose(FEED, 1, is_done)
         with pytest.raises(NodeUnavailable, match="the connection was lost"):
             writer.push(encoded(("b", 150), ("c", 250)), SHORT_S)
@@ -78,10 +86,7 @@ def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:
 
 
 def test_an_advance_that_was_cut_off_counts_and_is_finished_before_the_next_push() -> None:
-    with wired(2) as wires:
-        declared(wires)
-        _, writer = wires.writer()
-        writer.push(encoded(("a", 50)), LONG_S)
+    with written() as (wires, writer):
         fault = wires.lose(FEED, 1)
         with pytest.raises(NodeUnavailable):
             writer.advance(1000, SHORT_S)
@@ -94,10 +99,7 @@ def test_an_advance_that_was_cut_off_counts_and_is_finished_before_the_next_push
 
 
 def test_an_end_that_was_cut_off_is_finished_and_nothing_comes_behind_it() -> None:
-    with wired(2) as wires:
-        declared(wires)
-        _, writer = wires.writer()
-        writer.push(encoded(("a", 50)), LONG_S)
+    with written() as (wires, writer):
         fault = wires.lose(FEED, 1)
         with pytest.raises(NodeUnavailable):
             writer.finish(SHORT_S)
@@ -169,10 +171,7 @@ def test_the_next_writer_goes_on_behind_what_any_node_has_of_a_push() -> None:
 
 
 def test_the_next_writer_finishes_an_end_that_some_nodes_have() -> None:
-    with wired(2) as wires:
-        declared(wires)
-        _, writer = wires.writer()
-        writer.push(encoded(("a", 50)), LONG_S)
+    with written() as (wires, writer):
         wires.lose(FEED, 1, count=1 << 20)
         with pytest.raises(NodeUnavailable):
             writer.finish(SHORT_S)
@@ -185,10 +184,7 @@ def test_the_next_writer_finishes_an_end_that_some_nodes_have() -> None:
 
 
 def test_who_was_locked_out_in_a_push_comes_back_without_it() -> None:
-    with wired(2) as wires:
-        declared(wires)
-        _, writer = wires.writer()
-        writer.push(encoded(("a", 50)), LONG_S)
+    with written() as (wires, writer):
         fault = wires.lose(FEED, 1)
         with pytest.raises(NodeUnavailable):
             writer.push(encoded(("b", 150)), SHORT_S)
@@ -200,10 +196,7 @@ def test_who_was_locked_out_in_a_push_comes_back_without_it() -> None:
 
 
 def test_an_old_writer_is_locked_out_by_the_next_one() -> None:
-    with wired(2) as wires:
-        declared(wires)
-        _, writer = wires.writer()
-        writer.push(encoded(("a", 50)), LONG_S)
+    with written() as (wires, writer):
         pieces = writer._pieces(encoded(("b", 150)))
         other_writer(wires).push(encoded(("c", 150)), LONG_S)
         with pytest.raises(StreamError, match=r"writer \d+ is locked out by the newer writer \d+"):
@@ -226,10 +219,7 @@ def test_a_push_without_room_on_one_node_is_refused_on_all() -> None:
 
 
 def test_pushes_of_two_clients_come_one_after_the_other_on_all_nodes() -> None:
-    with wired(2) as wires:
-        declared(wires)
-        _, writer = wires.writer()
-        writer.push(encoded(("a", 50)), LONG_S)
+    with written() as (wires, writer):
         second = threading.Thread(target=writer.push, args=(encoded(("c", 150), ("d", 150)), LONG_S))
         held: list[list[int]] = []
 
