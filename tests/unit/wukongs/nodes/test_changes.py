@@ -113,12 +113,13 @@ def test_what_may_still_come_into_the_log_stays_staged(monkeypatch: pytest.Monke
 
 def test_a_record_that_is_in_the_log_but_not_visible_in_time_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with wired(2) as wires:
-        monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.5)
         node = wires.nodes[0]
         injector = node.store.injector
         with monkeypatch.context() as held:
             held.setattr(injector, "expose", lambda sn: None)
-            with pytest.raises(StreamError, match=r"cannot be read here within 0.5 s.*It may still be done"):
+            wait_for = node.store.wait_for
+            held.setattr(node.store, "wait_for", lambda sn, _: wait_for(sn, 0.02))
+            with pytest.raises(StreamError, match=r"cannot be read here within 0.02 s.*It may still be done"):
                 changes_of(wires).add([chunk("a")], None)
             assert staged(wires)[0] == 1
         sn = node.host.node.control.last_sn

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,3 +189,36 @@ def test_who_comes_while_terms_are_compared_is_asked_as_well(monkeypatch: pytest
         view = node.host.node.control.view
         answer = wires.networks[0].handlers[CLAIM](Packet(CLAIM, {"view": view}, arrays))
         assert (answer.fields, dict(answer.arrays)) == ({"view": None}, {})
+
+
+def test_a_text_that_was_re_encoded_is_asked_again_when_members_have_changed_by_then() -> None:
+    first, second = clashing()
+    with wired(3, 2, Settings(hash_bits=BITS)) as wires:
+        claims, host = claims_of(wires, 0), wires.nodes[0].host
+        claims.settle_texts([first])
+        submit = host.submit
+
+        def submit_late(*arguments: Any) -> Any:
+            applied = submit(*arguments)
+            host.submit = submit  # type: ignore[method-assign]
+            take_out(wires, 2)
+            return applied
+
+        host.submit = submit_late  # type: ignore[method-assign]
+        before = host.node.control.view
+        assert claims.settle(encode_texts([second], BITS).terms, LONG_S) == host.node.control.view > before
+
+
+def test_a_node_that_may_not_agree_says_nothing(pair: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = pair.nodes[0].host.node
+    members = {**node.control.members, 0: replace(node.control.members[0], role=Role.JOINING)}
+    joining = replace(node, control=replace(node.control, members=members))
+    table = encode_texts([f"<{EX}a>"], BITS).terms
+    packet = Packet(
+        CLAIM, {"view": node.control.view}, {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+    )
+    claims = claims_of(pair, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(claims, "_host", SimpleNamespace(node=joining))
+        assert claims.answer(packet).fields == {"view": None}
+    assert claims.answer(packet).arrays["equal"].all()

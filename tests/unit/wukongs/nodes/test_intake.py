@@ -80,6 +80,7 @@ def test_a_close_before_its_rows_moves_behind_them_once() -> None:
     """Rows that do not come were set aside by the writer."""
     with wired(1) as wires:
         node = opened(wires)
+        node.intake.open_partition(Open(STREAM, "q", 1))  # the stream goes on when P is at its end
         for _ in range(2):
             node.intake.close_batches(close(7, 200))
             assert standing(node) == (7, False)
@@ -92,6 +93,7 @@ def test_a_close_before_its_rows_moves_behind_them_once() -> None:
         node.intake.close_batches(close(10, 5000))
         with pytest.raises(StreamError, match=r"rows 10 to 11"):
             node.intake.inject(piece(10, ("b", 6000)))
+        node.intake.finish_partition(Finish(STREAM, "q", 1))
         assert stored(node) == ["a"]
 
 
@@ -127,6 +129,16 @@ def test_a_piece_is_not_called_taken_when_a_newer_writer_has_sent_other_rows_in_
         with pytest.raises(StreamError, match="writer 1 is locked out by the newer writer 2"):
             node.intake.inject(piece(0, ("a", 50)))
         assert stored(node) == ["b"]
+
+
+def test_an_end_that_was_not_taken_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows have come behind it."""
+    with wired(1) as wires:
+        node = opened(wires)
+        node.intake.inject(piece(0, ("a", 50)))
+        monkeypatch.setattr(node.host, "offer", lambda *_: (2, 1 << 40, False))
+        with pytest.raises(StreamError, match="does not follow on what is here: send again from row 1"):
+            node.intake.finish_partition(Finish(STREAM, P, 1))
 
 
 def test_terms_are_claimed_again_when_members_change_before_the_piece_is_taken() -> None:
