@@ -170,12 +170,13 @@ class StreamWriter:
             self._is_closed = True
 
     def _nobody_has_more(self, deadline: float) -> bool:
-        """Tell whether no node has rows behind those that all have; those of a dropped stream are nobody's."""
+        """Tell whether no node has rows, or an end, behind what all have; those of a dropped stream are nobody's."""
         control = self._host.node.control
         if not control.takes_in(control.key_of(self._stream)):
             return True
         try:
-            return all(standing.offset == self._offset for standing in self._standings(deadline).values())
+            standings = self._standings(deadline).values()
+            return all(one.offset == self._offset and not one.is_ended for one in standings)
         except StreamError:  # another writer may have come: this one begins anew
             self._epoch = 0
             return False

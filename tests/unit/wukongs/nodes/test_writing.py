@@ -116,6 +116,16 @@ def test_an_end_that_was_cut_off_is_finished_and_nothing_comes_behind_it() -> No
         check_stored(wires, "a")
 
 
+def test_an_end_that_one_node_refuses_is_finished_as_well() -> None:
+    with written() as (wires, writer):
+        wires.refuse(FEED, 1, StreamError("not now"), 1)
+        with pytest.raises(NodeUnavailable, match=r"some nodes have .* others refuse it: not now"):
+            writer.finish(LONG_S)
+        with pytest.raises(StreamError, match="is closed"):
+            writer.push(encoded(("b", 150)), LONG_S)
+        assert [position(node.host.node.intakes[STREAM], "")[2] for node in wires.nodes] == [True, True]
+
+
 def test_an_advance_backwards_says_nothing() -> None:
     with wired(2) as wires:
         declared(wires)
