@@ -223,7 +223,8 @@ class Trace:
 
     def restore(self, entries: Iterable[Entry], upper: int) -> None:
         """Take the entries and the `upper` that another trace had; this one is still empty."""
-        assert self.upper == 0, self.upper
+        assert not self._entries, self.upper
+        assert upper >= self.upper, (upper, self.upper)
         self._entries = list(entries)
         self.upper = upper
         self._newest = None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from wukongs.nodes.boot import new_boot
 from wukongs.nodes.cluster_node import ClusterNode, Shape
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
@@ -32,3 +33,20 @@ def cluster(node_count: int, replica_count: int = 1, settings: Settings | None =
         for node in nodes:
             node.wait_until_ready(READY_S)
         yield nodes
+
+
+def start_again(nodes: list[ClusterNode], number: int, *, replica_count: int, wait_s: float = READY_S) -> ClusterNode:
+    """Start a node anew whose last life was closed, in its place in `nodes`; return it once it is in sync (unless
+    wait_s is 0)."""
+    me = Incarnation(number, new_boot(), new_boot())
+    settings = nodes[number].store.core.settings
+    node = ClusterNode(me, Shape(len(nodes), replica_count), "tcp://127.0.0.1:0", settings, pulse_s=PULSE_S)
+    nodes[number] = node
+    addresses = {one.me.node: one.address for one in nodes}
+    for one in nodes:
+        if one is not node and not one.host.failure:
+            one.network.join(addresses)
+    node.start(addresses)
+    if wait_s:
+        node.wait_until_ready(wait_s)
+    return node

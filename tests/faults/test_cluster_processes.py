@@ -78,7 +78,7 @@ SIGNALS = [signal.SIGKILL, signal.SIGSTOP] if "WUKONGS_FAULTS" in os.environ els
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_clients_go_on_at_other_nodes_and_the_lost_one_does_not_come_back(tmp_path: Path, number: int) -> None:
+def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path, number: int) -> None:
     with running(tmp_path, 3, "replicas = 2") as nodes, ExitStack() as stack:
         addresses = [nodes.clients[2], nodes.clients[0], nodes.clients[1]]
         client = stack.enter_context(wukongs.connect(addresses, silence_s=4))
@@ -110,13 +110,46 @@ def test_clients_go_on_at_other_nodes_and_the_lost_one_does_not_come_back(tmp_pa
             status, said = nodes.said_at_end(2)
             assert status == 1
             assert "node 2 was taken out of the cluster" in said
-        for head, expected in (("replicas = 2", "node 2 is in the cluster already, or was"), ("", "replicas 1")):
-            ran = subprocess.run([*NODE, nodes.file(2, head)], capture_output=True, text=True, timeout=END_S)
-            assert ran.returncode in (1, 2)
-            assert expected in ran.stderr
-            assert ran.stdout == ""
+        ran = subprocess.run([*NODE, nodes.file(2, "")], capture_output=True, text=True, timeout=END_S)
+        assert ran.returncode in (1, 2)
+        assert "replicas 1" in ran.stderr
+        assert ran.stdout == ""
         assert len(client.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 61
         client.load(triples("w", 5), format="nt")
+
+        for _ in range(2):  # the second time it is not the first disk that is lost
+            with child([*NODE, nodes.file(2)]) as again:
+                assert again.stdout is not None
+                assert again.stdout.readline().strip() == nodes.clients[2]
+                with wukongs.connect(nodes.clients[2]) as back:
+                    assert len(back.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 66
+                again.kill()
+                again.communicate(timeout=END_S)
+        nodes.processes[2] = stack.enter_context(child([*NODE, nodes.file(2)]))
+        assert nodes.processes[2].stdout is not None
+        assert nodes.processes[2].stdout.readline().strip() == nodes.clients[2]
+        os.kill(nodes.processes[0].pid, signal.SIGKILL)
+        with wukongs.connect(nodes.clients[2]) as back:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    assert len(back.query(f"SELECT * {{ ?s <{EX}l> ?o }}", timeout_s=2)) == 66
+                    assert len(back.query(f"SELECT * {{ ?s <{EX}p> ?o }}", timeout_s=2)) == 2
+                    break
+                except (wukongs.NodeUnavailable, wukongs.QueryTimeout):
+                    assert time.monotonic() < deadline
+
+
+def test_without_replicas_a_node_that_is_started_again_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as nodes, wukongs.connect(nodes.clients[0], silence_s=2) as client:
+        client.load(triples("x", 10), format="nt")
+        os.kill(nodes.processes[1].pid, signal.SIGKILL)
+        nodes.said_at_end(1)
+        ran = subprocess.run([*NODE, nodes.file(1)], capture_output=True, text=True, timeout=END_S)
+        assert ran.returncode == 1
+        assert "node 1 is in the cluster already, or was and has lost what it had in memory" in ran.stderr
+        assert "load again" in ran.stderr
+        assert client.stats()["node"] == 0
 
 
 def test_a_cluster_with_keys_serves_whom_it_knows_and_goes_on_after_a_pause(tmp_path: Path) -> None:

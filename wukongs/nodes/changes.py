@@ -23,7 +23,7 @@ from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.feeding import SIZES, packed, unpacked
 from wukongs.nodes.host import Dropped, Host
-from wukongs.nodes.members import ask_members, members_of
+from wukongs.nodes.members import VIEW, ask_members, members_of
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change
@@ -77,7 +77,7 @@ class Changes:
         else:
             goes, is_last = bool(fields.get("goes")), bool(fields.get("is_last"))
             self._store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last)
-        return Packet(STAGE)
+        return Packet(STAGE, {VIEW: self._host.node.control.view})
 
     @contextmanager
     def _staged(self) -> Iterator[Staged]:

@@ -11,17 +11,20 @@ from wukongs.nodes.boot import HELLO, hello_handler
 from wukongs.nodes.changes import STAGE, Changes
 from wukongs.nodes.claims import CLAIM, Claims
 from wukongs.nodes.cluster_engine import ClusterEngine
+from wukongs.nodes.donating import COLLECT, HALT, Donor
 from wukongs.nodes.feeding import FEED
 from wukongs.nodes.host import PULSE_S, Host
 from wukongs.nodes.intake import Intake
-from wukongs.nodes.node_core import unpacked
+from wukongs.nodes.joining import Joiner
+from wukongs.nodes.node_core import packed, unpacked
 from wukongs.nodes.node_journal import NodeJournal
 from wukongs.nodes.node_store import NodeStore
 from wukongs.nodes.placing import Placing
-from wukongs.nodes.settling import SETTLE, Settling
+from wukongs.nodes.settling import CLOSED, SETTLE, Settling
 from wukongs.nodes.slices import SLICES, SlicePuller
 from wukongs.nodes.writing import PUSH, Writers
 from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.records import Role
 from wukongs.protocol.state import Cluster
 from wukongs.settings import Settings
 from wukongs.sharded import owner
@@ -40,9 +43,9 @@ QUIET_PULSES = 5
 ELECTION_PULSES = 20
 """Who hears no leader for 400 to 800 ms stands for election."""
 
-WAITS = ((FEED, *owner.KINDS), (PUSH,), (SETTLE,))
-"""Who feeds a node waits for its claims, and who reads at an SN for the slices that it needs; who pushes for the feeds;
-who settles for firings, which read, and whose callbacks may push."""
+WAITS = ((FEED, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH,), (SETTLE,))
+"""Who feeds a node waits for its claims and for what it takes over, and who reads or halts at an SN for the slices that
+it needs; who pushes for the feeds; who settles for firings, which read, and whose callbacks may push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +112,20 @@ class ClusterNode:
         core.reach = Reach(core, self.network, placing.now, claims.keep)
         core.journal = NodeJournal(self.host)
         self.intake = Intake(self.host, self.store, claims)
+        self._joiner = Joiner(self.host, self.store, self.intake, self.network)
+        self.host.on_install = self._joiner.begin
+        donor = Donor(self.host, self.store, self.intake)
+        self.host.on_pulse = donor.pulse
         changes = Changes(self.host, self.store, claims, self.network)
         writers = Writers(self.host, self.store, self.intake, self.network)
         settling = Settling(self.host, self.store, self.network)
         self.engine = ClusterEngine(self.host, self.store, claims, changes, writers, settling, self.network.stats)
         handlers.update(owner.handlers(self.store.core, self._wait_for_sn))
         handlers.update(settling.handlers())
+        handlers.update(donor.handlers())
         handlers.update(
             {
-                HELLO: hello_handler(self._life_of, shape.told(settings)),
+                HELLO: hello_handler(self._life_of, shape.told(settings), self._is_covered_without),
                 CLAIM: claims.answer,
                 FEED: self.intake.answer,
                 PUSH: writers.answer,
@@ -138,14 +146,24 @@ class ClusterNode:
         self.host.start()
 
     def wait_until_ready(self, timeout_s: float) -> None:
-        """Wait until the majority log works and reads may begin. Raises NodeUnavailable."""
-        self.host.wait_until(
+        """Wait until the majority log works and reads may begin; of a node that was there before, until it is in sync
+        again. Raises NodeUnavailable."""
+        deadline = time.monotonic() + timeout_s
+        node = self.host.wait_until(
             lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
         )
+        if self.me.disk:
+            left_s = max(0.001, deadline - time.monotonic())
+            node = self.host.wait_until(
+                lambda node: node.role is Role.IN, left_s, "what it takes over of the other nodes"
+            )
+            assert node.exposed is not None, node.exposed
+            self._wait_for_sn(packed(node.exposed), max(0.001, deadline - time.monotonic()))
 
     def close(self) -> None:
         """Stop. Closing twice is allowed."""
         self.host.close()
+        self._joiner.close()
         self._puller.close()
         self.network.close()
         self.store.close()
@@ -156,6 +174,9 @@ class ClusterNode:
         report = state.progress.latest.get(node)
         known = [state.heard.get(node), None if report is None else report.incarnation]
         return max((life for life in known if life is not None), default=None)
+
+    def _is_covered_without(self, node: int) -> bool:
+        return self.host.node.control.is_covered_without(node)
 
     def _tell(self, node: int, body: Body) -> None:
         self.network.send(node, message_packet(Message(self.me, body)))

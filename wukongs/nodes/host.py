@@ -12,14 +12,16 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.nodes.boot import FIRST_DISK
+from wukongs.nodes.catching_up import CatchingUp
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
@@ -70,6 +72,9 @@ class Host:
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], object] = lambda _: None
         """Is called once, in the protocol's thread, when something has ended it."""
+        self.on_install: Callable[[act.InstallState], object] = _not_joining
+        self.on_pulse: Callable[[], object] = lambda: None
+        self.catching_up = CatchingUp(store, is_installed=me.disk == FIRST_DISK)
         self.dropped_messages = 0
         self._store = store
         self._send = send
@@ -108,7 +113,7 @@ class Host:
         if isinstance(event, ev.Received) and self._inbox.qsize() >= INBOX_MAX:
             self.dropped_messages += 1
             return
-        self._inbox.put(lambda: self._take(event))
+        self._inbox.put(lambda: self.take(event))
 
     def receive(self, message: Message) -> None:
         self.post(ev.Received(message))
@@ -120,6 +125,21 @@ class Host:
             raise error
 
         self._inbox.put(end)
+
+    def run(self, function: Callable[[], Outcome], timeout_s: float) -> Outcome:
+        """Run a function in the protocol's thread, and return what it returns. What it raises but NodeUnavailable ends
+        the node.
+
+        Raises NodeUnavailable (it does; not within timeout_s seconds)."""
+        outcome: Future[Outcome] = Future()
+
+        def call() -> None:
+            try:
+                outcome.set_result(function())
+            except NodeUnavailable as error:
+                outcome.set_exception(error)
+
+        return self._outcome_of(call, outcome, timeout_s, "the node's protocol")
 
     def offer(
         self, event: ev.Piece | ev.Marker, view: int | None, keep: Callable[[], object], timeout_s: float = OFFER_S
@@ -135,7 +155,7 @@ class Host:
                 outcome.set_result(None)
                 return
             self._keep = keep
-            self._take(event)  # what goes wrong here leaves things half done: it ends the node
+            self.take(event)  # what goes wrong here leaves things half done: it ends the node
             self._keep = None
             outcome.set_result(position(self.node.intakes.get(event.stream), event.partition))
 
@@ -164,7 +184,7 @@ class Host:
             made = event() if callable(event) else event
             key = record_key(made.record)
             self._waiting[key] = [*(one for one in self._waiting.get(key, ()) if one in self._outcomes), outcome]
-            self._take(made)
+            self.take(made)
 
         who = f"a majority of the cluster's {len(self.node.control.members)} nodes"
         return self._outcome_of(hand_in, outcome, timeout_s, who)
@@ -182,9 +202,23 @@ class Host:
                     raise NodeUnavailable(f"node {self.me.node}: waited {timeout_s:g} s for {what}: is a node away?")
         return self.node
 
+    def wait_for_view(self, view: int, timeout_s: float) -> None:
+        """Wait until this node knows the members that others know. Raises NodeUnavailable."""
+        self.wait_until(lambda node: node.control.view >= view, timeout_s, f"record {view} of the log")
+
     def wait_for_record(self, index: int, timeout_s: float) -> None:
         """Wait until this node has come so far in the log. Raises NodeUnavailable."""
         self.wait_until(lambda node: node.control.index >= index, timeout_s, f"record {index} of the log")
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this node has what came before it joined."""
+        return self.catching_up.is_installed
+
+    def wait_until_installed(self, timeout_s: float) -> None:
+        """Wait until a node that joins has what came before. Raises NodeUnavailable (not within timeout_s seconds)."""
+        if not self.is_installed:
+            self.wait_until(lambda _: self.is_installed, timeout_s, "what it takes over of the other nodes")
 
     def check(self) -> None:
         """Raise NodeUnavailable once this node has ended, WukongsError once it has failed."""
@@ -258,15 +292,17 @@ class Host:
     def _pulse(self, passed_s: float) -> None:
         if self._store.core.failure is not None:
             raise self._store.core.failure  # nothing is brought forward here any more: let others answer instead
-        self._store.hold(*oldest_held(self.node.progress, self.node.control))
-        held = self._store.held()
-        self._take(ev.Reading(held.oldest_sn, held.oldest_firing))
+        self.on_pulse()
+        if self.is_installed:
+            self._store.hold(*oldest_held(self.node.progress, self.node.control))
+            held = self._store.held()
+            self.take(ev.Reading(held.oldest_sn, held.oldest_firing))
         if self.node.control.index > self.node.settled:
-            self._take(ev.Settled(self.node.control.index))  # in memory, what a record did is there at once
+            self.take(ev.Settled(self.node.control.index))  # in memory, what a record did is there at once
         elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
-        self._take(ev.Pulse(self._draws.getrandbits(40), elapsed))
+        self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
 
-    def _take(self, event: ev.Event) -> None:
+    def take(self, event: ev.Event) -> None:
         """Take in an event and those that follow from it, and carry out what they ask."""
         self._next.append(event)
         node = self.node
@@ -305,28 +341,50 @@ class Host:
                 self._store.confirm(texts)
             case act.Apply(index=index, entry=entry, sn=sn):
                 self._check_is_in(entry.record)
-                self._store.apply(index, entry.record, sn)
+                self.catching_up.apply(index, entry.record, sn)
                 self._decide(entry.record, Applied(index, sn or node.control.last_sn))
             case act.Drop(record=record):
                 self._decide(record, Dropped(f"{type(record).__name__}: superseded by another record of the log"))
-            case act.Expose(sn=sn, vts=vts):
-                self._store.expose(sn, vts)
+            case act.Expose():
+                self.catching_up.expose(action)
+            case act.SaveControl(control=control, is_jump=True):
+                self.catching_up.jump(control)
             case act.SaveVote() | act.SaveEntries() | act.SaveControl():
                 pass  # In memory: whoever starts again is another voter, with a newer disk.
-            case act.CollectState() | act.InstallState():
-                log.warning("node %d: taking over another node's state is not built yet", self.me.node)
+            case act.CollectState(asker=asker, state=state):
+                # What this node holds is asked for by packets, once all that take part know of the joining node.
+                self._next.append(ev.StateCollected(asker, replace(state, payload="")))
+            case act.InstallState():
+                self.on_install(action)
 
     def _decide(self, record: Record, found: Applied | Dropped) -> None:
         self._decided += [(outcome, found) for outcome in self._waiting.pop(record_key(record), [])]
 
     def _check_is_in(self, record: Record) -> None:
-        """End this node when it was taken out: it cannot take over what it has missed (CollectState, InstallState), and
-        if it asked to come back, the others would wait for its agreement to each new term for ever."""
-        if isinstance(record, Membership) and record.node == self.me.node and record.role is Role.OUT:
+        """End this node when it was taken out, or has begun anew elsewhere: what it has missed only a new life takes
+        over."""
+        if not isinstance(record, Membership) or record.node != self.me.node:
+            return
+        if record.disk > self.me.disk:
+            raise NodeUnavailable(f"node {self.me.node} was started anew elsewhere: this one ends")
+        if record.role is Role.OUT and record.disk == self.me.disk:
             raise NodeUnavailable(
                 f"node {self.me.node} was taken out of the cluster, since the others had heard nothing of it for too "
-                "long; it has missed what came since, and ends. The others go on without it: ask one of them"
+                "long; it has missed what came since, and ends. The others go on without it: ask one of them, or start "
+                "it again"
             )
+
+    def go_on(self, sn: Sn, events: Iterable[ev.Event]) -> None:
+        """Go on from what the store has taken over, as of an SN. In the protocol's thread. events: what the protocol is
+        to be told; the pieces among them are in the store."""
+        self.catching_up.go_on(sn)
+        self._keep = lambda: None
+        for event in events:
+            self.take(event)
+        self._keep = None
+        self.catching_up.show()
+        with self._changed:
+            self._changed.notify_all()
 
     def _give_up(self) -> None:
         """Tell all who wait that nothing will come."""
@@ -336,3 +394,7 @@ class Host:
                 if not outcome.done():
                     outcome.set_exception(self._end())
             self._changed.notify_all()
+
+
+def _not_joining(asked: act.InstallState) -> None:
+    raise AssertionError(f"nobody takes over what other nodes hold: {asked}")

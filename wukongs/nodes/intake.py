@@ -7,13 +7,15 @@ It is the IngestHandler of the node's socket for pipelines, and answers other no
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.feeding import FEED, index_of, unpacked
 from wukongs.nodes.host import Dropped, Host
+from wukongs.nodes.members import VIEW
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import OpenPartition
@@ -25,6 +27,8 @@ LOG_S = 10.0
 """How far behind a node's log may be."""
 DECLARED_S = 2.0
 """How long a writer may be ahead of a node's log: a stream that is still unknown then is refused."""
+INSTALLED_S = 2.0
+"""How long a node that joins lets a writer wait; it asks again."""
 RECORD_S = 30.0
 """How long a majority of the nodes may take to agree that a partition joins."""
 
@@ -130,6 +134,7 @@ class Intake:
         """Handler of FEED: messages of another node, in order; answered when all are safe here."""
         index = index_of(packet)
         self._host.wait_for_record(index, LOG_S)
+        self._host.wait_until_installed(INSTALLED_S)
         standing: Standing | None = None
         for message in unpacked(packet):
             if isinstance(message, Open):
@@ -143,7 +148,18 @@ class Intake:
             else:
                 raise DataError(f"a node takes open, piece, close and finish, found {type(message).__name__}")
             standing = self._standing(message.stream, message.partition)
-        return Packet(FEED, {} if standing is None else standing._asdict())
+        return Packet(FEED, {VIEW: self._host.node.control.view, **({} if standing is None else standing._asdict())})
+
+    def epochs(self) -> list[list[Any]]:
+        """Return the newest writer's epoch of each stream's partition, as JSON: what restore_epochs takes."""
+        with self._lock:
+            return [[stream, partition, epoch] for (stream, partition), epoch in self._epochs.items()]
+
+    def restore_epochs(self, epochs: Iterable[Sequence[Any]]) -> None:
+        """Lock out the writers that another node has locked out."""
+        with self._lock:
+            for stream, partition, epoch in epochs:
+                self._epochs[stream, partition] = max(epoch, self._epochs.get((stream, partition), 0))
 
     def newest_epoch(self, stream: str, partition: str) -> int:
         """Return the newest writer's epoch, 0 if there was none."""

@@ -11,6 +11,8 @@ from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.wire.packets import Packet, Peers
 
+VIEW = "view"
+"""The field of an answer that says which members its node knows: the index of the last record about them."""
 RETRY_S = 0.05
 ROUND_S = 4.0
 """A node that does not answer for longer is perhaps out by now. The next round is twice as long: it may be busy."""
@@ -51,13 +53,21 @@ def ask_members(host: Host, peers: Peers, asked: Mapping[int, Packet], timeout_s
     """Ask nodes at the same time, those that take part, again and again; return the answers of those that still do.
     What is asked may come more than once.
 
+    A node that has begun to join meanwhile is asked as well. Who has answered that it knows of it (VIEW) may have given
+    it what it had before this was asked: so what is not there goes to the new node from here.
+
     Raises NodeUnavailable (one takes part and does not answer within timeout_s), and what a node answers by name."""
     deadline, round_s = time.monotonic() + timeout_s, ROUND_S
     while True:
         nodes = sorted(members_of(host) & asked.keys())
         try:
             answers = peers.ask([(node, asked[node]) for node in nodes], min(left_s(deadline), round_s))
-            return dict(zip(nodes, answers, strict=True))
+            view = max([0, *(found for answer in answers if type(found := answer.fields.get(VIEW)) is int)])
+            if view > host.node.control.view:
+                host.wait_for_view(view, left_s(deadline))
+            if members_of(host) & asked.keys() <= set(nodes):
+                return dict(zip(nodes, answers, strict=True))
+            continue
         except NodeUnavailable:
             host.check()
             if time.monotonic() >= deadline:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from wukongs.errors import SettingsError
+from wukongs.errors import DataError, SettingsError
 from wukongs.node_config import NodeConfig
-from wukongs.nodes.boot import HELLO, check_is_first_life, hello_handler, new_boot
+from wukongs.nodes.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.nodes.cluster_node import ClusterNode, Shape
 from wukongs.protocol.messages import Incarnation
 from wukongs.remote.service import Service
@@ -35,7 +35,7 @@ class ServedNode:
         addresses = {number: member.peers or "" for number, member in enumerate(config.nodes)}
         keys = {number: member.public_key for number, member in enumerate(config.nodes) if member.public_key}
         with ExitStack() as stack:
-            me = _first_life(config, peers, addresses, keys)
+            me = _next_life(config, peers, addresses, keys)
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers)
             stack.callback(node.close)
             node.engine.ingest_addresses = tuple(member.clients for member in config.nodes)
@@ -76,15 +76,26 @@ def _shape(config: NodeConfig) -> Shape:
     return Shape(len(config.nodes), config.replicas, config.split_predicates, peers)
 
 
-def _first_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:
-    """Ask the other nodes whether this one is new. Raises as check_is_first_life."""
+def _next_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:
+    """Ask the other nodes whether this one is new. Raises as next_disk."""
+    try:
+        return _asked_as(FIRST_DISK, config, trust, addresses, keys)
+    except DataError:
+        # They take nothing of a disk that is older than the newest one they know of this node.
+        return _asked_as(new_boot(), config, trust, addresses, keys)
+
+
+def _asked_as(
+    disk: int, config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]
+) -> Incarnation:
     told = _shape(config).told(config.settings)
     handlers: dict[str, Handler] = {HELLO: hello_handler(lambda _: None, told)}
-    asking = Incarnation(config.number, 0, new_boot())
-    network = Network(asking, listen_peers(config), handlers, lambda *_: None, trust=trust)
+    network = Network(
+        Incarnation(config.number, disk, new_boot()), listen_peers(config), handlers, lambda *_: None, trust=trust
+    )
     try:
         network.join(addresses, keys)
-        check_is_first_life(network, [number for number in addresses if number != config.number], told, START_S)
+        others = [number for number in addresses if number != config.number]
+        return Incarnation(config.number, next_disk(network, others, told, START_S), new_boot())
     finally:
         network.close()
-    return Incarnation(config.number, 0, new_boot())

@@ -47,6 +47,11 @@ class NodeCore(Core):
         self._unsealed: dict[int, list[Columns]] = {}
         """SN -> stored triples that become visible there, of stream batches whose slices are sealed already."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that is shown is in the stored graph."""
+        return not self._unsealed
+
     def stopped(self) -> WukongsError:
         """As Core.stopped."""
         if isinstance(self.failure, NodeUnavailable):

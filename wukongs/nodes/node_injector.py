@@ -35,6 +35,8 @@ class NodeInjector(Injector):
         self._on_drop = on_drop
         self._due: deque[Due] = deque()
         self.exposed = ZERO
+        self.limit: Sn | None = None
+        """Nothing behind this SN is begun while it is set, so that a joining node can take over what is there."""
 
     def add_due(self, due: Due) -> None:
         """Add a record behind all before. Called with the lock held."""
@@ -55,8 +57,9 @@ class NodeInjector(Injector):
         """Begin the next stage, when there is nothing left to do in the one in hand; tell whether there is one."""
         core = self._node
         core.come_to(Sn(core.shown, 0))
-        due = self._due[0] if self._due and self._due[0].sn <= self.exposed else None
-        target = self.exposed.tick if due is None else due.sn.tick
+        exposed = self.exposed if self.limit is None else min(self.exposed, self.limit)
+        due = self._due[0] if self._due and self._due[0].sn <= exposed else None
+        target = exposed.tick if due is None else due.sn.tick
         if target > core.shown:
             ready = min((state.ready_tick(target) for state in core.node_streams()), default=target)
             if ready > core.shown:

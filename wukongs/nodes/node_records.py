@@ -10,8 +10,10 @@ is logged and kept for whoever asks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from wukongs.errors import DataError, WukongsError
 from wukongs.injection.declarations import check_windows, make_stream, parse_continuous, register_query
@@ -86,6 +88,10 @@ class NodeRecords:
         self._me = me
         self._ask_for_slices = ask_for_slices
         self._registered: dict[str, Registration] = {}
+        self.shown_keys: dict[str, str] = {}
+        """As keys, of the streams whose declaration is exposed."""
+        self.homes: dict[str, tuple[Registration, tuple[int, ...]]] = {}
+        """The queries whose registration is exposed, and the nodes that run them."""
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
         """Take in a committed record; what has an SN takes effect when that is exposed."""
@@ -131,11 +137,40 @@ class NodeRecords:
             case MoveQuery(query=name, nodes=nodes) if name in self._registered:
                 return self._run_on(name, nodes)
             case DropQuery(query=name):
-                registered = self._registered.pop(name, None)
-                return lambda: self._stop(name, registered), _ready
+                return self._drop_query(name), _ready
             case Change(payload=payload):
                 return self._change(payload, sn), _ready
         return _nothing, _ready
+
+    def pass_over(self, record: Record) -> None:
+        """Forget what came here for a record whose effect was taken over."""
+        if isinstance(record, Change):
+            with suppress(DataError):
+                self._staging.forget(read_change(record.payload)[0])
+
+    def restore(
+        self,
+        sn: Sn,
+        streams: Mapping[str, NodeStream],
+        keys: Mapping[str, str],
+        homes: Mapping[str, tuple[Registration, tuple[int, ...]]],
+    ) -> None:
+        """Take over what was exposed at an SN on another node; the records behind it are still to be applied here.
+
+        streams: by their names in core.streams. The queries that this node ran in an earlier life run on."""
+        self._core.streams.update(streams)
+        self.streams = {state.key: state for state in streams.values()}
+        self.shown_keys, self.keys, self.homes = dict(keys), dict(keys), dict(homes)
+        self._registered = {name: found for name, (found, _) in homes.items()}
+        mine = {name: found for name, (found, nodes) in homes.items() if self._me in nodes}
+        if mine:
+            needed = sorted({key for found in mine.values() for key in found.streams})
+
+            def run() -> None:
+                for name, found in mine.items():
+                    self._try(found.index, partial(self._register, name, found))
+
+            self._injector.add_due(Due(sn, run, lambda: self._is_home_of(needed)))
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -152,6 +187,7 @@ class NodeRecords:
 
         def show() -> None:
             self._core.streams[name] = state
+            self.shown_keys[name] = state.key
 
         return show
 
@@ -175,9 +211,15 @@ class NodeRecords:
 
     def _run_on(self, name: str, nodes: Collection[int]) -> tuple[Callable[[], None], Callable[[], bool]]:
         found = self._registered[name]
-        if self._me not in nodes:
-            return lambda: self._stop(name, found), _ready
-        return lambda: self._register(name, found), lambda: self._is_home_of(found.streams)
+
+        def run() -> None:
+            self.homes[name] = found, tuple(nodes)
+            if self._me in nodes:
+                self._register(name, found)
+            else:
+                self._stop(name, found)
+
+        return run, (lambda: self._is_home_of(found.streams)) if self._me in nodes else _ready
 
     def _is_home_of(self, streams: Collection[str]) -> bool:
         """Begin to keep whole slices of some streams; tell whether those that are exposed are here."""
@@ -210,6 +252,15 @@ class NodeRecords:
         states = [self._core.stream(name) for name in streams]
         states = [state for state in states if state.closed_ms is None]
         return {state.iri: ms for state in states if (ms := state.closed_at_beginning()) is not None}
+
+    def _drop_query(self, name: str) -> Callable[[], None]:
+        registered = self._registered.pop(name, None)
+
+        def drop() -> None:
+            self.homes.pop(name, None)
+            self._stop(name, registered)
+
+        return drop
 
     def _stop(self, name: str, registered: Registration | None) -> None:
         query = self._injector.queries.get(name)

@@ -76,14 +76,14 @@ class NodeStore:
         return at once, and only say so to whoever asks for them."""
         self.core = NodeCore(settings)
         self.injector = NodeInjector(self.core, self._drop_shares)
-        self._me = me
+        self.me = me
         self.shard_map = shard_map
         self._mine = shard_map.shards(me)
         self._is_alone = shard_map.node_count == 1
         self._on_missing = on_missing
-        self._claims = TermClaims(self.core.terms)
-        self._staging = Staging(settings.load_bytes_max)
-        self._records = NodeRecords(self.core, self.injector, self._staging, me, self._ask_for_slices)
+        self.claims = TermClaims(self.core.terms)
+        self.staging = Staging(settings.load_bytes_max)
+        self.records = NodeRecords(self.core, self.injector, self.staging, me, self._ask_for_slices)
         self._hold: Handle | None = None
         self._oldest_firing: int | None = None if self._is_alone else 0
         if not self._is_alone:
@@ -101,7 +101,7 @@ class NodeStore:
     def key_of(self, name: str) -> str:
         """Return the key of the stream that was declared under a name last, by the log; a key, or an unknown name, as
         it is. Pieces and markers name streams by either, everything else by their keys."""
-        return self._records.keys.get(name, name)
+        return self.records.keys.get(name, name)
 
     def protocol_batch(self, stream: str, number: int) -> int:
         """Return the protocol's number of a stream batch, by its real one. Raises StreamError (an unknown stream)."""
@@ -161,12 +161,12 @@ class NodeStore:
 
     def has_stream(self, name: str) -> bool:
         """Tell whether a stream was declared under a name, or has this key."""
-        return self.key_of(name) in self._records.streams
+        return self.key_of(name) in self.records.streams
 
     def _stream(self, stream: str) -> NodeStream:
-        state = self._records.streams.get(stream)
+        state = self.records.streams.get(stream)
         if state is None:
-            known = ", ".join(sorted(self._records.streams)) or "none"
+            known = ", ".join(sorted(self.records.streams)) or "none"
             raise StreamError(f"unknown stream {stream}: it has to be declared first. Declared: {known}")
         return state
 
@@ -175,11 +175,11 @@ class NodeStore:
     def compare_terms(self, table: TermTable) -> BoolArray:
         """Tell of each term whether this node, as a replica of its shard, has this text under its hash, from now on
         and for ever: bool[n]. ids : the hashes of the texts."""
-        return self._claims.compare(table)
+        return self.claims.compare(table)
 
     def compare_texts(self, texts: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
         """As compare_terms, for CompareTerms: return (equal, clashing)."""
-        return self._claims.compare_texts(texts)
+        return self.claims.compare_texts(texts)
 
     def confirm(self, texts: Iterable[str]) -> None:
         """Note that these texts may be used under their hashes (Confirm)."""
@@ -194,12 +194,12 @@ class NodeStore:
 
         Raises BudgetExceeded (too much is staged)."""
         with self.core.lock:
-            self._staging.add(change, number, chunk, goes, is_last)
+            self.staging.add(change, number, chunk, goes, is_last)
 
     def unstage(self, change: str) -> None:
         """Forget what is staged for a change that will have no record."""
         with self.core.lock:
-            self._staging.forget(change)
+            self.staging.forget(change)
 
     # --- what the log and the stable vector timestamp say -------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class NodeStore:
         that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null among
         them: the default graph)}; graphs by their IRIs."""
         with self.core.lock:
-            self._records.apply(index, record, sn)
+            self.records.apply(index, record, sn)
 
     def expose(self, sn: Sn, vts: Vts) -> None:
         """Bring everything forward up to this SN (Expose), as far as it is inserted here; returns at once. vts follows
@@ -224,7 +224,7 @@ class NodeStore:
     def refused(self, index: int) -> WukongsError | None:
         """Return why the record at this index of the log did nothing, if it could not be carried out."""
         with self.core.lock:
-            return self._records.refused.get(index)
+            return self.records.refused.get(index)
 
     def wait_for(self, sn: Sn, timeout_s: float) -> None:
         """Wait until reads see this SN. Raises StreamError (timeout_s passes first; called from on_result, which would
@@ -293,7 +293,7 @@ class NodeStore:
         slices = whole_slices(read, batch_ms, self.core.terms)
         latest = [answer.before[1] for answer in read if answer.before[1] is not None]
         with self.core.lock:
-            state = self._records.streams.get(stream)
+            state = self.records.streams.get(stream)
             if state is None or not state.is_home or state.whole_to != first - 1:
                 for whole in slices.values():
                     self.core.release(whole.transient_ids)
@@ -344,7 +344,7 @@ class NodeStore:
             held.close()
 
     def _drop_shares(self) -> None:
-        for state in self._records.streams.values():
+        for state in self.records.streams.values():
             if state.closed_ms is None:
                 continue
             after_ms = state.closed_ms - state.history_ms
@@ -362,9 +362,9 @@ class NodeStore:
                 "reached": packed(core.reached),
                 "exposed": packed(self.injector.exposed),
                 "triples": len(core.arrangement),
-                "agreed_terms": len(self._claims),
-                "staged_changes": len(self._staging),
-                "staged_bytes": self._staging.size_bytes,
+                "agreed_terms": len(self.claims),
+                "staged_changes": len(self.staging),
+                "staged_bytes": self.staging.size_bytes,
                 "streams": {
                     name: {
                         "waiting_bytes": state.waiting_bytes,
@@ -372,7 +372,7 @@ class NodeStore:
                         "slice_bytes": state.ring.size_bytes,
                         "is_home": state.is_home,
                     }
-                    for name, state in self._records.streams.items()
+                    for name, state in self.records.streams.items()
                 },
             }
 

@@ -17,20 +17,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
 from store.dtypes import BoolArray, Int64Array
 from store.slice_ring import SliceRing
 from store.snapshot import TICK_MIN_MS
-from wukongs.errors import StreamError
+from wukongs.errors import DataError, StreamError
 from wukongs.nodes.node_terms import NodeRegistry
 from wukongs.nodes.slice_shares import ShareRows, SliceShares
-from wukongs.streams.stream_state import FRAGMENT_BYTES_PER_TUPLE, Columns, StreamState
+from wukongs.streams.stream_state import FRAGMENT_BYTES_PER_TUPLE, Columns, Fragment, StreamState
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.messages import Close, Piece, check_batch_number
 
 _NOTHING = np.empty(0, np.int64)
+_STANDING = (
+    "key",
+    "first_tick",
+    "began",
+    "last_batch",
+    "ends",
+    "is_ended",
+    "is_dropped",
+    "inserted_to",
+    "closed_ms",
+    "first_ms",
+    "last_ms",
+    "tuple_count",
+    "_first_advance_ms",
+    "_first_piece",
+)
 
 
 def first_tick_of(batch_ms: int) -> int:
@@ -65,6 +82,8 @@ class NodeStream(StreamState):
     whole_to: int = 0
     """Of a home: whole slices are here up to this stream batch (its real number)."""
     _pieces: list[Piece] = field(default_factory=list)
+    _inserted: list[Piece] = field(default_factory=list)
+    """Pieces that are inserted and not exposed yet: a node that joins may need them as they came."""
     _whole: dict[int, WholeSlice] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
     """The partitions of which something has come."""
@@ -103,6 +122,28 @@ class NodeStream(StreamState):
         """Return the tick from which on a stream batch is visible."""
         assert self.began is not None, self.iri
         return max(number * self.batch_ms - TICK_MIN_MS, self.began + 1)
+
+    # --- taken over by a node that joins ----------------------------------------------------------------------------
+
+    def standing(self) -> dict[str, Any]:
+        """Return, as JSON, how far the stream is by the log and by what is exposed: what `restore` takes."""
+        return {**{name: getattr(self, name) for name in _STANDING}, "opened": sorted(self._opened)}
+
+    def restore(self, standing: Mapping[str, Any]) -> None:
+        """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""
+        if standing.keys() != {*_STANDING, "opened"}:
+            raise DataError(f"stream {self.iri}: expected {', '.join(_STANDING)}, found {str(standing)[:200]}")
+        for name in _STANDING:
+            setattr(self, name, standing[name])
+        self._opened = set(standing["opened"])
+
+    def inserted_fragments(self) -> list[tuple[int, Fragment]]:
+        """Return what is inserted and not exposed yet, with its stream batches."""
+        return [(number, part) for number, parts in sorted(self._waiting.items()) for part in parts]
+
+    def kept_pieces(self) -> list[Piece]:
+        """Return the pieces of stream batches that are not exposed yet, as they have come, inserted or not."""
+        return [*self._inserted, *self._pieces]
 
     # --- what comes ---------------------------------------------------------------------------------------------------
 
@@ -164,6 +205,7 @@ class NodeStream(StreamState):
             self.waiting_bytes -= len(piece.encoded) * FRAGMENT_BYTES_PER_TUPLE
             if len(piece.encoded):
                 self._insert(piece, registry, mine)
+            self._inserted.append(piece)
         self._pieces = later
         self.inserted_to = to
 
@@ -256,6 +298,7 @@ class NodeStream(StreamState):
         """Let readers see what a tick covers: all stream batches that end at or before it."""
         number = self.covered_to(tick)
         if number is not None:
+            self._inserted = [piece for piece in self._inserted if piece.batch_number > number]
             if self.first_ms is None:
                 self.first_ms = self._first_at(number) if self.is_home else number * self.batch_ms
             if self.first_ms is not None:
@@ -291,5 +334,5 @@ class NodeStream(StreamState):
 
     def forget(self) -> Int64Array:
         """Drop everything; return the references that were held."""
-        self._pieces, self.is_dropped = [], True
+        self._pieces, self._inserted, self.is_dropped = [], [], True
         return np.concatenate([self.leave_home(), self.shares.drop(1 << 60)])

@@ -121,14 +121,25 @@ class NodeRegistry(TermRegistry):
                 if not len(refused):
                     return taken
                 self.transient.release(taken)
-            wrong = int(terms.ids[refused[0]])
-            raise DataError(
-                f"term id {wrong} is {terms.take(refused[:1]).texts()[0]!r} on another node, and another text here: "
-                "the nodes do not belong to one cluster, or one of them has started with data of another one"
-            )
+            raise _other_text(terms, int(refused[0]))
+
+    def take_over(self, terms: TermTable) -> None:
+        """Hold texts for ever under their ids, as other nodes have them. Raises DataError (another text has one)."""
+        with self._lock:
+            refused = self.persistent.add(terms)
+        if len(refused):
+            raise _other_text(terms, int(refused[0]))
 
     def _make_exception(self, hashed: int, text: str) -> int:
         raise AssertionError(f"{text!r} is used, but its hash {hashed} is another text's and no record re-encoded it")
+
+
+def _other_text(terms: TermTable, row: int) -> DataError:
+    text = terms.take(np.array([row])).texts()[0]
+    return DataError(
+        f"term id {terms.ids[row]} is {text!r} on another node, and another text here: the nodes do not belong to one "
+        "cluster, or one of them has started with data of another one"
+    )
 
 
 class TermClaims:
@@ -141,6 +152,15 @@ class TermClaims:
 
     def __len__(self) -> int:
         return len(self._agreed)
+
+    def agreed(self, first: int, end: int, shards: BoolArray) -> TermTable:
+        """Return what was agreed to, of hashes in these shards, among the entries [first, end)."""
+        table = self._agreed.entries(first, end)
+        return table.take(np.flatnonzero(shards[shards_of(table.ids)]))
+
+    def take_over(self, table: TermTable) -> None:
+        """Agree to what another replica has agreed to; of two texts under one hash the first stays."""
+        self._agreed.add(table)
 
     def compare(self, table: TermTable) -> BoolArray:
         """Tell of each text whether it stands under its hash here, from now on and for ever: bool[n].

@@ -8,6 +8,7 @@ from typing import Any
 
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes.host import Host
+from wukongs.nodes.intake import INSTALLED_S
 from wukongs.nodes.members import ask_members, left_s, members_of
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.snapshots import Sn, stable_sn
@@ -62,12 +63,15 @@ class Settling:
         return {CLOSED: self._closed, SETTLE: self._settle}
 
     def _closed(self, _: Packet) -> Packet:
+        self._host.wait_until_installed(INSTALLED_S)
         return Packet(CLOSED, {"vts": dict(self._host.node.vts)})
 
     def _settle(self, packet: Packet) -> Packet:
         tick, minor, timeout_s = packet.fields.get("tick"), packet.fields.get("minor"), timeout_of(packet)
         if type(tick) is not int or type(minor) is not int:
             raise DataError(f"{SETTLE}: expected tick and minor, found {dict(packet.fields)!r}")
+        if packet.fields.get("is_seen") and not self._host.is_installed:
+            return Packet(SETTLE)  # it has no clients yet
         deadline = time.monotonic() + timeout_s
         self._store.wait_for(Sn(tick, minor), timeout_s)
         if not packet.fields.get("is_seen"):

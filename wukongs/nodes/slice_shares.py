@@ -11,7 +11,7 @@ answers of all nodes are the stream batch, each row once.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +86,25 @@ class SliceShares:
                 return count, number
         last = int(self._dropped_last[shards].max(initial=NEVER))
         return count, None if last == NEVER else last
+
+    def held(self, shards: BoolArray) -> tuple[list[tuple[int, ShareRows]], Int64Array, Int64Array]:
+        """Return the rows of these shards with their stream batches, oldest first; per shard, how many have come so
+        far, and the last stream batch with some that was dropped (int64[1024], 0 and NEVER for other shards)."""
+        every = ((number, part) for number, parts in self._rows.items() for part in parts)
+        rows = [(number, part.take(shards[shards_of(part.subjects)])) for number, part in every]
+        counts, dropped = np.where(shards, self._counts, 0), np.where(shards, self._dropped_last, NEVER)
+        return [(number, part) for number, part in rows if len(part.subjects)], counts, dropped
+
+    def restore(
+        self, rows: Mapping[int, Sequence[ShareRows]], counts: Int64Array, dropped_last: Int64Array, dropped_to: int
+    ) -> Int64Array:
+        """Take what others held of the shards that are this node's, as `held` gave it; return as drop."""
+        assert not self._rows, "restored over rows"
+        for number, parts in sorted(rows.items()):
+            for part in parts:
+                self.add(number, part)
+        self._counts, self._dropped_last = counts, dropped_last
+        return self.drop(dropped_to)
 
     def _parts(self, first: int, last: int) -> Iterator[ShareRows]:
         for number, parts in reversed(self._rows.items()):

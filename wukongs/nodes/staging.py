@@ -7,7 +7,7 @@ or is gone. If it has not, and sends more, it is refused. Of what was taken or l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from store.encoded import Encoded
@@ -20,6 +20,10 @@ OVER_MAX = 1024
 _BYTES_PER_ROW = 40
 
 
+def _size_of(chunk: Encoded) -> int:
+    return len(chunk) * _BYTES_PER_ROW + len(chunk.terms.text) + len(chunk.clashes.text)
+
+
 @dataclass(slots=True)
 class StagedChange:
     """chunks: number -> (quads, whether they go); count: how many there are to be, None: not known yet."""
@@ -28,10 +32,12 @@ class StagedChange:
     chunks: dict[int, tuple[Encoded, bool]] = field(default_factory=dict)
     count: int | None = None
     size_bytes: int = 0
+    is_adopted: bool = False
+    """Other nodes had begun to keep it for this one, which counts its chunks in another way."""
 
     @property
     def is_complete(self) -> bool:
-        return self.count is not None and len(self.chunks) == self.count
+        return self.is_adopted or (self.count is not None and len(self.chunks) == self.count)
 
     def encoded(self, goes: bool) -> list[Encoded]:
         """Return the quads that go, or that come, in the order of their chunks."""
@@ -65,7 +71,7 @@ class Staging:
             )
         if name in self._over or (change is not None and number in change.chunks):
             return
-        size = len(chunk) * _BYTES_PER_ROW + len(chunk.terms.text) + len(chunk.clashes.text)
+        size = _size_of(chunk)
         if self.size_bytes + size > self._bytes_max:
             raise BudgetExceeded(
                 f"change {name}: {self.size_bytes + size} bytes of loads and updates that wait for their records would "
@@ -79,6 +85,22 @@ class Staging:
         change.staged_at_s = max(change.staged_at_s, self._clock())
         if is_last:
             change.count = number + 1
+
+    def held(self) -> dict[str, list[tuple[Encoded, bool]]]:
+        """Return the chunks of all changes, and whether they go."""
+        return {name: list(change.chunks.values()) for name, change in self._changes.items()}
+
+    def adopt(self, name: str, chunks: Sequence[tuple[Encoded, bool]]) -> None:
+        """Keep what another node has kept of a change for this one, beside what has come here; nothing of one that is
+        over."""
+        if name in self._over:
+            return
+        change = self._changes.setdefault(name, StagedChange(self._clock()))
+        change.is_adopted = True
+        first = min([0, *change.chunks]) - len(chunks)
+        for number, (chunk, goes) in enumerate(chunks, first):
+            change.chunks[number] = chunk, goes
+            change.size_bytes += _size_of(chunk)
 
     def forget(self, name: str) -> None:
         """Drop a change that will have no record; one whose record is here stays."""

@@ -210,7 +210,8 @@ class StreamWriter:
     def _standings(self, deadline: float) -> dict[int, Standing]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
         asked = packed([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
-        answers = ask_members(self._host, self._peers, dict.fromkeys(members_of(self._host), asked), left_s(deadline))
+        nodes = range(self._store.shard_map.node_count)
+        answers = ask_members(self._host, self._peers, dict.fromkeys(nodes, asked), left_s(deadline))
         found = {node: standing_in(answer) for node, answer in answers.items()}
         self._room.update({node: standing.room for node, standing in found.items()})
         return found
@@ -262,7 +263,7 @@ class StreamWriter:
         already they know as repeated."""
         for start in range(0, len(shares[self._peers.me]), TOGETHER_MAX):
             some = slice(start, start + TOGETHER_MAX)
-            asked = {node: packed(shares[node][some], self._index) for node in members_of(self._host)}
+            asked = {node: packed(of_node[some], self._index) for node, of_node in shares.items()}
             answers = ask_members(self._host, self._peers, asked, left_s(deadline))
             self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
         self._wait_until_begun(deadline)

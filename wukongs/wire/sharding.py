@@ -79,7 +79,7 @@ class ShardMap:
 def share_of(encoded: Encoded, shard_map: ShardMap, node: int) -> BoolArray:
     """Tell which tuples a node gets: those with its subjects, and those with its objects unless they are split.
     bool[n]"""
-    return _in_share(*_ends(encoded, shard_map), shard_map.shards(node))
+    return _in_share(*ends_of(encoded, shard_map), shard_map.shards(node))
 
 
 def split(encoded: Encoded, shard_map: ShardMap, timing: BoolArray | None = None) -> list[tuple[int, Int64Array]]:
@@ -88,14 +88,14 @@ def split(encoded: Encoded, shard_map: ShardMap, timing: BoolArray | None = None
     timing : bool[n], which tuples only live in windows (None: none does)."""
     if shard_map.node_count == 1:
         return [(0, np.arange(len(encoded), dtype=np.int64))]
-    of_subject, of_object, is_whole = _ends(encoded, shard_map)
+    of_subject, of_object, is_whole = ends_of(encoded, shard_map)
     is_whole = is_whole if timing is None else is_whole & ~timing
     nodes = range(shard_map.node_count)
     shares = [_in_share(of_subject, of_object, is_whole, shard_map.shards(node)) for node in nodes]
     return [(node, np.flatnonzero(share)) for node, share in zip(nodes, shares, strict=True)]
 
 
-def _ends(encoded: Encoded, shard_map: ShardMap) -> tuple[Int64Array, Int64Array, BoolArray]:
+def ends_of(encoded: Encoded, shard_map: ShardMap) -> tuple[Int64Array, Int64Array, BoolArray]:
     """Return the shards of subjects and of objects, and whether the objects' count."""
     codes = encoded.codes_of([iri(name).text for name in shard_map.split])
     is_whole = ~np.isin(encoded.predicates, codes)

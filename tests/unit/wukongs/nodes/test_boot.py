@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
-from wukongs.nodes.boot import HELLO, check_is_first_life, hello_handler
+from wukongs.nodes.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.packets import Handler, Packet
 
@@ -28,27 +28,44 @@ class Others:
         return [self._handlers[node](packet) for node, packet in asked]
 
 
-def knowing(life: Incarnation | None, shape: str = SHAPE) -> Handler:
-    return hello_handler(lambda node: life if node == 1 else None, shape)
+def knowing(life: Incarnation | None, shape: str = SHAPE, is_covered: bool = True) -> Handler:
+    return hello_handler(lambda node: life if node == 1 else None, shape, lambda node: is_covered)
 
 
 def test_a_node_that_a_majority_has_not_heard_of_starts() -> None:
-    check_is_first_life(Others({2: knowing(None)}), [0, 2], SHAPE, 5)
+    assert next_disk(Others({2: knowing(None)}), [0, 2], SHAPE, 5) == FIRST_DISK
 
 
-def test_a_node_that_was_there_before_is_refused() -> None:
-    with pytest.raises(NodeUnavailable, match=r"node 1 is in the cluster already, or was .*, as node 2 says"):
-        check_is_first_life(Others({2: knowing(Incarnation(1, 0, 7))}), [0, 2], SHAPE, 5)
+def test_a_node_that_was_there_before_gets_a_disk_that_none_of_its_lives_had() -> None:
+    began = new_boot()
+    assert next_disk(Others({2: knowing(Incarnation(1, 0, 7)), 0: knowing(None)}), [0, 2], SHAPE, 5) >= began
+    ahead = began + 1_000_000  # by the clock of another machine
+    others = {2: knowing(Incarnation(1, 0, 7)), 0: knowing(Incarnation(1, ahead, ahead))}
+    assert next_disk(Others(others), [0, 2], SHAPE, 5) == ahead + 1
+
+
+def test_a_node_that_was_there_before_is_refused_if_nobody_else_holds_what_it_held() -> None:
+    alone = knowing(Incarnation(1, 0, 7), is_covered=False)
+    said = (
+        r"node 1 is in the cluster already, or was .*, as node 2 says, and no other node holds all of that: it cannot"
+    )
+    with pytest.raises(NodeUnavailable, match=said):
+        next_disk(Others({2: alone}), [0, 2], SHAPE, 5)
+
+
+def test_an_answer_that_names_no_disk() -> None:
+    with pytest.raises(DataError, match="hello: expected the generation of a disk, found 'new'"):
+        next_disk(Others({2: lambda _: Packet(HELLO, {"disk": "new"})}), [0, 2], SHAPE, 5)
 
 
 def test_a_node_that_was_told_something_else_is_refused() -> None:
     with pytest.raises(SettingsError, match="node 1 starts with nodes 3, replicas 1, the nodes that are there have"):
-        check_is_first_life(Others({0: knowing(None)}), [0, 2], "nodes 3, replicas 1", 5)
+        next_disk(Others({0: knowing(None)}), [0, 2], "nodes 3, replicas 1", 5)
 
 
 def test_too_few_nodes() -> None:
     with pytest.raises(NodeUnavailable, match=r"node 1: 0 of 2 other nodes answered within 0.05 s, and 1 are needed"):
-        check_is_first_life(Others({}), [0, 2], SHAPE, 0.05)
+        next_disk(Others({}), [0, 2], SHAPE, 0.05)
 
 
 def test_a_question_that_is_none() -> None:

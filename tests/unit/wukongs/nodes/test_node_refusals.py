@@ -120,5 +120,5 @@ def test_records_that_cannot_be_carried_out_do_nothing() -> None:
             cluster.propose(other)
         with pytest.raises(WukongsError, match="is no multiple of its batch_ms = 100"):
             cluster.register(register_text("RANGE 150ms STEP 150ms"))
-        assert not cluster.hosts[0].store._records.streams[A].is_home
+        assert not cluster.hosts[0].store.records.streams[A].is_home
         assert not cluster.hosts[0].store.injector.queries

@@ -159,7 +159,7 @@ def test_whole_slices_go_with_the_last_query_that_reads_them(cluster: Cluster) -
     cluster.register(register_text("RANGE TRIPLES 3", "q2"))
     stream.push([at(f"s{k}", 10 * k) for k in range(100)])
     cluster.settle()
-    state = home._records.streams[A]
+    state = home.records.streams[A]
     assert state.ring.slice_count > 5
     cluster.drop_query("q1")
     cluster.settle()
@@ -174,7 +174,7 @@ def test_whole_slices_go_with_the_last_query_that_reads_them(cluster: Cluster) -
     cluster.settle()
     for host in cluster.hosts:  # the last shares and their texts went, too; timestamps are younger than history_ms
         assert host.store.held().oldest_firing == 9000 + (1 << 40)
-        assert host.store._records.streams[A].shares.row_count == 0
+        assert host.store.records.streams[A].shares.row_count == 0
         assert len(host.store.core.registry.transient) <= 1  # the name of the default graph
     query = cluster.register(register_text("RANGE 100ms STEP 100ms", "q3"))
     stream.push([at("new", 9050), at("newer", 9150)])
@@ -185,7 +185,7 @@ def test_whole_slices_go_with_the_last_query_that_reads_them(cluster: Cluster) -
 def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
     with Cluster(3, 1) as cluster:
         stream = cluster.stream(A, timing=True, batch_ms=100)
-        states = [host.store._records.streams[A] for host in cluster.hosts]
+        states = [host.store.records.streams[A] for host in cluster.hosts]
         for state in states[1:]:
             state.slice_bytes_max = 4000
         timed = cluster.register(register_text("RANGE 300ms STEP 100ms", "timed"))
@@ -230,7 +230,7 @@ def test_a_query_moves_to_another_node_with_the_history() -> None:
             700: sorted(f"s{k}" for k in range(9, 15)),
             800: sorted(f"s{k}" for k in range(11, 17)),
         }
-        assert not cluster.hosts[0].store._records.streams[A].is_home
+        assert not cluster.hosts[0].store.records.streams[A].is_home
 
 
 def test_what_a_late_stream_has_closed_before_shows_at_the_next_tick(cluster: Cluster) -> None:
@@ -275,7 +275,7 @@ def test_a_dropped_stream_is_gone_and_its_name_is_free(cluster: Cluster) -> None
     other.push([at("x", 10), at("y", 110)])
     cluster.settle()
     cluster.drop_stream(A)
-    states = [host.store._records for host in cluster.hosts]
+    states = [host.store.records for host in cluster.hosts]
     assert all(A not in records.streams for records in states)
     assert all(list(host.store.core.streams) == [B] for host in cluster.hosts)
     again = cluster.stream(A, timing=True, batch_ms=50)
@@ -296,7 +296,7 @@ def test_a_dropped_stream_is_gone_and_its_name_is_free(cluster: Cluster) -> None
     cluster.drop_stream(A)
     for host in cluster.hosts:
         assert not host.store.core.streams
-        assert not host.store._records.streams
+        assert not host.store.records.streams
         assert len(host.store.core.registry.transient) == 1  # the name of the default graph
 
 
