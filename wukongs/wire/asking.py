@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from wukongs.errors import DataError, NodeUnavailable
@@ -45,10 +45,13 @@ class Asker:
         self._idle: dict[str, list[Line]] = {}
         self._is_closed = False
 
-    def ask(self, questions: Sequence[Question], timeout_s: float) -> list[Packet]:
-        """Return the answers in the order of the questions.
+    def ask(
+        self, questions: Sequence[Question], timeout_s: float, meanwhile: Callable[[], object] = lambda: None
+    ) -> list[Packet]:
+        """Return the answers in the order of the questions. meanwhile: called once all are asked.
 
-        Raises: NodeUnavailable; whatever error a node answers; DataError (an answer that is none)."""
+        Raises: NodeUnavailable; whatever error a node answers; DataError (an answer that is none); what `meanwhile`
+        raises."""
         deadline_s = time.monotonic() + timeout_s
         if not (self._permits.acquire(blocking=False) or self._permits.acquire(timeout=max(0.0, timeout_s))):
             raise NodeUnavailable(
@@ -60,7 +63,9 @@ class Asker:
         try:
             lines.extend(self._borrow(question.address) for question in questions)
             waiting = dict(enumerate(lines))
-            return self._exchange(questions, waiting, deadline_s, timeout_s)
+            self._send(questions, waiting, deadline_s, timeout_s)
+            meanwhile()
+            return self._answers(questions, waiting, deadline_s, timeout_s)
         finally:
             unanswered = set(waiting.values())
             for line in lines:
@@ -79,10 +84,9 @@ class Asker:
         self._is_closed = True
         self.keep_only(set())
 
-    def _exchange(
-        self, questions: Sequence[Question], waiting: dict[int, Line], deadline_s: float, timeout_s: float
-    ) -> list[Packet]:
-        """Send, and take answers until there is one to each question; `waiting` loses those that are answered."""
+    def _send(
+        self, questions: Sequence[Question], waiting: Mapping[int, Line], deadline_s: float, timeout_s: float
+    ) -> None:
         began_s, reach_s = time.monotonic(), min(timeout_s, REACH_S)
         for place, question in enumerate(questions):
             while not waiting[place].send(question.frames, LOOK_MS):
@@ -90,6 +94,11 @@ class Asker:
                 if time.monotonic() >= min(deadline_s, began_s + reach_s):
                     raise NodeUnavailable(f"{question.name}: cannot be reached within {reach_s:g} s. {_REACHING}")
             self._traffic.sent(question.frames)
+
+    def _answers(
+        self, questions: Sequence[Question], waiting: dict[int, Line], deadline_s: float, timeout_s: float
+    ) -> list[Packet]:
+        """Take answers until there is one to each question; `waiting` loses those that are answered."""
         answers: dict[int, Packet] = {}
         while waiting:
             news = waiting.values() if len(waiting) == 1 else lines_with_news(list(waiting.values()), deadline_s)

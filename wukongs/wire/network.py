@@ -54,8 +54,8 @@ class _Peer:
 
 class Network:
     """me: this life of this node; a second Network of the same one would be taken for a replay. handlers: what answers
-    requests, by kind; a request to the node itself is answered in the asking thread, and its deadline is not watched.
-    on_tell(sender, packet): what is told, one at a time.
+    requests, by kind; a request to the node itself is answered in the asking thread while other nodes answer, and its
+    deadline is not watched. on_tell(sender, packet): what is told, one at a time.
 
     trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
     answered by the thread of the socket itself: what they take, everything else waits for. waits: groups of kinds whose
@@ -145,16 +145,24 @@ class Network:
         mine = [place for place, (node, _) in enumerate(asked) if node == self.me]
         others = [place for place, (node, _) in enumerate(asked) if node != self.me]
         answers: dict[int, Packet] = {}
+
+        failed: list[Exception] = []
+
+        def answer_mine() -> None:
+            try:
+                for place in mine:
+                    answers[place] = self._answer_mine(asked[place][1])
+            except Exception as error:  # to be raised when the others are done with what they were asked
+                failed.append(error)
+
         if others:
             questions = [self._question(*asked[place]) for place in others]
             asker = self._askers[max(self._level(asked[place][1].kind) for place in others)]
-            answers.update(zip(others, asker.ask(questions, timeout_s), strict=True))
-        for place in mine:
-            packet = asked[place][1]
-            handler = self._handlers.get(packet.kind)
-            if handler is None:
-                raise unknown_kind(packet.kind)
-            answers[place] = handler(packet)
+            answers.update(zip(others, asker.ask(questions, timeout_s, answer_mine), strict=True))
+        else:
+            answer_mine()
+        if failed:
+            raise failed[0]
         return [answers[place] for place in range(len(asked))]
 
     def send(self, node: int, packet: Packet) -> bool:
@@ -184,6 +192,12 @@ class Network:
 
     def _level(self, kind: str) -> int:
         return self._levels.get(kind, 0)
+
+    def _answer_mine(self, packet: Packet) -> Packet:
+        handler = self._handlers.get(packet.kind)
+        if handler is None:
+            raise unknown_kind(packet.kind)
+        return handler(packet)
 
     def _tell_peer(self, node: int, peer: _Peer, packet: Packet) -> bool:
         """Send, and connect anew where nothing has been taken for long: once a node has refused our key, ZeroMQ does
