@@ -14,6 +14,7 @@ from store.dtypes import BoolArray, Int64Array
 from store.encoded import TermTable
 from store.quad_terms import encode_texts
 from wukongs.errors import DataError, NodeUnavailable
+from wukongs.nodes.agreed_terms import AgreedTerms
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
@@ -36,6 +37,7 @@ class Claims:
     def __init__(self, host: Host, store: NodeStore, peers: Peers) -> None:
         self._host, self._store, self._peers = host, store, peers
         self._lock = threading.Lock()
+        self._agreed = AgreedTerms()
         self._by_nodes: tuple[object, dict[int, BoolArray]] | None = None
 
     def settle(self, table: TermTable, timeout_s: float = TIMEOUT_S) -> int:
@@ -48,8 +50,11 @@ class Claims:
             control = self._host.node.control
             why = "nodes come and go"
             try:
-                refused = self._ask(table, control, min(deadline, time.monotonic() + ROUND_S)) if len(table) else []
+                asked = self._agreed.unknown(table, control.view)
+                round_ends = min(deadline, time.monotonic() + ROUND_S)
+                refused = self._ask(asked, control, round_ends) if len(asked) else []
                 if refused is not None and self._re_encoded(refused, control.view, deadline):
+                    self._agreed.add(asked, control.view)
                     return control.view
             except NodeUnavailable as error:  # who does not answer is perhaps taken out before the deadline
                 why = str(error)

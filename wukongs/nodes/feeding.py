@@ -16,14 +16,17 @@ SIZES = "frame_sizes"
 """The field that says, per message, how many bytes each of its frames has; the array FRAMES has them all in a row."""
 FRAMES = "frames"
 INDEX = "index"
+VIEW = "view"
 
 
-def packed(messages: Sequence[Message], index: int = 0) -> Packet:
-    """Put ingest messages into one packet. index: how far who reads them has to know the log."""
+def packed(messages: Sequence[Message], index: int = 0, view: int | None = None) -> Packet:
+    """Put ingest messages into one packet. index: how far who reads them has to know the log; view: the one under which
+    all new terms in them are confirmed already, if they are."""
     every = [to_frames(message, 1) for message in messages]
     data = b"".join(frame for frames in every for frame in frames)
     sizes = [[len(frame) for frame in frames] for frames in every]
-    return Packet(FEED, {SIZES: sizes, INDEX: index}, {FRAMES: np.frombuffer(data, np.uint8)})
+    fields = {SIZES: sizes, INDEX: index, VIEW: view}
+    return Packet(FEED, fields, {FRAMES: np.frombuffer(data, np.uint8)})
 
 
 def unpacked(packet: Packet) -> list[Message]:
@@ -46,6 +49,14 @@ def index_of(packet: Packet) -> int:
     if type(index) is not int:
         raise DataError(f"{packet.kind}: expected an index of the log, found {index!r}")
     return index
+
+
+def view_of(packet: Packet) -> int | None:
+    """Return under which view the terms of a packet are confirmed, None if they are not. Raises DataError."""
+    view = packet.fields.get(VIEW)
+    if view is not None and type(view) is not int:
+        raise DataError(f"{packet.kind}: expected the index of a view, found {view!r}")
+    return view
 
 
 def _sizes(packet: Packet) -> list[list[int]]:

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from store.encoded import Encoded
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.nodes.claims import TIMEOUT_S as CLAIM_S
 from wukongs.nodes.claims import Claims
-from wukongs.nodes.feeding import FEED, index_of, unpacked
+from wukongs.nodes.feeding import FEED, index_of, unpacked, view_of
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.members import VIEW
 from wukongs.nodes.node_store import NodeStore
@@ -94,7 +96,12 @@ class Intake:
                     "dropped. Declare a new one to send more"
                 ) from None
 
-    def inject(self, piece: Piece) -> None:
+    def agree(self, encoded: Encoded, timeout_s: float) -> int:
+        """Have the new terms of some tuples confirmed; return the view under which they are."""
+        return self._claims.settle(self._store.new_terms(encoded), timeout_s)
+
+    def inject(self, piece: Piece, view: int | None = None) -> None:
+        """Take a piece. view: the one under which its new terms are confirmed already, if they are."""
         facts = self._store.stream(piece.stream)
         check_batch_number(piece, facts.batch_ms)
         self._check_writer(piece)
@@ -106,10 +113,12 @@ class Intake:
         self._check_is_new(piece, batch)
         event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset)
         while True:
-            view = self._claims.settle(self._store.new_terms(piece.encoded))
+            if view is None:
+                view = self.agree(piece.encoded, CLAIM_S)
             found = self._host.offer(event, view, lambda: self._store.take(piece))
             if found is None:
-                continue  # members have come or gone since: the terms are claimed of those that are there now
+                view = None  # members have come or gone since: the terms are claimed of those that are there now
+                continue
             self._check_writer(piece)  # a newer one has perhaps sent rows of its own meanwhile: these are not here then
             if found[0] < piece.end_offset:
                 raise StreamError(
@@ -132,7 +141,7 @@ class Intake:
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of FEED: messages of another node, in order; answered when all are safe here."""
-        index = index_of(packet)
+        index, view = index_of(packet), view_of(packet)
         self._host.wait_for_record(index, LOG_S)
         self._host.wait_until_installed(INSTALLED_S)
         standing: Standing | None = None
@@ -140,7 +149,7 @@ class Intake:
             if isinstance(message, Open):
                 self.open_partition(message)
             elif isinstance(message, Piece):
-                self.inject(message)
+                self.inject(message, view)
             elif isinstance(message, Close):
                 self.close_batches(message)
             elif isinstance(message, Finish):

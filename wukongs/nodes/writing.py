@@ -149,12 +149,14 @@ class StreamWriter:
         shares = self._shares(messages)
         if self._unfinished is None:
             self._check_room(shares, deadline)
+        # Once for all nodes: else each of them would ask all others about the terms of its share.
+        view = None if pushed is None else self._intake.agree(pushed, left_s(deadline))
         self._unfinished = messages, pushed
         last = messages[-1]
         if pushed is None and isinstance(last, Close):
             self._promised_ms = last.complete_ms
         try:
-            self._send(shares, deadline)
+            self._send(shares, deadline, view)
         except StreamError as error:
             if self._nobody_has_more(deadline):
                 self._unfinished = None
@@ -258,12 +260,12 @@ class StreamWriter:
     def _finish(self) -> Finish:
         return Finish(self._stream, PUSH_PARTITION, self._epoch)
 
-    def _send(self, shares: Mapping[int, Sequence[Message]], deadline: float) -> None:
+    def _send(self, shares: Mapping[int, Sequence[Message]], deadline: float, view: int | None = None) -> None:
         """Send every node its share of some messages, in order, until all that take part have them. What some have
-        already they know as repeated."""
+        already they know as repeated. view: see feeding.packed."""
         for start in range(0, len(shares[self._peers.me]), TOGETHER_MAX):
             some = slice(start, start + TOGETHER_MAX)
-            asked = {node: packed(of_node[some], self._index) for node, of_node in shares.items()}
+            asked = {node: packed(of_node[some], self._index, view) for node, of_node in shares.items()}
             answers = ask_members(self._host, self._peers, asked, left_s(deadline))
             self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
         self._wait_until_begun(deadline)

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, STREAM, Fault, Wires, encoded, wired
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes import members
+from wukongs.nodes.claims import CLAIM
 from wukongs.nodes.feeding import FEED, packed
 from wukongs.nodes.writing import PUSH, StreamWriter
 from wukongs.protocol.sealing import position
@@ -69,6 +71,38 @@ def test_a_push_that_was_cut_off_is_finished_before_the_next(is_done: bool) -> N
         writer.push(encoded(("d", 250)), LONG_S)
         assert offsets(wires) == [4, 4]
         check_stored(wires, "abcd")
+
+
+def test_the_writer_has_the_terms_of_a_push_agreed_on_for_all_nodes() -> None:
+    with wired(3) as wires:
+        declared(wires)
+        node, writer = wires.writer()
+        writer.push(encoded(("a", 50)), LONG_S)
+        wires.kinds()
+        writer.push(encoded(*((f"b{number}", 150) for number in range(64))), LONG_S)
+        assert {asker for asker, _, _ in wires.asked} == {node.me.node}
+        assert sorted(wires.kinds()) == [*((CLAIM, number) for number in range(3)), *((FEED, n) for n in range(3))]
+        writer.push(encoded(("b1", 250)), LONG_S)
+        assert sorted(wires.kinds()) == [(FEED, number) for number in range(3)]
+        check_stored(wires, ["a", *(f"b{number}" for number in range(64))])  # what comes again counts once
+
+
+def test_a_node_that_knows_of_other_members_asks_for_itself() -> None:
+    with wired(2) as wires:
+        declared(wires)
+        node, writer = wires.writer()
+        other = next(one for one in wires.nodes if one is not node)
+        agree = writer._intake.agree
+        views = [12345]
+        with patch.object(writer._intake, "agree", lambda *told: views.pop() if views else agree(*told)):
+            writer.push(encoded(("a", 50), ("b", 51), ("c", 52)), LONG_S)
+        assert {asker for asker, _, packet in wires.asked if packet.kind == CLAIM} == {node.me.node, other.me.node}
+        check_stored(wires, "abc")
+
+
+def test_a_packet_whose_view_is_none_is_refused() -> None:
+    with wired(1) as wires, pytest.raises(DataError, match="feed: expected the index of a view, found 'x'"):
+        wires.networks[0].handlers[FEED](packed([], view="x"))  # type: ignore[arg-type]
 
 
 def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:

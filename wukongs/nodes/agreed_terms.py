@@ -1,0 +1,41 @@
+"""Agreed terms: what a node has had confirmed lately, so that it does not ask for it again. Most terms of a stream come
+again and again, and a node holds only those of its own share."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from store.dictionary import Dictionary
+from store.dictionary_write_kernels import EQUAL
+from store.encoded import TermTable
+
+TERMS_MAX = 1 << 18
+"""When there are more, all are forgotten."""
+
+
+class AgreedTerms:
+    """Of one view of the members: what was agreed on under another one may be gone with a disk. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._view = -1
+        self._terms = Dictionary()
+
+    def unknown(self, table: TermTable, view: int) -> TermTable:
+        """Return the terms that were not agreed on under this view, as far as is remembered. ids: the hashes."""
+        with self._lock:
+            if view != self._view or not len(self._terms) or not len(table):
+                return table
+            return table.take(np.flatnonzero(self._terms.compare(table) != EQUAL))
+
+    def add(self, table: TermTable, view: int) -> None:
+        """Note that terms were agreed on. Of several with one hash only one is remembered: the log has the others."""
+        if not len(table):
+            return
+        _, firsts = np.unique(table.ids, return_index=True)
+        with self._lock:
+            if view != self._view or len(self._terms) > TERMS_MAX:
+                self._view, self._terms = view, Dictionary()
+            self._terms.add(table, firsts)
