@@ -8,8 +8,10 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import wukongs
-from tests.clusters import cluster
-from tests.differential.scenario import Advance, Harness, Scenario, fuzz, scenarios
+from tests.clusters import cluster, start_again
+from tests.differential.scenario import Advance, Ask, Check, Harness, Scenario, fuzz, scenarios
+from wukongs.nodes.cluster_node import ClusterNode
+from wukongs.protocol.records import Role
 from wukongs.settings import Settings
 
 
@@ -28,6 +30,45 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int) -> None:
             Harness(at.engine).run(Scenario(scenario.streams, [*begun, *scenario.events]))
 
     live()
+
+
+def test_lives_in_which_a_node_goes_and_comes_back() -> None:
+    """The others go on without it; at the end another one goes, so that what it has taken over is asked for."""
+    lives = iter(range(1 << 30))
+
+    @settings(fuzz(2), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @given(scenarios())
+    def live(scenario: Scenario) -> None:
+        begun = [Advance(stream.iri, -1000) for stream in scenario.streams]
+        at = next(lives) % 3
+        gone, last = (at + 1) % 3, (at + 2) % 3
+        third = len(scenario.events) // 3
+        with cluster(3, 2) as nodes:
+            harness = Harness(nodes[at].engine)
+            harness.run(Scenario(scenario.streams, [*begun, *scenario.events[:third]]))
+            end(nodes, gone, at)
+            for event in scenario.events[third : 2 * third]:
+                harness.do(event)
+            try:
+                start_again(nodes, gone, replica_count=2)
+                for event in scenario.events[2 * third :]:
+                    harness.do(event)
+                end(nodes, last, at)
+                for event in scenario.events:
+                    if isinstance(event, Ask | Check):
+                        harness.do(event)
+            finally:
+                nodes[gone].close()
+
+    live()
+
+
+def end(nodes: list[ClusterNode], gone: int, seen_by: int) -> None:
+    """Let a node go when no window is being reported, and wait until the others go on without it."""
+    nodes[seen_by].engine.settle(30)
+    nodes[gone].close()
+    host = nodes[seen_by].host
+    host.wait_until(lambda node: node.control.members[gone].role is Role.OUT, 30, f"node {gone} to be out")
 
 
 def test_hashes_that_clash() -> None:

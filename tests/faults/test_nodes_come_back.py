@@ -9,17 +9,22 @@ import io
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
+import numpy as np
 import pytest
 
 import wukongs
+from store.encoder import encode_columns
 from tests.clusters import cluster, start_again
 from wukongs.nodes import joining
 from wukongs.nodes.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
 from wukongs.settings import Settings
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.link import IngestLink
+from wukongs.wire.messages import Piece
 from wukongs.wire.packets import Packet
 
 pytestmark = pytest.mark.nojit
@@ -238,6 +243,41 @@ def test_queries_of_a_node_that_comes_back_run_on_and_those_that_moved_stay() ->
         nodes[2].engine.settle(WAIT_S)
         kept.close()
         in_time(lambda: nodes[0].engine.register(QUERY.replace("QUERY q", "QUERY r")))
+
+
+def test_a_pipeline_goes_on_with_a_node_that_is_back() -> None:
+    with told(3, 2) as of, ExitStack() as stack:
+        nodes = of.nodes
+        of.declare(0)
+        sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
+        addresses = [socket.address for socket in sockets]
+        link = stack.enter_context(IngestLink(addresses, resend_s=0.5, timeout_s=WAIT_S))
+        link.open(EX + "s", "p", 1)
+
+        def send(batch: int, first: int) -> None:
+            subjects, objects = [f"<{EX}b{batch}>"] * 4, [f"<{EX}o{row}>" for row in range(4)]
+            encoded = encode_columns(subjects, [f"<{EX}p>"] * 4, objects, np.full(4, batch * 100 - 1), scope=b"")
+            link.send(Piece(EX + "s", "p", 1, first, first + 4, 0, batch, encoded, np.zeros(4, np.bool_)))
+            link.close_batches(EX + "s", "p", 1, first + 4, batch * 100)
+
+        send(11, 0)
+        sockets[2].close()
+        nodes[2].close()
+        sending = threading.Thread(target=send, args=(12, 4))
+        sending.start()
+        start_again(nodes, 2, replica_count=2)
+        sockets[2] = ClientSocket(addresses[2], {}, nodes[2].intake)
+        for socket in sockets:
+            stack.callback(socket.close)
+        sending.join(WAIT_S)
+        send(13, 8)
+        link.finish(EX + "s", "p", 1)
+        for batch in (11, 12, 13):
+            of.stream.push([(f"<{EX}b{batch}>", f"<{EX}p>", f"<{EX}o{row}>", batch * 100 - 1) for row in range(4)])
+        of.stream.close()
+        of.check(0, 1, 2)
+        nodes[1].close()
+        of.check(0, 2)
 
 
 def test_a_donor_that_goes_in_the_middle_of_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
