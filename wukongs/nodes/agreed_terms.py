@@ -11,8 +11,11 @@ from store.dictionary import Dictionary
 from store.dictionary_write_kernels import EQUAL
 from store.encoded import TermTable
 
-TERMS_MAX = 1 << 18
+TERMS_MAX = 1 << 15
 """When there are more, all are forgotten."""
+TABLE_MAX = 1 << 12
+"""Larger tables, those of loads, are not remembered: most of their terms do not come again, and keeping them takes
+longer than asking."""
 
 
 class AgreedTerms:
@@ -26,13 +29,13 @@ class AgreedTerms:
     def unknown(self, table: TermTable, view: int) -> TermTable:
         """Return the terms that were not agreed on under this view, as far as is remembered. ids: the hashes."""
         with self._lock:
-            if view != self._view or not len(self._terms) or not len(table):
+            if view != self._view or not len(self._terms) or not 0 < len(table) <= TABLE_MAX:
                 return table
             return table.take(np.flatnonzero(self._terms.compare(table) != EQUAL))
 
     def add(self, table: TermTable, view: int) -> None:
         """Note that terms were agreed on. Of several with one hash only one is remembered: the log has the others."""
-        if not len(table):
+        if not 0 < len(table) <= TABLE_MAX:
             return
         _, firsts = np.unique(table.ids, return_index=True)
         with self._lock:

@@ -259,14 +259,14 @@ class Host:
         pulsed_s = time.monotonic()
         try:
             while not self._is_closed:
+                wait_s = self._wait_s()
                 try:
-                    happens = self._inbox.get(timeout=max(0.0, pulsed_s + self._wait_s() - time.monotonic()))
+                    happens = self._inbox.get(timeout=max(0.0, pulsed_s + wait_s - time.monotonic()))
                 except Empty:
                     happens = None
                 if happens is not None:
                     happens()
-                passed_s = time.monotonic() - pulsed_s
-                if passed_s >= self._wait_s():
+                if (passed_s := time.monotonic() - pulsed_s) >= wait_s:
                     self._pulse(passed_s)
                     pulsed_s = time.monotonic()
         except NodeUnavailable as error:

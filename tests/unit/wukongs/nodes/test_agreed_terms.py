@@ -38,6 +38,15 @@ def test_another_text_under_the_same_hash_is_not_known() -> None:
     assert names(agreed.unknown(one, 1)) == []
 
 
+def test_large_tables_are_not_remembered() -> None:
+    agreed = AgreedTerms()
+    with patch.object(agreed_terms, "TABLE_MAX", 2):
+        agreed.add(table("a", "b", "c"), 1)
+        agreed.add(table("d"), 1)
+        assert names(agreed.unknown(table("a", "d"), 1)) == ["a"]
+        assert names(agreed.unknown(table("a", "b", "d"), 1)) == ["a", "b", "d"]
+
+
 def test_it_is_bounded() -> None:
     agreed = AgreedTerms()
     with patch.object(agreed_terms, "TERMS_MAX", 2):
