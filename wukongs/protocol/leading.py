@@ -63,6 +63,11 @@ def lead(log: Log, control: Control, progress: Progress, out: list[Membership], 
     return log, actions + more
 
 
+def has_voters_to_change(log: Log, control: Control) -> bool:
+    """Whether this leader is to propose other voters: until it has, one that is gone may be missing for a majority."""
+    return _change_voters(log, control)[0] is not log
+
+
 def _change_voters(log: Log, control: Control) -> Outcome:
     """Take out a voter whose disk is gone; let its node vote again when it is IN and has the log."""
     if not raft.may_change_voters(log):

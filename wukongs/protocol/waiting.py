@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wukongs.protocol import dropping, gossip, membership
+from wukongs.protocol.leading import has_voters_to_change
 from wukongs.protocol.log import Standing
 from wukongs.protocol.records import BeginStream, Change, EndStream, Record, ReEncode, Role
 from wukongs.protocol.state import Node
@@ -19,9 +20,10 @@ def is_waited_for(node: Node) -> bool:
     log = node.log
     return (
         log.leader is None
-        or (log.standing is Standing.LEADER and log.last > log.commit)
+        or (log.standing is Standing.LEADER and (log.last > log.commit or has_voters_to_change(log, node.control)))
         or bool(node.pending or node.terms.shards)
         or node.role is not Role.IN
+        or bool(node.control.with_role(Role.JOINING, Role.HOLDING))
         or any(stream.is_dropped for stream in node.control.live_streams)
         or bool(wanted(node))
         or gossip.has_news(

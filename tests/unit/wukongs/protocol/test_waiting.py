@@ -11,10 +11,11 @@ import pytest
 from wukongs.protocol import gossip
 from wukongs.protocol.actions import Apply, SealBatch, Send
 from wukongs.protocol.events import Event, Inserted, Marker, Piece, Pulse, Received, Submitted
+from wukongs.protocol.leading import has_voters_to_change
 from wukongs.protocol.log import Standing
 from wukongs.protocol.messages import Append, Appended, Body, Gossip, Incarnation, Message
 from wukongs.protocol.node import step
-from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, Record
+from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, Membership, Record, Role, Voter
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 from wukongs.protocol.waiting import is_waited_for
 
@@ -147,6 +148,23 @@ def test_a_silent_node_is_taken_out_as_soon_however_often_the_leader_pulses(elap
         leader, _ = step(leader, Pulse(0, elapsed))
         pulses += elapsed
     assert 40 < pulses <= 40 + 2 * elapsed
+
+
+def test_a_leader_is_waited_for_until_a_lost_disk_does_not_vote() -> None:
+    cluster = Together(4, replica_count=2)
+    cluster.until_quiet()
+    leader = cluster.leader
+    lost = (leader + 1) % 4
+    cluster.nodes[lost] = boot(cluster.nodes[lost].cluster, Incarnation(lost, 1, 1), Kept())
+    joining = Membership(lost, 1, Role.JOINING)
+    cluster.tell((leader + 2) % 4, Submitted(joining))
+    assert cluster.nodes[leader].control.members[lost].disk == 1
+    assert Voter(lost, 0) in cluster.nodes[leader].log.voters
+    assert has_voters_to_change(cluster.nodes[leader].log, cluster.nodes[leader].control)
+    assert is_waited_for(cluster.nodes[leader])
+    cluster.tell(leader, Pulse(0))
+    assert not has_voters_to_change(cluster.nodes[leader].log, cluster.nodes[leader].control)
+    assert Voter(lost, 0) not in cluster.nodes[leader].log.voters
 
 
 def test_a_quiet_cluster_says_less() -> None:
