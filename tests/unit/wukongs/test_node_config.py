@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from wukongs.errors import SettingsError
-from wukongs.node_config import RDF_TYPE, Member, NodeConfig, TrustFiles, load_node_config
+from wukongs.node_config import Member, NodeConfig, TrustFiles, load_node_config
 from wukongs.settings import Settings
+from wukongs.wire.sharding import SPLIT_PREDICATES
 
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 TWO = """
@@ -86,7 +87,7 @@ def test_all_keys(tmp_path: Path) -> None:
 def test_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, TWO)
     assert (config.listen_clients, config.listen_peers) == ("tcp://127.0.0.1:7412", "tcp://127.0.0.1:7512")
-    assert (config.data_dir, config.replicas, config.split_predicates) == (None, 1, (RDF_TYPE,))
+    assert (config.data_dir, config.replicas, config.split_predicates) == (None, 1, SPLIT_PREDICATES)
     assert config.settings == Settings.from_environment()
     assert config.trust == TrustFiles()
     alone = loaded(tmp_path, ONE)
