@@ -7,18 +7,25 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from wukongs.nodes.boot import new_boot
-from wukongs.nodes.cluster_node import ClusterNode, Shape
+from wukongs.nodes.cluster_node import SILENCE_PULSES_MAX, ClusterNode, Shape
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
 
 PULSE_S = 0.02
 READY_S = 30.0
+PATIENT = 1500
+"""Pulses of silence that are 30 s: for tests that lose no node, on machines that are busy."""
 
 
 @contextmanager
-def cluster(node_count: int, replica_count: int = 1, settings: Settings | None = None) -> Iterator[list[ClusterNode]]:
+def cluster(
+    node_count: int,
+    replica_count: int = 1,
+    settings: Settings | None = None,
+    silence_pulses_max: int = SILENCE_PULSES_MAX,
+) -> Iterator[list[ClusterNode]]:
     """Give the nodes of a new cluster, all of them ready."""
-    shape = Shape(node_count, replica_count)
+    shape = Shape(node_count, replica_count, silence_pulses_max=silence_pulses_max)
     boot = time.time_ns() // 1_000_000
     with ExitStack() as stack:
         nodes = []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import wukongs
-from tests.clusters import cluster, start_again
+from tests.clusters import PATIENT, cluster, start_again
 from tests.differential.scenario import Advance, Ask, Check, Harness, Scenario, fuzz, scenarios
 from wukongs.nodes.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
@@ -25,7 +25,7 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int) -> None:
     @given(scenarios())
     def live(scenario: Scenario) -> None:
         begun = [Advance(stream.iri, -1000) for stream in scenario.streams]
-        with cluster(node_count, replica_count) as nodes:
+        with cluster(node_count, replica_count, silence_pulses_max=PATIENT) as nodes:
             at = nodes[next(lives) % node_count]
             Harness(at.engine).run(Scenario(scenario.streams, [*begun, *scenario.events]))
 

@@ -196,7 +196,7 @@ def test_a_push_that_was_cut_off_is_applied_once_when_it_is_said_again(monkeypat
             return answer(packet)  # type: ignore[arg-type]
 
         monkeypatch.setitem(other.network._handlers, "feed", failing)  # type: ignore[arg-type]
-        with pytest.raises(wukongs.StreamError, match="as if it was lost"):
+        with pytest.raises(wukongs.NodeUnavailable, match="as if it was lost"):
             stream.push(tuples("b", 1000))
         stream.push(tuples("b", 1000))
         stream.push(tuples("c", 1000))

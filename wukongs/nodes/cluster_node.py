@@ -59,6 +59,8 @@ class Shape:
     peers: Sequence[str] = ()
     """Where the nodes find each other, in the order of their numbers, if that is fixed."""
 
+    silence_pulses_max: int = SILENCE_PULSES_MAX
+
     def told(self, settings: Settings) -> str:
         """Return what has to be the same on all nodes, in words."""
         parts = {
@@ -76,7 +78,7 @@ class Shape:
         return Cluster(
             self.node_count,
             self.replica_count,
-            silence_pulses_max=SILENCE_PULSES_MAX,
+            silence_pulses_max=self.silence_pulses_max,
             election_pulses=ELECTION_PULSES,
             quiet_pulses=QUIET_PULSES,
         )

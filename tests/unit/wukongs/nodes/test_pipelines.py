@@ -10,7 +10,7 @@ import pytest
 
 import wukongs
 from store.encoder import encode_columns
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError, StreamError
 from wukongs.nodes.cluster_node import ClusterNode
@@ -29,7 +29,7 @@ SETTLE_S = 30.0
 @contextmanager
 def fed_cluster(node_count: int, replica_count: int = 1) -> Iterator[tuple[list[ClusterNode], list[str]]]:
     """Give the nodes of a cluster, and where pipelines find them."""
-    with cluster(node_count, replica_count) as nodes, ExitStack() as sockets:
+    with cluster(node_count, replica_count, silence_pulses_max=PATIENT) as nodes, ExitStack() as sockets:
         addresses = []
         for node in nodes:
             socket = ClientSocket("tcp://127.0.0.1:*", {}, node.intake)
