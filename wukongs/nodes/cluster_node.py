@@ -24,8 +24,8 @@ from wukongs.nodes.settling import CLOSED, SETTLE, Settling
 from wukongs.nodes.slices import SLICES, SlicePuller
 from wukongs.nodes.writing import PUSH, Writers
 from wukongs.protocol.messages import Body, Incarnation, Message
-from wukongs.protocol.records import Role
-from wukongs.protocol.state import Cluster
+from wukongs.protocol.records import Role, Voters
+from wukongs.protocol.state import Cluster, Node
 from wukongs.settings import Settings
 from wukongs.sharded import owner
 from wukongs.sharded.reach import Reach
@@ -149,7 +149,7 @@ class ClusterNode:
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin; of a node that was there before, until it is in sync
-        again. Raises NodeUnavailable."""
+        again, and votes: from then on another one may go. Raises NodeUnavailable."""
         deadline = time.monotonic() + timeout_s
         node = self.host.wait_until(
             lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
@@ -157,7 +157,7 @@ class ClusterNode:
         if self.me.disk:
             left_s = max(0.001, deadline - time.monotonic())
             node = self.host.wait_until(
-                lambda node: node.role is Role.IN, left_s, "what it takes over of the other nodes"
+                lambda node: node.role is Role.IN and _has_vote(node), left_s, "what it takes over of the other nodes"
             )
             assert node.exposed is not None, node.exposed
             self._wait_for_sn(packed(node.exposed), max(0.001, deadline - time.monotonic()))
@@ -194,3 +194,11 @@ class ClusterNode:
             self.store.wait_for(unpacked(sn), timeout_s)
         except Exception as error:
             raise NodeUnavailable(f"node {self.me.node} has not come to SN {sn}: {error}") from error
+
+
+def _has_vote(node: Node) -> bool:
+    """Whether a node votes again, by a committed record; in a large cluster only some nodes ever do."""
+    log = node.log
+    if any(isinstance(entry.record, Voters) for entry in log.behind(log.commit)):
+        return False
+    return node.me.voter in log.voters or node.me.node not in {voter.node for voter in log.first_voters}
