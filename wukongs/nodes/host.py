@@ -202,10 +202,6 @@ class Host:
                     raise NodeUnavailable(f"node {self.me.node}: waited {timeout_s:g} s for {what}: is a node away?")
         return self.node
 
-    def wait_for_view(self, view: int, timeout_s: float) -> None:
-        """Wait until this node knows the members that others know. Raises NodeUnavailable."""
-        self.wait_until(lambda node: node.control.view >= view, timeout_s, f"record {view} of the log")
-
     def wait_for_record(self, index: int, timeout_s: float) -> None:
         """Wait until this node has come so far in the log. Raises NodeUnavailable."""
         self.wait_until(lambda node: node.control.index >= index, timeout_s, f"record {index} of the log")

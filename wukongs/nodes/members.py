@@ -64,7 +64,7 @@ def ask_members(host: Host, peers: Peers, asked: Mapping[int, Packet], timeout_s
             answers = peers.ask([(node, asked[node]) for node in nodes], min(left_s(deadline), round_s))
             view = max([0, *(found for answer in answers if type(found := answer.fields.get(VIEW)) is int)])
             if view > host.node.control.view:
-                host.wait_for_view(view, left_s(deadline))
+                host.wait_for_record(view, left_s(deadline))
             if members_of(host) & asked.keys() <= set(nodes):
                 return dict(zip(nodes, answers, strict=True))
             continue

@@ -202,11 +202,11 @@ def test_a_node_that_begins_to_join_while_others_are_asked_is_asked_too() -> Non
     away = {**joined.members, 2: replace(joined.members[2], role=Role.OUT)}
     host = SimpleNamespace(node=SimpleNamespace(control=replace(joined, view=7, members=away)), check=lambda: None)
 
-    def wait_for_view(view: int, timeout_s: float) -> None:
+    def wait_for_record(view: int, timeout_s: float) -> None:
         if view > host.node.control.view:
             host.node = SimpleNamespace(control=joined)
 
-    host.wait_for_view = wait_for_view
+    host.wait_for_record = wait_for_record
     rounds: list[list[int]] = []
 
     def ask_them(asked: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
