@@ -21,7 +21,7 @@ from store.dtypes import Int64Array
 from store.encoded import Encoded, TermTable
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes.claims import Claims
-from wukongs.nodes.feeding import SIZES, packed, unpacked
+from wukongs.nodes.feeding import SIZES, as_piece, packed, unpacked
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.members import VIEW, ask_members, members_of
 from wukongs.nodes.node_store import NodeStore
@@ -144,14 +144,9 @@ class Staged:
 
 
 def _packet(encoded: Encoded, fields: Mapping[str, Any]) -> Packet:
-    count = len(encoded)
-    if not count:
+    if not len(encoded):
         return Packet(STAGE, fields)
-    times = np.zeros(count, np.int64)
-    tuples = Encoded(
-        encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, times, encoded.terms, encoded.clashes
-    )
-    made = packed([Piece("", "", 0, 0, count, 0, 0, tuples, np.zeros(count, np.bool_))])
+    made = packed([as_piece(encoded)])
     return Packet(STAGE, {**made.fields, **fields}, made.arrays)
 
 

@@ -21,6 +21,7 @@ from store.encoded import Encoded
 from store.term_ids import is_inlined
 from store.term_registry import TermReader
 from wukongs.errors import NodeUnavailable
+from wukongs.nodes.feeding import as_piece
 from wukongs.nodes.feeding import packed as packed_messages
 from wukongs.nodes.node_core import packed
 from wukongs.nodes.node_store import NodeStore
@@ -194,13 +195,6 @@ class Collected:
             if len(rows):
                 made = packed_messages([as_piece(TermCutter(chunk).cut(rows))])
                 yield Packet(STATE, {"part": STAGED, "change": change, "goes": goes, **made.fields}, made.arrays)
-
-
-def as_piece(encoded: Encoded) -> Piece:
-    """Return tuples without times, which belong to no stream, as a piece: so they can be sent."""
-    count = len(encoded)
-    tuples = replace(encoded, timestamps=np.zeros(count, np.int64))
-    return Piece("", "", 0, 0, count, 0, 0, tuples, np.zeros(count, np.bool_))
 
 
 def _bounded(parts: Sequence[Any], size_of: Any) -> Iterator[list[Any]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import numpy as np
 
+from store.encoded import Encoded
 from wukongs.errors import DataError
-from wukongs.wire.messages import Message, from_frames, to_frames
+from wukongs.wire.messages import Message, Piece, from_frames, to_frames
 from wukongs.wire.packets import Packet
 
 FEED = "feed"
@@ -27,6 +29,13 @@ def packed(messages: Sequence[Message], index: int = 0, view: int | None = None)
     sizes = [[len(frame) for frame in frames] for frames in every]
     fields = {SIZES: sizes, INDEX: index, VIEW: view}
     return Packet(FEED, fields, {FRAMES: np.frombuffer(data, np.uint8)})
+
+
+def as_piece(encoded: Encoded) -> Piece:
+    """Return tuples without times, which belong to no stream, as a piece: so they can be sent."""
+    count = len(encoded)
+    tuples = replace(encoded, timestamps=np.zeros(count, np.int64))
+    return Piece("", "", 0, 0, count, 0, 0, tuples, np.zeros(count, np.bool_))
 
 
 def unpacked(packet: Packet) -> list[Message]:
