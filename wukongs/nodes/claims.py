@@ -16,6 +16,7 @@ from store.quad_terms import encode_texts
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.nodes.agreed_terms import AgreedTerms
 from wukongs.nodes.host import Dropped, Host
+from wukongs.nodes.members import left_s
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control
@@ -80,7 +81,7 @@ class Claims:
         for text in texts:
             if text not in self._host.node.control.exceptions:
                 try:
-                    self._host.submit(ev.Submitted(ReEncode(text, view)), max(0.001, deadline - time.monotonic()))
+                    self._host.submit(ev.Submitted(ReEncode(text, view)), left_s(deadline))
                 except Dropped:  # somebody else has asked for the same, or there is another view
                     continue
         control = self._host.node.control
@@ -92,7 +93,7 @@ class Claims:
         by_node = ((node, np.flatnonzero(claimed[shards])) for node, claimed in self._claimed_by_nodes(control).items())
         asked = [(node, rows) for node, rows in by_node if len(rows)]
         packets = [(node, _packet(table.take(rows), view)) for node, rows in asked]
-        answers = self._peers.ask(packets, max(0.001, deadline - time.monotonic()))
+        answers = self._peers.ask(packets, left_s(deadline))
         refused = np.zeros(len(table), np.bool_)
         for (_, rows), answer in zip(asked, answers, strict=True):
             if answer.fields.get("view") != view:

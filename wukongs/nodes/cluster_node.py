@@ -16,6 +16,7 @@ from wukongs.nodes.feeding import FEED
 from wukongs.nodes.host import PULSE_S, Host
 from wukongs.nodes.intake import Intake
 from wukongs.nodes.joining import Joiner
+from wukongs.nodes.members import left_s
 from wukongs.nodes.node_core import packed, unpacked
 from wukongs.nodes.node_journal import NodeJournal
 from wukongs.nodes.node_store import NodeStore
@@ -155,12 +156,13 @@ class ClusterNode:
             lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
         )
         if self.me.disk:
-            left_s = max(0.001, deadline - time.monotonic())
             node = self.host.wait_until(
-                lambda node: node.role is Role.IN and _has_vote(node), left_s, "what it takes over of the other nodes"
+                lambda node: node.role is Role.IN and _has_vote(node),
+                left_s(deadline),
+                "what it takes over of the other nodes",
             )
             assert node.exposed is not None, node.exposed
-            self._wait_for_sn(packed(node.exposed), max(0.001, deadline - time.monotonic()))
+            self._wait_for_sn(packed(node.exposed), left_s(deadline))
 
     def close(self) -> None:
         """Stop. Closing twice is allowed."""
