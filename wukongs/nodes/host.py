@@ -255,14 +255,16 @@ class Host:
         pulsed_s = time.monotonic()
         try:
             while not self._is_closed:
-                wait_s = self._wait_s()
+                # Who waits is looked for only where it matters, not at each of the events between two pulses.
+                wait_s = self._wait_s() if self._inbox.empty() else self._pulse_s
                 try:
                     happens = self._inbox.get(timeout=max(0.0, pulsed_s + wait_s - time.monotonic()))
                 except Empty:
                     happens = None
                 if happens is not None:
                     happens()
-                if (passed_s := time.monotonic() - pulsed_s) >= wait_s:
+                passed_s = time.monotonic() - pulsed_s
+                if passed_s >= self._pulse_s and passed_s >= self._wait_s():
                     self._pulse(passed_s)
                     pulsed_s = time.monotonic()
         except NodeUnavailable as error:
