@@ -32,6 +32,13 @@ class TermTable:
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
         return cls(ids, offsets, np.frombuffer(b"".join(texts), np.uint8))
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether the offsets divide the text among the terms: kernels go by them, so what others send is asked."""
+        offsets = self.offsets
+        is_framed = len(offsets) == len(self) + 1 and offsets[0] == 0 and offsets[-1] == len(self.text)
+        return bool(is_framed and (np.diff(offsets) >= 0).all())
+
     def find(self, text: str) -> int | None:
         """Return the number of the term with this text, None if there is none."""
         wanted, data = text.encode(), self.text.tobytes()

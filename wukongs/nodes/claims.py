@@ -137,16 +137,9 @@ def _table(packet: Packet) -> TermTable:
     ids, offsets, text = (packet.arrays.get(name) for name in ("ids", "offsets", "text"))
     is_typed = [None if array is None else array.dtype.name for array in (ids, offsets, text)] == _TYPES
     table = TermTable(ids, offsets, text)  # type: ignore[arg-type]
-    if not is_typed or not _are_texts(table):
+    if not is_typed or not table.is_divided or (table.ids <= 0).any():
         raise DataError(f"{CLAIM}: expected a text for each hash, found something else")
     return table
-
-
-def _are_texts(table: TermTable) -> bool:
-    offsets = table.offsets
-    if len(offsets) != len(table) + 1 or offsets[0] != 0 or offsets[-1] != len(table.text):
-        return False
-    return bool((np.diff(offsets) >= 0).all() and (table.ids > 0).all())
 
 
 def _mask(answer: Packet, count: int) -> BoolArray:

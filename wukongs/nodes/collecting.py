@@ -18,7 +18,6 @@ import numpy as np
 from store.batch_set import BatchSet
 from store.dtypes import BoolArray, Int64Array
 from store.encoded import Encoded
-from store.term_ids import is_inlined
 from store.term_registry import TermReader
 from wukongs.errors import NodeUnavailable
 from wukongs.nodes.feeding import as_piece
@@ -27,6 +26,7 @@ from wukongs.nodes.node_core import packed
 from wukongs.nodes.node_store import NodeStore
 from wukongs.nodes.node_stream import NodeStream
 from wukongs.nodes.node_terms import TermClaims
+from wukongs.nodes.slice_packets import terms_of
 from wukongs.nodes.slice_shares import ShareRows
 from wukongs.protocol.snapshots import Sn
 from wukongs.streams.stream_state import Fragment
@@ -140,8 +140,8 @@ class Collected:
     ) -> Packet:
         """Return rows with the texts of the terms in their first columns."""
         joined = dict(zip(names, (np.concatenate(column) for column in zip(*parts, strict=True)), strict=True))
-        ids = np.unique(np.concatenate([joined[name] for name in names[:terms]]))
-        ids = ids[(ids >= 0) & ~is_inlined(ids)]
+        ids = terms_of([joined[name] for name in names[:terms]])
+        ids = ids[ids >= 0]
         text, offsets = self.reader.gather(ids)
         arrays: dict[str, Array] = {**joined, "term_ids": ids, "term_offsets": offsets, "term_text": text}
         return Packet(STATE, fields, arrays)

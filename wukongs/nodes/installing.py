@@ -13,7 +13,6 @@ from store.batch import build_batch
 from store.dtypes import Int64Array
 from store.encoded import Encoded, TermTable
 from store.quads import Quads, joined
-from store.term_ids import is_inlined
 from store.trace import Entry
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.injection.declarations import make_stream
@@ -38,6 +37,7 @@ from wukongs.nodes.node_payloads import read_options
 from wukongs.nodes.node_records import Registration
 from wukongs.nodes.node_store import NodeStore
 from wukongs.nodes.node_stream import NodeStream
+from wukongs.nodes.slice_packets import terms_of
 from wukongs.nodes.slice_shares import NEVER, ShareRows
 from wukongs.protocol.records import DeclareStream
 from wukongs.protocol.snapshots import Sn
@@ -210,16 +210,15 @@ def _bounds(packet: Packet, count: int) -> list[tuple[int, int]]:
 def _terms(packet: Packet) -> TermTable:
     ids, offsets = _columns(packet, ("term_ids",))[0], _columns(packet, ("term_offsets",))[0]
     text: Any = packet.arrays.get("term_text")
-    is_sound = text is not None and text.dtype == np.uint8 and len(offsets) == len(ids) + 1
-    if not is_sound or offsets[0] != 0 or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
+    table = TermTable(ids, offsets, text)
+    if text is None or text.dtype != np.uint8 or not table.is_divided:
         raise DataError(f"{STATE}, {packet.fields.get('part')}: expected a text for each term id")
-    return TermTable(ids, offsets, text)
+    return table
 
 
 def _used(terms: TermTable, columns: Sequence[Int64Array]) -> TermTable:
     """Return the terms that stand in some columns. Raises DataError (one has no text)."""
-    ids = np.unique(np.concatenate(columns))
-    ids = ids[~is_inlined(ids)]
+    ids = terms_of(columns)
     rows = np.searchsorted(terms.ids, ids)
     if len(ids) and (rows[-1] >= len(terms) or not np.array_equal(terms.ids[rows], ids)):
         raise DataError(f"{STATE}, {SHARES}: expected the texts of all terms")

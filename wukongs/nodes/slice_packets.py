@@ -52,7 +52,7 @@ def slice_packet(state: NodeStream, registry: NodeRegistry, first: int, last: in
     columns["offsets"] = np.repeat(np.array([part.first_offset for part in parts], np.int64), counts)
     places = [partitions.index(part.partition) for part in parts]
     columns["partition"] = np.repeat(np.array(places, np.int32), counts)
-    ids = _terms_of([columns[name] for name in _ROWS[:3]])
+    ids = terms_of([columns[name] for name in _ROWS[:3]])
     text, offsets = registry.snapshot_reader().gather(ids)
     count, latest = state.shares.before(first, shards)
     fields = {"stream": state.key, "first": first, "last": last, "partitions": partitions}
@@ -100,7 +100,7 @@ def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: in
         times = found["timestamps"]
         is_inside = (first - 1) * batch_ms < times.min() and times.max() <= last * batch_ms
         check(is_inside, "timestamps of these stream batches")
-        ids = _terms_of([found[name] for name in _ROWS[:3]])
+        ids = terms_of([found[name] for name in _ROWS[:3]])
         is_sound = min(int(found[name].min()) for name in _ROWS[:3]) >= 0
         check(is_sound and np.array_equal(ids, terms.ids), "the texts of all terms, and no others")
     rows = {name: found[name] for name in (*_ROWS, "partition")}
@@ -109,9 +109,7 @@ def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: in
 
 def _are_terms(terms: TermTable) -> bool:
     offsets = terms.offsets
-    if len(offsets) != len(terms) + 1 or offsets[0] != 0 or offsets[-1] != len(terms.text):
-        return False
-    if (np.diff(offsets) < 0).any() or (np.diff(terms.ids) <= 0).any() or is_inlined(terms.ids).any():
+    if not terms.is_divided or (np.diff(terms.ids) <= 0).any() or is_inlined(terms.ids).any():
         return False
     try:
         terms.text.tobytes().decode()
@@ -141,7 +139,7 @@ def whole_slices(answers: Sequence[SliceAnswer], batch_ms: int, registry: NodeRe
             number = batch_number(int(times[lo]), batch_ms)
             hi = int(np.searchsorted(times, number * batch_ms, "right"))
             columns = subjects[lo:hi], predicates[lo:hi], objects[lo:hi], times[lo:hi]
-            used = terms if is_one else terms.take(np.searchsorted(terms.ids, _terms_of(columns[:3])))
+            used = terms if is_one else terms.take(np.searchsorted(terms.ids, terms_of(columns[:3])))
             found[number] = _slice(columns, used, registry)
             lo = hi
     except DataError:
@@ -155,7 +153,7 @@ def _at(places: Int64Array, numbers: Int32Array) -> Int64Array:
     return places[numbers] if len(numbers) else np.empty(0, np.int64)
 
 
-def _terms_of(columns: Sequence[Int64Array]) -> Int64Array:
+def terms_of(columns: Sequence[Int64Array]) -> Int64Array:
     """Return the distinct ids in some columns, sorted, but for inlined literals."""
     ids = np.concatenate(columns)
     ids = np.sort(ids[~is_inlined(ids)])
