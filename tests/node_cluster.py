@@ -18,7 +18,7 @@ import wukongs
 from store.encoded import Encoded
 from store.encoder import encode_columns, encode_ntriples
 from wukongs.constants import constants_of
-from wukongs.continuous.continuous import QuerySource
+from wukongs.continuous.query_source import QuerySource
 from wukongs.injection.declarations import parse_continuous, stream_options
 from wukongs.nodes.node_store import NodeStore
 from wukongs.nodes.node_stream import first_tick_of

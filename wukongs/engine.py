@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from csparql.algebra import Output
 from csparql.terms import Term
 from store.encoded import MalformedLine
-from wukongs.continuous.continuous import ContinuousQuery, QuerySource
+from wukongs.continuous.continuous import ContinuousQuery
+from wukongs.continuous.query_source import QuerySource
 from wukongs.core import Core
 from wukongs.errors import StreamError
 from wukongs.execution.bindings import bind

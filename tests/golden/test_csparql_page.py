@@ -11,7 +11,7 @@ import pytest
 
 import wukongs
 from csparql.parser import parse_query
-from wukongs.continuous.continuous import QuerySource
+from wukongs.continuous.query_source import QuerySource
 from wukongs.injection.declarations import parse_continuous
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "csparql.md").read_text("utf-8")

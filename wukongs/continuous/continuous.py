@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from csparql.algebra import Output, Query
+from csparql.algebra import Query
 from store.snapshot import tick_sn
 from wukongs.constants import constants_of
 from wukongs.continuous.firing import Firing
+from wukongs.continuous.query_source import QuerySource
 from wukongs.continuous.query_windows import QueryWindows, spans
 from wukongs.continuous.reporting import Reporter
 from wukongs.continuous.subscription import Subscription
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
     from wukongs.injection.injector import Injector
 
 log = logging.getLogger("wukongs")
-
-
-class QuerySource(NamedTuple):
-    """What a query is registered with: its text, the base of its relative IRIs, and what its firings report."""
-
-    text: str
-    base: str | None = None
-    output: Output | None = None
 
 
 class ContinuousQuery:

@@ -21,7 +21,7 @@ from store.checkpoint import CheckpointStore
 from store.encoded import Encoded
 from store.snapshot import tick_of
 from store.wal import Record, WriteAheadLog
-from wukongs.continuous.continuous import QuerySource
+from wukongs.continuous.query_source import QuerySource
 from wukongs.continuous.reporting import Remembered
 from wukongs.core import Core
 from wukongs.durable.backup import LOG_FOLDER

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, get_args
 from csparql.algebra import Output, Query
 from csparql.parser import parse_query
 from csparql.rules import rewrite
-from wukongs.continuous.continuous import ContinuousQuery, QuerySource
+from wukongs.continuous.continuous import ContinuousQuery
+from wukongs.continuous.query_source import QuerySource
 from wukongs.continuous.slice_budget import expected_bytes
 from wukongs.continuous.windows import check_clause, check_window
 from wukongs.core import Core

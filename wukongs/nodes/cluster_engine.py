@@ -16,7 +16,8 @@ from csparql.parser_update import parse_update
 from store.encoded import MalformedLine
 from store.rdf_files import read_rdf
 from wukongs.constants import constants_of
-from wukongs.continuous.continuous import ContinuousQuery, QuerySource
+from wukongs.continuous.continuous import ContinuousQuery
+from wukongs.continuous.query_source import QuerySource
 from wukongs.engine import Engine
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.injection.declarations import check_windows, parse_continuous, stream_options

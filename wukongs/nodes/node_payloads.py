@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from store.snapshot import TICK_MIN_MS
-from wukongs.continuous.continuous import QuerySource
+from wukongs.continuous.query_source import QuerySource
 from wukongs.errors import DataError, SettingsError
 from wukongs.injection.declarations import stream_options
 from wukongs.protocol.records import LIVE, DeclareStream

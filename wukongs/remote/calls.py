@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from wukongs.continuous.continuous import QuerySource
+from wukongs.continuous.query_source import QuerySource
 from wukongs.errors import DataError, StreamError
 from wukongs.injection.declarations import parse_continuous, stream_options
 from wukongs.injection.injector import not_settled

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from wukongs.continuous.continuous import QuerySource
+from wukongs.continuous.query_source import QuerySource
 from wukongs.continuous.subscription import Fetched, Subscription
 from wukongs.errors import StreamError, WukongsError
 from wukongs.remote.columns import Outgoing
