@@ -7,11 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.nodes.feeding import index_of
 from wukongs.nodes.host import Host
 from wukongs.nodes.intake import INSTALLED_S
 from wukongs.nodes.members import ask_members, left_s, members_of
 from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.snapshots import Sn, stable_sn
+from wukongs.protocol.waiting import wanted_of_streams
 from wukongs.sharded.requests import timeout_of
 from wukongs.wire.packets import Packet, Peers
 
@@ -19,6 +21,8 @@ CLOSED = "closed"
 SETTLE = "settle"
 FOREVER_S = 1e9
 ASK_S = 30.0
+RECORD_S = 2.0
+"""How long a node waits for the records of what it has taken in before it lets itself be asked again."""
 TELL_S = 1.0
 """How much longer than the others who has asked them waits, to hear what holds them up."""
 
@@ -39,6 +43,7 @@ class Settling:
         asked = dict.fromkeys(members, Packet(CLOSED))
         answers = ask_members(self._host, self._peers, asked, min(left_s(deadline), ASK_S))
         closed = [_vts(answer) for answer in answers.values()]
+        self._host.wait_for_record(max(map(index_of, answers.values())), left_s(deadline))
         control = self._host.node.control
         vts = {stream: min(one.get(stream, 0) for one in closed) for stream in control.streams}
         sn = stable_sn(control, vts)
@@ -64,7 +69,10 @@ class Settling:
 
     def _closed(self, _: Packet) -> Packet:
         self._host.wait_until_installed(INSTALLED_S)
-        return Packet(CLOSED, {"vts": dict(self._host.node.vts)})
+        # A pipeline waits for no record: until the log has it, no SN covers what it has brought.
+        what = "the record that a stream has begun, or has ended"
+        node = self._host.wait_until(lambda node: not wanted_of_streams(node), RECORD_S, what)
+        return Packet(CLOSED, {"vts": dict(node.vts), "index": node.control.index})
 
     def _settle(self, packet: Packet) -> Packet:
         tick, minor, timeout_s = packet.fields.get("tick"), packet.fields.get("minor"), timeout_of(packet)

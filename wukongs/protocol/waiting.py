@@ -39,6 +39,16 @@ def is_waited_for(node: Node) -> bool:
 
 def wanted(node: Node) -> list[Record]:
     """Return what this node asks the leader to append."""
+    found: list[Record] = wanted_of_streams(node)
+    found += [ReEncode(text, node.control.view) for text in sorted(node.terms.refused)]
+    role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
+    if role is not None and node.log.commit:
+        found.append(role)
+    return found + confirmed(node)
+
+
+def wanted_of_streams(node: Node) -> list[Record]:
+    """Return the records that are still missing of what this node has taken in: that a stream has begun, or ended."""
     found: list[Record] = []
     for key, intake in node.intakes.items():
         if not node.control.takes_in(key):
@@ -49,11 +59,7 @@ def wanted(node: Node) -> list[Record]:
             found.append(BeginStream(key))
         elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
             found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
-    found += [ReEncode(text, node.control.view) for text in sorted(node.terms.refused)]
-    role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
-    if role is not None and node.log.commit:
-        found.append(role)
-    return found + confirmed(node)
+    return found
 
 
 def confirmed(node: Node) -> list[Record]:

@@ -48,7 +48,6 @@ def standing(node: ClusterNode) -> tuple[int, bool]:
 
 def stored(node: ClusterNode) -> list[str]:
     node.intake.finish_partition(Finish(STREAM, P, 1 << 40))
-    node.host.wait_until(lambda state: state.control.streams[STREAM].last_batch is not None, LONG_S, "the end")
     node.engine.settle(LONG_S)
     found = node.engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}")
     return sorted(str(row[0]).removeprefix(EX) for row in found)

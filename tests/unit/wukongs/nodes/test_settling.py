@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from tests.unit.wukongs.nodes.wires import EX, STREAM, Fault, Wires, wired
+from tests.unit.wukongs.nodes.wires import EX, STREAM, Fault, Wires, encoded, wired
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes import settling as settling_module
 from wukongs.nodes.settling import CLOSED, SETTLE
+from wukongs.protocol import node as protocol_node
 from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.waiting import wanted
+from wukongs.wire.messages import Finish, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet
+from wukongs.wire.sharding import split_piece
 
 SHORT_S, LONG_S = 0.05, 20.0
 LATE = StreamError("SN 7 cannot be read here")
@@ -62,6 +68,27 @@ def test_what_is_late_beyond_its_time_is_named() -> None:
         wires.refuse(SETTLE, 1, LATE)
         with pytest.raises(StreamError, match="SN 7 cannot be read here"):
             wires.nodes[0].engine._settling.settle(SHORT_S)
+
+
+def test_it_waits_for_the_records_of_what_a_pipeline_has_brought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline is told that its tuples are safe before the log says that their stream has begun."""
+    settles = threading.Event()
+    monkeypatch.setattr(protocol_node, "wanted", lambda node: wanted(node) if settles.is_set() else [])
+    with wired(2) as wires:
+        wires.nodes[0].engine.stream(STREAM, batch_ms=100)
+        for node in wires.nodes:
+            node.intake.open_partition(Open(STREAM, "p", 1))
+        rows = encoded(("a", 50))
+        piece = Piece(STREAM, "p", 1, 0, 1, 0, 1, rows, timing_mask(rows, ()))
+        for node, share in split_piece(piece, wires.nodes[0].store.shard_map):
+            wires.nodes[node].intake.inject(share)
+        for node in wires.nodes:
+            node.intake.finish_partition(Finish(STREAM, "p", 1))
+        wires.before = lambda _, packet: settles.set() if packet.kind == CLOSED else None
+        engine = wires.nodes[0].engine
+        engine.settle(LONG_S)
+        assert all(node.host.node.control.streams[STREAM].last_batch is not None for node in wires.nodes)
+        assert len(engine.query("SELECT * { ?s ?p ?o }")) == 1
 
 
 def test_settling_from_on_result_would_wait_for_itself() -> None:
