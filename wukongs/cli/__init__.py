@@ -79,11 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = _status_of(stop)
         say("")
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _interrupted()
     except SystemError as error:
         if not _was_interrupted(error):
             raise
-        return INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         _silence_stdout()
         return DONE
@@ -135,6 +135,13 @@ def _dispatch(arguments: list[str]) -> int:
         return complain(f"{name!r} is no command: expected one of {', '.join(COMMANDS)}", WRONG_USAGE)
     status: int = importlib.import_module(f"wukongs.cli.{name}").main(rest)
     return status
+
+
+def _interrupted() -> int:
+    """Return the status of Ctrl-C. If it came while Python executed a text, as it does to make a dataclass, then the
+    interpreter would end by the signal, whatever the status; it forgets that when it executes another one."""
+    exec("")
+    return INTERRUPTED
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

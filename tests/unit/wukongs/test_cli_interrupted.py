@@ -63,3 +63,20 @@ def test_ctrl_c_inside_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     cause = ValueError()
     with pytest.raises(SystemError):
         wukongs.cli.main(["demo"])
+
+
+def test_ctrl_c_while_a_class_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataclass executes a text, and so does what is imported when it is needed: the status is 130 even then."""
+    program = """
+import sys
+import wukongs.cli.demo
+def made(_):
+    exec("raise KeyboardInterrupt")
+wukongs.cli.demo.main = made
+sys.exit(wukongs.cli.main(["demo"]))
+"""
+    (tmp_path / "interrupted.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with child([sys.executable, "-m", "interrupted"]) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "")
