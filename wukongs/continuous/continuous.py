@@ -15,10 +15,12 @@ from wukongs.continuous.query_source import QuerySource
 from wukongs.continuous.query_windows import QueryWindows, spans
 from wukongs.continuous.reporting import Reporter
 from wukongs.continuous.subscription import Subscription
-from wukongs.continuous.windows import covered_ms, firing_step, first_firing, first_multiple, makes_stream
+from wukongs.continuous.templates import template_of
+from wukongs.continuous.windows import covered_ms, firing_step, first_firing, first_multiple, makes_stream, waits_for
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import WukongsError
 from wukongs.execution.answer import Answer, answer
+from wukongs.execution.executor import Explored
 from wukongs.execution.explaining import explain_over, profiled
 from wukongs.execution.query_counts import QueryCounts
 from wukongs.execution.reading import terms_of
@@ -66,6 +68,7 @@ class ContinuousQuery:
         constants = constants_of(query)
         ids, self._references = core.registry.reserve([term.text for term in constants])
         known = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
+        self.template = template_of(query)
         self.windows = QueryWindows(core, query, self.name, known)
         self.plans = PlanMemo(is_patient=True)
         self._answer_to_nothing: Answer | None = None
@@ -201,6 +204,8 @@ class ContinuousQuery:
         limits = limits_of(self._core.settings, None)
         profile = profiled(self.query, dataset, terms, limits, self.plans, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
+        if others := self._injector.company_of(self):
+            told.append(f"each firing is explored together with those of {others} other queries of the template\n")
         return "".join([explain_over(self.query, dataset, profile), *told])
 
     def why(self) -> str:
@@ -208,25 +213,11 @@ class ContinuousQuery:
         with self._core.lock:
             if self.is_closed or self.is_paused:
                 return f"{self.name} is {'closed' if self.is_closed else 'paused'}"
-            waiting = [s for s, state in self._states.items() if not (state.is_started or state.is_ended)]
-            if waiting:
-                return f"{self.name} waits for the first tuple or advance of {', '.join(sorted(waiting))}"
             due = self.due()
             if due is not None:
                 return f"{self.name} is about to report the window ending at {due} ms"
-            next_ms = self._next_firing()
-            behind = {
-                state.iri: state.closed_ms
-                for state in self._core.streams.values()
-                if state.is_started and not state.is_ended
-                if state.closed_ms is None or next_ms is None or state.closed_ms < next_ms
-            }
-            if behind and next_ms is None and self._next_ms is not None:
-                return f"{self.name} waits for STEP more triples on one of {', '.join(sorted(self._states))}"
-            if not behind:
-                return f"{self.name} has reported all windows: its streams have ended"
-            stand = ", ".join(f"{name} (closed up to {ms} ms)" for name, ms in sorted(behind.items()))
-            return f"{self.name} waits to report the window ending at {next_ms} ms for {stand}"
+            next_ms, is_begun = self._next_firing(), self._next_ms is not None
+            return f"{self.name} {waits_for(self._states, self._core.streams.values(), next_ms, is_begun)}"
 
     # --- firing, called by the injector -------------------------------------------------------------------------------
 
@@ -348,11 +339,16 @@ class ContinuousQuery:
         self._counts.errors += 1
         self.subscription.put(at_ms, error)
 
+    def _explored(self, firing: Firing) -> Explored | None:
+        if firing.explored is None or self.template is None:
+            return None
+        self._counts.explored_together += 1
+        return self.template.core, firing.explored
+
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
         terms = terms_of(self._core, firing.reader, firing.moment())
-        clause = self.query.dataset
-        is_empty = not (len(firing.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
+        is_empty = firing.is_over_nothing
         found = self._answer_to_nothing if is_empty else None
         limits = limits_of(self._core.settings, None)
         if found is None:
@@ -365,6 +361,7 @@ class ContinuousQuery:
                 scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
                 in_order=True,
                 by_solution=self.reporter.is_compared,
+                explored=self._explored(firing),
             )
             if is_empty and not (found.length or firing.depends_on_moment()):
                 self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from csparql.functions import depends_on_moment
 from store.term_registry import TermReader
+from wukongs.binding_table import BindingTable
 from wukongs.continuous.query_windows import Reading
 from wukongs.terms.moment import Moment
 
@@ -16,12 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firing:
-    """What one firing reads, picked at one moment."""
+    """What one firing reads, picked at one moment. explored: what the core of the query's template matches, where that
+    was found together with other queries."""
 
     query: ContinuousQuery
     at_ms: int
     reading: Reading
     reader: TermReader
+    explored: BindingTable | None = None
+
+    @property
+    def is_over_nothing(self) -> bool:
+        """Whether the windows are empty and nothing else is read."""
+        clause = self.query.query.dataset
+        return not (len(self.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
 
     def moment(self) -> Moment:
         """NOW() is the window's end, and a firing that is repeated draws the same random values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -81,6 +81,28 @@ def covered_ms(stable_ms: int | None, step_ms: int, states: Collection[StreamSta
         return min(stable_ms, *(ms for ms in running if ms is not None))
     last = max((state.closed_ms for state in states if state.closed_ms is not None), default=None)
     return None if last is None else min(stable_ms, first_multiple(step_ms, last, is_strict=False))
+
+
+def waits_for(
+    states: Mapping[str, StreamState], streams: Iterable[StreamState], next_ms: int | None, is_begun: bool
+) -> str:
+    """Return, in words, what a query waits for that is not due. states: its streams; streams: all of the engine;
+    next_ms: its next firing, if that can be told; is_begun: whether its first firing could be."""
+    waiting = [name for name, state in states.items() if not (state.is_started or state.is_ended)]
+    if waiting:
+        return f"waits for the first tuple or advance of {', '.join(sorted(waiting))}"
+    behind = {
+        state.iri: state.closed_ms
+        for state in streams
+        if state.is_started and not state.is_ended
+        if state.closed_ms is None or next_ms is None or state.closed_ms < next_ms
+    }
+    if behind and next_ms is None and is_begun:
+        return f"waits for STEP more triples on one of {', '.join(sorted(states))}"
+    if not behind:
+        return "has reported all windows: its streams have ended"
+    stand = ", ".join(f"{name} (closed up to {ms} ms)" for name, ms in sorted(behind.items()))
+    return f"waits to report the window ending at {next_ms} ms for {stand}"
 
 
 def check_window(window: StreamWindow, state: StreamState) -> None:

@@ -16,7 +16,7 @@ from store.terms import blank_node
 from wukongs.binding_table import BindingTable
 from wukongs.errors import BudgetExceeded
 from wukongs.execution.describe import describe, distinct
-from wukongs.execution.executor import Executor
+from wukongs.execution.executor import Executor, Explored
 from wukongs.execution.profile import Profile
 from wukongs.limits import OBJECT_BYTES, Limits, current
 from wukongs.operators.ordering import canonical
@@ -46,15 +46,17 @@ def answer(
     in_order: bool = False,
     by_solution: bool = False,
     profile: Profile | None = None,
+    explored: Explored | None = None,
 ) -> Answer:
-    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile: see Executor; by_solution:
-    equal solutions make blank nodes of equal names in each execution with that scope (else they go by row).
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored: see Executor;
+    by_solution: equal solutions make blank nodes of equal names in each execution with that scope (else by row).
 
     Raises QueryTimeout, BudgetExceeded.
     """
     with limits:
         try:
-            return _answer(query, dataset, terms, limits, memo, scope, in_order, by_solution, profile)
+            executor = Executor(dataset, terms, limits, memo, in_order, profile, explored)
+            return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
         except MemoryError as error:
             raise BudgetExceeded(
                 f"{limits.operator} found no memory in this process, beside {limits.held} bytes that the query holds: "
@@ -64,16 +66,14 @@ def answer(
 
 def _answer(
     query: Query,
+    executor: Executor,
     dataset: Dataset,
     terms: QueryTerms,
     limits: Limits,
-    memo: PlanMemo,
     scope: str,
     in_order: bool,
     by_solution: bool,
-    profile: Profile | None,
 ) -> Answer:
-    executor = Executor(dataset, terms, limits, memo, in_order, profile)
     table = executor.run(query.pattern, 1 if query.form == "ask" else None)
     if query.form == "ask":
         return Answer((), 0, table.length > 0)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -57,6 +58,7 @@ from store.dtypes import UNBOUND, BoolArray, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
 from wukongs.execution.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.execution.exploration import Exploration
+from wukongs.execution.operator_names import OPERATOR_NAMES
 from wukongs.execution.profile import Profile
 from wukongs.execution.timestamps import stamp
 from wukongs.expressions.expressions import evaluate, holds
@@ -69,34 +71,15 @@ from wukongs.plans.plan_memo import PlanMemo
 from wukongs.rows import numbered, put_together, stable_order
 from wukongs.terms.values import FALSE, TRUE, text_of
 
-_NAMES = {
-    Bgp: "a basic graph pattern",
-    PathPattern: "a property path",
-    TripleParts: "a triple term",
-    Values: "VALUES",
-    GraphNames: "GRAPH",
-    Join: "a join",
-    LeftJoin: "OPTIONAL",
-    Minus: "MINUS",
-    Union: "UNION",
-    Filter: "FILTER",
-    Extend: "BIND",
-    Timestamp: "timestamp()",
-    Group: "GROUP BY",
-    Project: "SELECT",
-    Distinct: "DISTINCT",
-    OrderBy: "ORDER BY",
-    Slice: "LIMIT",
-    PerGraph: "GRAPH",
-}
-"""What messages call a node."""
+Explored: TypeAlias = tuple[Node, BindingTable]
 _ROW = Variable(".row")
 _GIVEN = Variable(".given")
 
 
 class Executor:
     """One execution. in_order: wherever the order of rows shows in the answer (what LIMIT cuts without ORDER BY, ties,
-    aggregates), rows are taken in canonical order, as firings need. profile: takes down rows and time of each node."""
+    aggregates), rows are taken in canonical order, as firings need. profile: takes down rows and time of each node.
+    explored: a node, and its solutions, found elsewhere."""
 
     def __init__(
         self,
@@ -106,6 +89,7 @@ class Executor:
         memo: PlanMemo,
         in_order: bool = False,
         profile: Profile | None = None,
+        explored: Explored | None = None,
     ) -> None:
         self._dataset = dataset
         self._terms = terms
@@ -113,6 +97,7 @@ class Executor:
         self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile)
         self._in_order = in_order
         self._profile = profile
+        self._explored = explored
         self._given = BindingTable.unit()
 
     def explore(self, node: Node, table: BindingTable) -> BindingTable:
@@ -124,7 +109,7 @@ class Executor:
         limits = self._limits
         limits.check()
         outer, mark = limits.operator, limits.mark()
-        limits.operator = _NAMES[type(node)]
+        limits.operator = OPERATOR_NAMES[type(node)]
         started_s = 0.0 if self._profile is None else time.perf_counter()
         table = self._run(node, rows_wanted)
         if self._profile is not None and not isinstance(node, PathPattern):  # exploring takes a path down
@@ -134,6 +119,8 @@ class Executor:
         return table
 
     def _run(self, node: Node, rows_wanted: int | None) -> BindingTable:
+        if self._explored is not None and node is self._explored[0]:
+            return self._explored[1]
         rows_max = self._limits.rows_max
         match node:
             case Bgp() | PathPattern() | TripleParts():

@@ -19,8 +19,8 @@ def _times() -> deque[float]:
 @dataclass(slots=True)
 class QueryCounts:
     """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
-    of on_result that did; over_budget: firings whose slices had gone for want of room. Times in microseconds, of the
-    last firings."""
+    of on_result that did; over_budget: firings whose slices had gone for want of room; explored_together: firings that
+    were explored with those of other queries of the template. Times in microseconds, of the last firings."""
 
     windows: int = 0
     rows: int = 0
@@ -28,6 +28,7 @@ class QueryCounts:
     not_reported: int = 0
     errors: int = 0
     over_budget: int = 0
+    explored_together: int = 0
     execution_us: deque[float] = field(default_factory=_times)
     latency_us: deque[float] = field(default_factory=_times)
 
@@ -48,6 +49,7 @@ class QueryCounts:
             "not_reported": self.not_reported,
             "errors": self.errors,
             "over_budget": self.over_budget,
+            "explored_together": self.explored_together,
             "execution_us_p50": _percentile(self.execution_us, 50),
             "execution_us_p99": _percentile(self.execution_us, 99),
             "latency_us_p50": _percentile(self.latency_us, 50),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from store.snapshot import tick_sn
 from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.continuous.firing import Firing
+from wukongs.continuous.groups import FIRINGS_MAX, Groups
 from wukongs.continuous.slice_budget import collect
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import StreamError
@@ -41,6 +42,9 @@ class Injector:
         self._queries: dict[str, ContinuousQuery] = {}
         self._ready: deque[ContinuousQuery] = deque()
         """Queries found due at one time, _ready_ms, that have not fired yet."""
+        self._company: defaultdict[Hashable, deque[ContinuousQuery]] = defaultdict(deque)
+        """The same queries by the shape of their templates."""
+        self._groups = Groups(core)
         self._ready_ms = FOREVER_MS
         self._counts_only = False
         """Whether some query fires by what has arrived, and not by time."""
@@ -57,6 +61,14 @@ class Injector:
     def queries(self) -> dict[str, ContinuousQuery]:
         """The registered queries by name; read with the lock held."""
         return self._queries
+
+    def company_of(self, query: ContinuousQuery) -> int:
+        """Return with how many other queries one is explored together, when they are due at the same time."""
+        if query.template is None:
+            return 0
+        with self._core.lock:
+            templates = [other.template for other in self._queries.values() if other is not query]
+        return sum(one is not None and one.shape == query.template.shape for one in templates)
 
     @property
     def is_own_thread(self) -> bool:
@@ -176,14 +188,11 @@ class Injector:
             while self._wait_for_news():
                 while not self._core.is_closed:
                     with self._core.lock:
-                        firing, is_done = self._step()
-                    if firing is not None:
-                        firing.query.run(firing, self._news_at_s)
-                        if firing.query.plans.is_stale:
-                            self._stale.append(firing.query.plans)
+                        firings, is_done = self._step()
+                    if firings:
+                        self._fire(firings, self._news_at_s)
                         continue
-                    while self._stale:  # all that was due has been reported
-                        self._stale.pop().renew()
+                    self._renew()  # all that was due has been reported
                     if is_done:
                         break
                 for query in self._registered():
@@ -213,18 +222,34 @@ class Injector:
         For who reads a log, in place of the thread. Called with the lock held."""
         is_done = False
         while not is_done:
-            firing, is_done = self._step(upper)
-            if firing is not None:
-                firing.query.run(firing, time.perf_counter())
-                firing.query.plans.renew()
+            firings, is_done = self._step(upper)
+            self._fire(firings, time.perf_counter())
+            self._renew()
+
+    def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
+        """Run the firings of queries of one template at one time."""
+        for firing in self._groups.explored(firings, self._stale):
+            query = firing.query
+            if query.is_closed:
+                continue  # by on_result of one before it, as pausing may be
+            if query.is_paused:
+                query.leave_out(firing.at_ms)
+                continue
+            query.run(firing, due_at_s)
+            if query.plans.is_stale:
+                self._stale.append(query.plans)
+
+    def _renew(self) -> None:
+        while self._stale:
+            self._stale.pop().renew()
 
     def _registered(self) -> list[ContinuousQuery]:
         with self._core.lock:
             return list(self._queries.values())
 
-    def _step(self, upper: int = UPPER_MAX) -> tuple[Firing | None, bool]:
-        """Seal the stream batches that end next, or pick the next firing; return it, and whether nothing is left that
-        moves the stored graph to at most `upper`.
+    def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
+        """Seal the stream batches that end next, or pick the next firing, with others of the query's template at that
+        time; return them, and whether nothing is left that moves the stored graph to at most `upper`.
 
         Called with the lock held; between two steps others can have it, however long the backlog is."""
         core = self._core
@@ -232,7 +257,7 @@ class Injector:
         query = self._next_due()
         if end_ms is not None and (query is None or end_ms <= self._ready_ms):
             if core.sn_of(end_ms) >= upper:
-                return None, True
+                return (), True
             core.seal(end_ms)
             if self._counts_only:
                 self._ready.clear()  # what was sealed may have made one of them due before those
@@ -240,20 +265,37 @@ class Injector:
             self._seals += 1
             if self._seals % SEALS_BETWEEN_DROPS == 0:
                 self._drop_slices()
-            return None, False
+            return (), False
         if query is not None:
             if tick_sn(self._ready_ms) >= upper:
-                return None, True
+                return (), True
             core.move_to(self._ready_ms)
-            if not query.is_skipped(self._ready_ms):
-                return query.prepare(self._ready_ms), False
-            query.leave_out(self._ready_ms)
-            return None, False
+            return self._picked(query), False
         stable = core.stable_ms()
         if stable is not None and stable != FOREVER_MS and tick_sn(stable) < upper:
             core.move_to(stable)
         self._drop_slices()
-        return None, True
+        return (), True
+
+    def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
+        """Pick what a query reads that is due at _ready_ms, and others of its template, if they are not skipped."""
+        at_ms, company = self._ready_ms, [query]
+        if query.template is not None:
+            waiting = self._company[query.template.shape]
+            while waiting and len(company) < FIRINGS_MAX:
+                other = waiting.popleft()
+                if other is not query and self._is_due(other):
+                    company.append(other)
+        firings = []
+        for each in company:
+            if each.is_skipped(at_ms):
+                each.leave_out(at_ms)
+            elif (firing := each.prepare(at_ms)) is not None:
+                firings.append(firing)
+        return firings
+
+    def _is_due(self, query: ContinuousQuery) -> bool:
+        return self._queries.get(query.name) is query and query.due() == self._ready_ms
 
     def _keep_budgets(self) -> None:
         """Make room in the streams whose slices take more than they may."""
@@ -274,15 +316,18 @@ class Injector:
         All queries are asked once per time, not once per firing.
         """
         while self._ready:
-            query = self._ready[0]
-            if self._queries.get(query.name) is query and query.due() == self._ready_ms:
-                return query
+            if self._is_due(self._ready[0]):
+                return self._ready[0]
             self._ready.popleft()
         due = [(at_ms, query) for query in self._queries.values() if (at_ms := query.due()) is not None]
         if not due:
             return None
         self._ready_ms = min(at_ms for at_ms, _ in due)
         self._ready.extend(query for at_ms, query in due if at_ms == self._ready_ms)
+        self._company.clear()
+        for query in self._ready:
+            if query.template is not None:
+                self._company[query.template.shape].append(query)
         return self._ready[0]
 
     def _drop_slices(self) -> None:

@@ -8,7 +8,7 @@ that it needs from other nodes; nothing behind it is seen before.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wukongs.continuous.firing import Firing
@@ -49,9 +49,9 @@ class NodeInjector(Injector):
         self.exposed = max(sn, self.exposed)
         self.wake()
 
-    def _step(self, upper: int = UPPER_MAX) -> tuple[Firing | None, bool]:
-        firing, is_done = super()._step(upper)
-        return (firing, False) if not is_done else (None, not self._go_on())
+    def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
+        firings, is_done = super()._step(upper)
+        return (firings, False) if not is_done else ((), not self._go_on())
 
     def _go_on(self) -> bool:
         """Begin the next stage, when there is nothing left to do in the one in hand; tell whether there is one."""

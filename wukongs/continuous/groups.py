@@ -1,0 +1,119 @@
+"""Groups: the firings of queries of one template at one time, explored together: over a cluster, also asked together.
+
+The constants in which the queries differ become variables, and each row of the starting table binds them for one query
+(or for several with the same constants). So the kernel runs once, a node is sent the rows of all queries in one
+request, and what is fetched is fetched once. Then each query goes on with its own rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from csparql.algebra import Node
+from csparql.terms import Term, Variable
+from wukongs.binding_table import BindingTable
+from wukongs.continuous.firing import Firing
+from wukongs.continuous.templates import Template, with_constants
+from wukongs.core import Core
+from wukongs.errors import WukongsError
+from wukongs.execution.executor import Executor
+from wukongs.execution.reading import terms_of
+from wukongs.limits import limits_of
+from wukongs.operators import operators
+from wukongs.plans.plan_memo import PlanMemo
+from wukongs.rows import stable_order
+
+log = logging.getLogger("wukongs")
+FIRINGS_MAX = 100
+"""So many are picked under one hold of the engine's lock, and explored together."""
+SHARED_MAX = 1000
+"""Of more templates than these the plans are forgotten."""
+_ROW = Variable(".row")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What is explored for a group: the core with variables in the place of the constants that differ."""
+
+    node: Node
+    plans: PlanMemo = field(default_factory=lambda: PlanMemo(is_patient=True))
+
+
+class Groups:
+    """Of one engine. Called by the injector's thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._shared: dict[tuple[Hashable, tuple[Term | int, ...]], _Shared] = {}
+
+    def explored(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> Sequence[Firing]:
+        """Return firings of one template at one time with what their patterns match; as they are where there is nothing
+        to share, or where it fails together: then each one finds its own error. stale: added to, plans to be renewed.
+        """
+        sound = [firing for firing in firings if firing.reading.error is None]
+        if len(sound) < 2 or sound[0].is_over_nothing:
+            return firings
+        try:
+            tables = self._explore(sound, stale)
+        except (WukongsError, MemoryError) as error:
+            log.debug("%d queries of one template could not be explored together: %s", len(sound), error)
+            return firings
+        found = {id(firing): replace(firing, explored=table) for firing, table in zip(sound, tables, strict=True)}
+        return [found.get(id(firing), firing) for firing in firings]
+
+    def _explore(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> list[BindingTable]:
+        templates = [_template(firing) for firing in firings]
+        of_row = {template.constants: firing for template, firing in zip(templates, firings, strict=True)}
+        rows = {constants: number for number, constants in enumerate(of_row)}
+        places = list(zip(*rows, strict=True))
+        varying = list(dict.fromkeys(place for place in places if len(set(place)) > 1))
+        variables = [Variable(f".constant{number}") for number in range(len(varying))]
+        shared = self._shared_of(templates[0], places, varying, variables)
+
+        resolves = [firing.reading.dataset.resolve for firing in of_row.values()]
+        ids = [np.array([resolve(t) for resolve, t in zip(resolves, place, strict=True)]) for place in varying]
+        table = BindingTable((_ROW, *variables), (np.arange(len(rows)), *ids), len(rows))
+        first, limits = firings[0], limits_of(self._core.settings, None)
+        terms = terms_of(self._core, first.reader, first.moment())
+        with limits:
+            executor = Executor(first.reading.dataset, terms, limits, shared.plans, in_order=True)
+            found = executor.explore(shared.node, table)
+            parts = _divided(found, len(rows), (_ROW, *variables))
+        if shared.plans.is_stale:
+            stale.append(shared.plans)
+        return [parts[rows[template.constants]] for template in templates]
+
+    def _shared_of(
+        self,
+        template: Template,
+        places: Sequence[tuple[Term, ...]],
+        varying: Sequence[tuple[Term, ...]],
+        variables: Sequence[Variable],
+    ) -> _Shared:
+        """Return what is explored for a template: the same one each time, which is what plans are remembered by."""
+        key = template.shape, tuple(varying.index(place) if place in varying else place[0] for place in places)
+        shared = self._shared.get(key)
+        if shared is None:
+            if len(self._shared) >= SHARED_MAX:
+                self._shared.clear()
+            ends = tuple(variables[end] if isinstance(end, int) else end for end in key[1])
+            shared = self._shared[key] = _Shared(with_constants(template.core, ends))
+        return shared
+
+
+def _template(firing: Firing) -> Template:
+    assert firing.query.template is not None
+    return firing.query.template
+
+
+def _divided(found: BindingTable, n_rows: int, starting: Sequence[Variable]) -> list[BindingTable]:
+    """Return what each row of the starting table has become, without its columns."""
+    order = stable_order([found.column(_ROW)])
+    bounds = np.searchsorted(found.column(_ROW)[order], np.arange(n_rows + 1)).tolist()
+    kept = operators.project(found, [variable for variable in found.variables if variable not in starting])
+    return [kept.take(order[lo:hi]) for lo, hi in pairwise(bounds)]

@@ -1,0 +1,79 @@
+"""Template: what registered queries have in common that differ in constants alone, so that one exploration serves all.
+
+Such queries read the same (one dataset clause, so at one time the same windows and the same snapshot), and their triple
+patterns are the same but for subjects and objects that are constants. What stands over the patterns may differ: it is
+worked out for each query by itself. Predicates, graphs and what filters compare with are part of what is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+from csparql.algebra import (
+    Bgp,
+    Distinct,
+    Extend,
+    Filter,
+    Group,
+    Node,
+    OrderBy,
+    Project,
+    Query,
+    Slice,
+    TermOrVariable,
+    TriplePattern,
+)
+from csparql.functions import depends_on_moment
+from csparql.plan import FilteredBgp
+from csparql.scope import exists_patterns
+from csparql.terms import Term
+
+_OVER_ROWS = (Project, Distinct, OrderBy, Slice, Group, Extend, Filter)
+"""What only looks at the rows of what it stands over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Of one query. shape: equal for all queries of a group; core: its triple patterns with the filters right above;
+    constants: the subjects and objects of the patterns that are terms, in order."""
+
+    shape: Hashable
+    core: Node
+    constants: tuple[Term, ...]
+
+
+def template_of(query: Query) -> Template | None:
+    """Return the template of a registered query, None if it is explored alone: one solution is enough for ASK, what a
+    function draws belongs to one query, and patterns with OPTIONAL, UNION, MINUS, paths or EXISTS are not shared."""
+    node = query.pattern
+    while isinstance(node, _OVER_ROWS) and FilteredBgp.of(node) is None:
+        node = node.pattern
+    filtered = FilteredBgp.of(node)
+    if query.form == "ask" or filtered is None or not filtered.bgp.patterns:
+        return None
+    if any(exists_patterns(condition) or depends_on_moment(condition) for condition in filtered.filters):
+        return None
+    clause = query.dataset
+    reads = clause.default_graphs, clause.named_graphs, tuple(replace(w, line=0, column=0) for w in clause.windows)
+    patterns = tuple((_hole(p.subject), p.predicate, _hole(p.object), p.graph) for p in filtered.bgp.patterns)
+    constants = tuple(end for p in filtered.bgp.patterns for end in (p.subject, p.object) if isinstance(end, Term))
+    return Template((reads, patterns, filtered.filters), node, constants)
+
+
+def _hole(end: TermOrVariable) -> TermOrVariable | None:
+    return None if isinstance(end, Term) else end
+
+
+def with_constants(core: Node, constants: tuple[TermOrVariable, ...]) -> Node:
+    """Return the core of a template with other subjects and objects in the place of its constants."""
+    if isinstance(core, Filter):
+        return Filter(core.condition, with_constants(core.pattern, constants))
+    assert isinstance(core, Bgp), core
+    given = iter(constants)
+    patterns = []
+    for pattern in core.patterns:
+        subject = next(given) if isinstance(pattern.subject, Term) else pattern.subject
+        object_ = next(given) if isinstance(pattern.object, Term) else pattern.object
+        patterns.append(TriplePattern(subject, pattern.predicate, object_, pattern.graph))
+    return Bgp(tuple(patterns))
