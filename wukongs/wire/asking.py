@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from wukongs.errors import DataError, NodeUnavailable
+from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.wire.codec import ANSWER, packet_of, read_packet_header
 from wukongs.wire.header import Frame
 from wukongs.wire.packets import Packet
@@ -50,8 +50,8 @@ class Asker:
     ) -> list[Packet]:
         """Return the answers in the order of the questions. meanwhile: called once all are asked.
 
-        Raises: NodeUnavailable; whatever error a node answers; DataError (an answer that is none); what `meanwhile`
-        raises."""
+        Raises: NodeUnavailable; whatever error a node answers, the first one when no other is at it any more; DataError
+        (an answer that is none); what `meanwhile` raises."""
         deadline_s = time.monotonic() + timeout_s
         if not (self._permits.acquire(blocking=False) or self._permits.acquire(timeout=max(0.0, timeout_s))):
             raise NodeUnavailable(
@@ -100,20 +100,30 @@ class Asker:
     ) -> list[Packet]:
         """Take answers until there is one to each question; `waiting` loses those that are answered."""
         answers: dict[int, Packet] = {}
+        refused: WukongsError | None = None
         while waiting:
             news = waiting.values() if len(waiting) == 1 else lines_with_news(list(waiting.values()), deadline_s)
             come = {line: frames for line in news if (frames := line.receive(deadline_s)) is not None}
             for place, line in list(waiting.items()):
                 if line in come:
-                    del waiting[place]
                     self._traffic.received(come[line])
                     answers[place] = _answer(questions[place], come[line])
+                    del waiting[place]
+                    if refused is None and (refused := error_in(answers[place])) is not None:
+                        refused.add_note(f"answered by {questions[place].name}")
                 else:
-                    self._check_hope(questions[place], line, deadline_s, timeout_s)
+                    self._check_hope(questions[place], line, deadline_s, timeout_s, refused)
+        if refused is not None:
+            raise refused
         return [answers[place] for place in range(len(questions))]
 
-    def _check_hope(self, question: Question, line: Line, deadline_s: float, timeout_s: float) -> None:
+    def _check_hope(
+        self, question: Question, line: Line, deadline_s: float, timeout_s: float, refused: WukongsError | None
+    ) -> None:
+        """Raise what ends the waiting for an answer; refused: by another node, which says more."""
         self._check_is_open(question)
+        if refused is not None and (time.monotonic() >= deadline_s or not line.is_connected()):
+            raise refused
         if not line.is_connected():
             raise NodeUnavailable(
                 f"{question.name}: the connection was lost before the answer came. Ask again when it is back"
@@ -152,10 +162,6 @@ def _answer(question: Question, frames: Sequence[Frame]) -> Packet:
         header = read_packet_header(frames)
         if header.way != ANSWER or header.sequence != question.sequence:
             raise DataError(f"expected the answer {question.sequence}, found {header.way} {header.sequence}")
-        answer = packet_of(header, frames)
+        return packet_of(header, frames)
     except DataError as error:
         raise DataError(f"{question.name}: {error.message}") from None
-    if (refused := error_in(answer)) is not None:
-        refused.add_note(f"answered by {question.name}")
-        raise refused
-    return answer
