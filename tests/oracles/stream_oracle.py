@@ -88,6 +88,9 @@ class OracleStream:
     """How many tuples had been sealed when the first query that counts them came."""
     kept: int = 0
     """How many arrivals are kept at least, for the queries that count them."""
+    widened: list[tuple[int, int]] = field(default_factory=list)
+    """Each time that a query came which reaches further back: how many were kept until then, and how many tuples had
+    come."""
 
     def accept(self, tuples: list[Tuple]) -> None:
         """Add tuples whose timestamps do not decrease. Raises ValueError, with nothing added, where they do."""
@@ -201,7 +204,12 @@ class StreamOracle:
                 stream.counted_after = stream.arrived(min(begun, default=NOWHERE))
         waiting = [stream.iri for stream in own if stream.first_ms is None]
         reaches = [(self.streams[w.stream], w.range_ms + w.step_ms - 1) for w in clause.windows if w.counted]
-        doubtful = {stream.iri: len(stream.tuples) for stream, reach in reaches if reach > stream.kept > 0}
+        doubtful = {}
+        for stream, reach in reaches:
+            if reach > stream.kept > 0:
+                stream.widened.append((stream.kept, len(stream.tuples)))
+            # Those that came later find no more than the first of them has found.
+            doubtful[stream.iri] = max([0, *(count for kept, count in stream.widened if reach > kept)])
         for window in clause.windows:
             stream = self.streams[window.stream]
             stream.kept = max(stream.kept, window.range_ms if window.counted else 0)
