@@ -266,9 +266,10 @@ class Host:
 
     def _insert(self, action: act.SealBatch, batches: dict[int, Any], texts: set[str]) -> None:
         stream = self.control.streams.get(action.stream)
-        if stream is None or stream.gone is not None or action.after != self.disk.vts.get(action.stream, 0):
+        there = self.disk.vts.get(action.stream, 0)
+        if stream is None or stream.gone is not None or not action.after <= there < action.batch:
             return
-        self.disk.batches |= {(action.stream, number): sides for number, sides in batches.items()}
+        self.disk.batches |= {(action.stream, number): sides for number, sides in batches.items() if number > there}
         self._note_visible()
         self.disk.vts[action.stream] = action.batch
         self.disk.offsets[action.stream] = action.offsets

@@ -63,7 +63,8 @@ class TakePiece:
 class SealBatch:
     """The stream batches after + 1 to batch are whole, their terms confirmed: insert them (and log them, where data is
     durable), then answer Inserted, for one stream in the order of its stream batches. Most of the range may be empty.
-    One whose `after` is not where the store stands is dropped: an InstallState came in between, or the stream is gone.
+    What the store has already, since an InstallState came in between, is left out; one whose `after` it has not reached
+    is dropped, and all of a stream that is gone.
     A host without durable data starts each time as one that has lost its disk.
 
     offsets: per partition, the row behind the last one of these stream batches."""

@@ -102,6 +102,9 @@ def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarn
     for node in control.members.keys() - {me.node}:
         report = latest.get(node)
         newest = (report.incarnation, report.counter) if report else (Incarnation(node, 0, 0), 0)
+        disk = control.members[node].disk
+        if newest[0].disk < disk:  # its new life has asked to join: the silence was that of the one before
+            newest = Incarnation(node, disk, 0), 0
         incarnation, counter, pulses = eye.seen.get(node, (*newest, 0))
         seen[node] = (*newest, pulses + elapsed if (incarnation, counter) == newest else 0)
     return replace(eye, seen=seen)

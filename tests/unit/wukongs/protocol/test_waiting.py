@@ -150,6 +150,24 @@ def test_a_silent_node_is_taken_out_as_soon_however_often_the_leader_pulses(elap
     assert 40 < pulses <= 40 + 2 * elapsed
 
 
+def test_a_new_life_is_not_taken_out_for_the_silence_of_the_one_before() -> None:
+    cluster = Together(4, replica_count=2, silence_pulses_max=40, election_pulses=12, quiet_pulses=4)
+    cluster.until_quiet()
+    lost = (cluster.leader + 1) % 4
+
+    def pulse_without_it(count: int) -> bool:
+        """Tell whether it was taken out."""
+        for _ in range(count):
+            for number in {0, 1, 2, 3} - {lost}:
+                cluster.tell(number, Pulse(cluster.draws.getrandbits(40), 1))
+        return cluster.nodes[cluster.leader].control.members[lost].role is Role.OUT
+
+    assert not pulse_without_it(38)
+    cluster.tell(cluster.leader, Submitted(Membership(lost, 1, Role.JOINING)))
+    assert not pulse_without_it(38), "its own silence begins when it has asked to join"
+    assert pulse_without_it(6)
+
+
 def test_a_leader_is_waited_for_until_a_lost_disk_does_not_vote() -> None:
     cluster = Together(4, replica_count=2)
     cluster.until_quiet()
