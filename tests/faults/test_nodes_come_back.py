@@ -17,7 +17,7 @@ import pytest
 
 import wukongs
 from store.encoder import encode_columns
-from tests.clusters import cluster, start_again
+from tests.clusters import READY_S, cluster, start_again
 from wukongs.nodes import joining
 from wukongs.nodes.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
@@ -139,6 +139,31 @@ def test_a_node_comes_back_and_then_every_other_one_may_go(hash_bits: int) -> No
             start_again(nodes, gone, replica_count=2)
             of.push(gone, f"e{gone}", 5)
             of.check(0, 1, 2)
+
+
+def test_two_nodes_come_back_at_once_and_then_two_others_may_go() -> None:
+    """Each of them is a replica of shards of the other one, and neither can take them over from there."""
+    with told(5, 3) as of:
+        nodes = of.nodes
+        of.declare(0)
+        of.load(1, "x", 60)
+        of.push(2, "a", 10)
+        for gone in (3, 4):
+            nodes[gone].close()
+        of.load(0, "y", 30)
+        of.push(1, "b", 7)
+        for back in (3, 4):
+            start_again(nodes, back, replica_count=3, wait_s=0)
+        of.update(0, f"DELETE WHERE {{ <{EX}x1> ?p ?o }}")
+        of.push(2, "c", 5)
+        for back in (3, 4):
+            nodes[back].wait_until_ready(READY_S)
+        of.check(*range(5))
+        for gone in (0, 1):
+            nodes[gone].close()
+        of.push(3, "d", 5)
+        of.load(4, "z", 10)
+        of.check(2, 3, 4)
 
 
 def test_everything_goes_on_while_a_node_joins() -> None:

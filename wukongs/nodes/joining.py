@@ -49,6 +49,7 @@ class Joiner:
 
     def __init__(self, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
         self._host, self._store, self._intake, self._peers = host, store, intake, peers
+        self._owner = f"node {host.me.node} {uuid.uuid4().hex}"
         self._asked: InstallState | None = None
         self._heard_s = 0.0
         self._is_closed = False
@@ -119,14 +120,14 @@ class Joiner:
         """Let the donors collect what they hold, and fetch it. Raises NodeUnavailable, and what a donor answers."""
         node = self._host.node
         donors = donors_of(node)
-        owner = f"node {node.me.node} {uuid.uuid4().hex}"
         fields = {
-            "owner": owner,
+            "owner": self._owner,
             "index": max(node.stay.since, node.stay.index),
             "sn": packed(self._host.catching_up.least_sn),
         }
-        halted = self._peers.ask([(donor, Packet(HALT, fields)) for donor in donors], ASK_S)
-        fields = {"owner": owner, "sn": max(_sn_in(answer) for answer in halted), "node": node.me.node}
+        # One after the other, in the same order for all that join: two of them would each wait for what the other has.
+        halted = [self._peers.ask([(donor, Packet(HALT, fields))], ASK_S)[0] for donor in sorted(donors)]
+        fields = {"owner": self._owner, "sn": max(_sn_in(answer) for answer in halted), "node": node.me.node}
         asked = [(donor, Packet(COLLECT, fields, {"shards": shards})) for donor, shards in donors.items()]
         answers = self._peers.ask(asked, ASK_S)
         leases = {donor: answer.fields["lease"] for donor, answer in zip(donors, answers, strict=True)}
