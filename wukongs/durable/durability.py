@@ -186,6 +186,9 @@ class DurableJournal(Journal):
         self._log_acknowledgements()
         self.wal.wait(self.wal.next_lsn - 1)
         self._apply()
+        self._write_head()
+
+    def _write_head(self) -> None:
         core = self._core
         mark = {
             "hash_bits": core.settings.hash_bits,
@@ -225,7 +228,7 @@ class DurableJournal(Journal):
     def start(self) -> None:
         """Begin a segment and the thread that makes checkpoints. Called once all is replayed."""
         with self._core.lock:
-            self.begin_segment()
+            self._write_head()  # what was acknowledged meanwhile has no segment yet: it is logged with what comes next
         self._thread = threading.Thread(target=self._run, name="wukongs-checkpoints", daemon=True)
         self._thread.start()
 

@@ -286,6 +286,33 @@ def test_unreported_firings_count_as_taken_with_the_window_before_them(tmp_path:
         assert told(engine, stream, query, [at("b", 750)], 800) == {800: ["b"]}
 
 
+@pytest.mark.parametrize("policy", ["NON EMPTY CONTENT", "ON CONTENT CHANGE", "NON EMPTY RESULT"])
+@pytest.mark.parametrize("is_crashed", [True, False])
+def test_a_folder_opens_whose_log_has_firings_that_are_not_reported(
+    tmp_path: Path, policy: str, is_crashed: bool
+) -> None:
+    """They count as taken when they come again, before there is a segment that could say so."""
+    folder = tmp_path / "data"
+    engine = wukongs.Engine(folder)
+    text = register_text(STEP).replace(" AS S", f" REPORT {policy} AS S")
+    stream, _ = registered(engine, text)
+    stream.advance(0)
+    stream.advance(500)
+    engine.settle(timeout_s=60)
+    if is_crashed:
+        folder = crashed(engine, folder)
+    else:
+        stream.advance(100_000)
+        engine.close()
+    for _ in range(2):
+        with wukongs.Engine(folder) as engine:
+            query = engine.register(text)
+            stream = engine.stream(A, batch_ms=100, timing=True)
+    with wukongs.Engine(folder) as engine:
+        query, stream = engine.register(text), engine.stream(A, batch_ms=100, timing=True)
+        assert told(engine, stream, query, [at("b", 200_050)], 200_100)[200_100] == ["b"]
+
+
 def test_a_catalogue_without_outputs_is_read(tmp_path: Path) -> None:
     """As folders have it that were written before there were any."""
     with closing(sqlite3.connect(tmp_path / "catalogue.sqlite")) as connection, connection:
