@@ -274,6 +274,11 @@ class ContinuousQuery:
         if self.is_paused:
             self.reporter.forget(at_ms)
 
+    def pass_over(self, firing: Firing) -> None:
+        """Leave out a firing that was picked before the query was paused."""
+        self.leave_out(firing.at_ms)
+        self.subscription.skip(firing.at_ms)
+
     def prepare(self, at_ms: int) -> Firing | None:
         """Pick what the firing at a time reads; None if it is not to be reported. Called with the lock held, when
         everything up to then is sealed."""

@@ -33,15 +33,32 @@ FIRINGS_MAX = 100
 """So many are picked under one hold of the engine's lock, and explored together."""
 SHARED_MAX = 1000
 """Of more templates than these the plans are forgotten."""
+ALONE_MAX = 64
 _ROW = Variable(".row")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Shared:
-    """What is explored for a group: the core with variables in the place of the constants that differ."""
+    """What is explored for a group: the core with variables in the place of the constants that differ. failures: in a
+    row; alone: so many times more its queries are explored alone."""
 
     node: Node
     plans: PlanMemo = field(default_factory=lambda: PlanMemo(is_patient=True))
+    failures: int = 0
+    alone: int = 0
+
+    def has_failed(self) -> None:
+        self.failures += 1
+        self.alone = min(1 << self.failures, ALONE_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where the exploration of some firings starts. numbers: of each firing the row of the table that is its own."""
+
+    shared: _Shared
+    table: BindingTable
+    numbers: tuple[int, ...]
 
 
 class Groups:
@@ -58,52 +75,55 @@ class Groups:
         sound = [firing for firing in firings if firing.reading.error is None]
         if len(sound) < 2 or sound[0].is_over_nothing:
             return firings
+        start = self._start(sound)
+        shared = start.shared
+        if shared.alone:
+            shared.alone -= 1
+            return firings
         try:
-            tables = self._explore(sound, stale)
+            tables = self._explore(sound[0], start)
         except (WukongsError, MemoryError) as error:
             log.debug("%d queries of one template could not be explored together: %s", len(sound), error)
+            shared.has_failed()
             return firings
+        except Exception:  # a mistake of ours, which each query tells of its own window if it is met again
+            log.exception("%d queries of one template could not be explored together", len(sound))
+            shared.has_failed()
+            return firings
+        finally:
+            if shared.plans.is_stale:
+                stale.append(shared.plans)
+        shared.failures = 0
         found = {id(firing): replace(firing, explored=table) for firing, table in zip(sound, tables, strict=True)}
         return [found.get(id(firing), firing) for firing in firings]
 
-    def _explore(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> list[BindingTable]:
+    def _start(self, firings: Sequence[Firing]) -> _Start:
         templates = [_template(firing) for firing in firings]
         of_row = {template.constants: firing for template, firing in zip(templates, firings, strict=True)}
         rows = {constants: number for number, constants in enumerate(of_row)}
         places = list(zip(*rows, strict=True))
         varying = list(dict.fromkeys(place for place in places if len(set(place)) > 1))
         variables = [Variable(f".constant{number}") for number in range(len(varying))]
-        shared = self._shared_of(templates[0], places, varying, variables)
-
-        resolves = [firing.reading.dataset.resolve for firing in of_row.values()]
-        ids = [np.array([resolve(t) for resolve, t in zip(resolves, place, strict=True)]) for place in varying]
-        table = BindingTable((_ROW, *variables), (np.arange(len(rows)), *ids), len(rows))
-        first, limits = firings[0], limits_of(self._core.settings, None)
-        terms = terms_of(self._core, first.reader, first.moment())
-        with limits:
-            executor = Executor(first.reading.dataset, terms, limits, shared.plans, in_order=True)
-            found = executor.explore(shared.node, table)
-            parts = _divided(found, len(rows), (_ROW, *variables))
-        if shared.plans.is_stale:
-            stale.append(shared.plans)
-        return [parts[rows[template.constants]] for template in templates]
-
-    def _shared_of(
-        self,
-        template: Template,
-        places: Sequence[tuple[Term, ...]],
-        varying: Sequence[tuple[Term, ...]],
-        variables: Sequence[Variable],
-    ) -> _Shared:
-        """Return what is explored for a template: the same one each time, which is what plans are remembered by."""
-        key = template.shape, tuple(varying.index(place) if place in varying else place[0] for place in places)
+        key = templates[0].shape, tuple(varying.index(place) if place in varying else place[0] for place in places)
         shared = self._shared.get(key)
         if shared is None:
             if len(self._shared) >= SHARED_MAX:
                 self._shared.clear()
             ends = tuple(variables[end] if isinstance(end, int) else end for end in key[1])
-            shared = self._shared[key] = _Shared(with_constants(template.core, ends))
-        return shared
+            shared = self._shared[key] = _Shared(with_constants(templates[0].core, ends))
+        resolves = [firing.reading.dataset.resolve for firing in of_row.values()]
+        ids = [np.array([resolve(t) for resolve, t in zip(resolves, place, strict=True)]) for place in varying]
+        table = BindingTable((_ROW, *variables), (np.arange(len(rows)), *ids), len(rows))
+        return _Start(shared, table, tuple(rows[template.constants] for template in templates))
+
+    def _explore(self, first: Firing, start: _Start) -> list[BindingTable]:
+        """Return what each firing's patterns match. first: any of them, since all read the same."""
+        limits = limits_of(self._core.settings, None)
+        terms = terms_of(self._core, first.reader, first.moment())
+        with limits:
+            executor = Executor(first.reading.dataset, terms, limits, start.shared.plans, in_order=True)
+            parts = _divided(executor.explore(start.shared.node, start.table), start.table)
+        return [parts[number] for number in start.numbers]
 
 
 def _template(firing: Firing) -> Template:
@@ -111,9 +131,9 @@ def _template(firing: Firing) -> Template:
     return firing.query.template
 
 
-def _divided(found: BindingTable, n_rows: int, starting: Sequence[Variable]) -> list[BindingTable]:
+def _divided(found: BindingTable, start: BindingTable) -> list[BindingTable]:
     """Return what each row of the starting table has become, without its columns."""
     order = stable_order([found.column(_ROW)])
-    bounds = np.searchsorted(found.column(_ROW)[order], np.arange(n_rows + 1)).tolist()
-    kept = operators.project(found, [variable for variable in found.variables if variable not in starting])
+    bounds = np.searchsorted(found.column(_ROW)[order], np.arange(start.length + 1)).tolist()
+    kept = operators.project(found, [variable for variable in found.variables if variable not in start.variables])
     return [kept.take(order[lo:hi]) for lo, hi in pairwise(bounds)]

@@ -233,7 +233,7 @@ class Injector:
             if query.is_closed:
                 continue  # by on_result of one before it, as pausing may be
             if query.is_paused:
-                query.leave_out(firing.at_ms)
+                query.pass_over(firing)
                 continue
             query.run(firing, due_at_s)
             if query.plans.is_stale:

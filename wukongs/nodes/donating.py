@@ -1,9 +1,10 @@
 """Donor: gives a joining node what this one holds of its shards.
 
-All donors of a joining node have to stand at one SN: it becomes one trace there. So each halts first (HALT) and says
-how far it is: it shows nothing behind that, while pieces and records come in as ever. It halts for one joining node at
-a time. Then all go on as far as the one that is furthest, and collect what they hold (COLLECT). That takes a moment, and
-ends by itself after HALT_S if nobody asks on. What was collected is kept for LEASE_S since it was last asked for, and goes in packets, one at a time (STATE).
+All donors of a joining node have to stand at one SN: it becomes one trace there. So each halts first (HALT), for one
+joining node at a time, and says how far it is: it shows nothing behind that, while pieces and records come in as ever.
+Then all go on as far as the one that is furthest, and collect what they hold (COLLECT). That takes a moment, and ends
+by itself after HALT_S if nobody asks on. What was collected is kept for LEASE_S since it was last asked for, and goes
+in packets, one at a time (STATE).
 """
 
 from __future__ import annotations

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import wukongs
 from csparql.parser import parse_query
 from tests.clusters import cluster
+from wukongs.continuous.groups import Groups
 from wukongs.continuous.templates import template_of
 from wukongs.injection import injector as injector_module
 from wukongs.injection.stream import Stream
@@ -124,6 +127,51 @@ def test_a_query_that_is_closed_or_paused_by_one_before_it_reports_nothing_more(
     # At 300 q2 had been left out when it was resumed: all of a moment is picked at once.
     assert [end_ms for name, end_ms in seen if name == "q2"] == [100, 400]
     assert [end_ms for name, end_ms in seen if name == "q3"] == [100, 200, 300, 400]
+
+
+@pytest.mark.nojit
+def test_a_query_that_is_paused_by_one_before_it_keeps_nothing_in_the_log(tmp_path: Path) -> None:
+    queries: list[wukongs.ContinuousQuery] = []
+
+    def pause_the_other(window: wukongs.WindowResult) -> None:
+        if window.end_ms == 200:
+            queries[1].pause()
+
+    seen: list[int] = []
+    with wukongs.Engine(tmp_path / "data") as engine:
+        stream = begin(engine)
+        queries += [register(engine, "q0", FRIENDS % 0, on_result=pause_the_other)]
+        queries += [register(engine, "q1", FRIENDS % 1, on_result=lambda window: seen.append(window.end_ms))]
+        push(engine, stream, 600)
+        engine.checkpoint()
+        durability: Any = engine.stats()["durability"]
+        assert durability["oldest_unacknowledged_ms"] is None
+    with wukongs.Engine(tmp_path / "data") as engine:
+        register(engine, "q1", FRIENDS % 1, on_result=lambda window: seen.append(window.end_ms))
+        engine.settle(60)
+    assert seen == [100]
+
+
+@pytest.mark.nojit
+def test_a_mistake_of_ours_is_met_by_each_query_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a group that has failed is not tried at each firing again."""
+    explore, tried = Groups._explore, []
+
+    def fail(groups: Groups, *arguments: Any) -> Any:
+        tried.append(arguments)
+        if len(tried) < 3:
+            raise ValueError("a mistake of ours")
+        return explore(groups, *arguments)
+
+    monkeypatch.setattr(Groups, "_explore", fail)
+    with wukongs.Engine() as engine:
+        stream = begin(engine)
+        queries = [register(engine, f"q{n}", FRIENDS % n) for n in range(3)]
+        push(engine, stream, 1000)
+        for n, query in enumerate(queries):
+            assert windows(query) == [posted(n, number) for number in range(10)]
+            assert query.stats()["explored_together"] == 2
+    assert len(tried) == 4, "after two, and then after four firings alone, of ten"
 
 
 @pytest.mark.nojit
