@@ -82,12 +82,11 @@ class Groups:
             return firings
         try:
             tables = self._explore(sound[0], start)
-        except (WukongsError, MemoryError) as error:
-            log.debug("%d queries of one template could not be explored together: %s", len(sound), error)
-            shared.has_failed()
-            return firings
-        except Exception:  # a mistake of ours, which each query tells of its own window if it is met again
-            log.exception("%d queries of one template could not be explored together", len(sound))
+        except Exception as error:
+            # One without a name is a mistake of ours, which each query tells of if it meets it again.
+            is_named = isinstance(error, WukongsError | MemoryError)
+            text = f"{len(sound)} queries of one template could not be explored together"
+            log.log(logging.DEBUG if is_named else logging.ERROR, text, exc_info=True)
             shared.has_failed()
             return firings
         finally:

@@ -21,7 +21,7 @@ from store.dtypes import Int64Array
 from store.encoded import Encoded, TermTable
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes.claims import Claims
-from wukongs.nodes.feeding import SIZES, as_piece, packed, unpacked
+from wukongs.nodes.feeding import SIZES, as_piece, feed_packet, messages_in
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.members import VIEW, ask_members, members_of
 from wukongs.nodes.node_store import NodeStore
@@ -146,14 +146,14 @@ class Staged:
 def _packet(encoded: Encoded, fields: Mapping[str, Any]) -> Packet:
     if not len(encoded):
         return Packet(STAGE, fields)
-    made = packed([as_piece(encoded)])
+    made = feed_packet([as_piece(encoded)])
     return Packet(STAGE, {**made.fields, **fields}, made.arrays)
 
 
 def _tuples(packet: Packet) -> Encoded:
     if SIZES not in packet.fields:
         return NOTHING
-    messages = unpacked(packet)
+    messages = messages_in(packet)
     if len(messages) != 1 or not isinstance(messages[0], Piece):
         raise DataError(f"{STAGE}: expected the tuples of one chunk, found {len(messages)} messages")
     return messages[0].encoded

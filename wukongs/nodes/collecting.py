@@ -20,8 +20,7 @@ from store.dtypes import BoolArray, Int64Array
 from store.encoded import Encoded
 from store.term_registry import TermReader
 from wukongs.errors import NodeUnavailable
-from wukongs.nodes.feeding import as_piece
-from wukongs.nodes.feeding import packed as packed_messages
+from wukongs.nodes.feeding import as_piece, feed_packet
 from wukongs.nodes.node_core import packed
 from wukongs.nodes.node_store import NodeStore
 from wukongs.nodes.node_stream import NodeStream
@@ -165,7 +164,7 @@ class Collected:
             yield self._waiting(key, waiting)
         for pieces in _bounded(stream.pieces, lambda piece: len(piece.encoded)):
             shares = [self._share(piece) for piece in pieces]
-            made = packed_messages(shares)
+            made = feed_packet(shares)
             yield Packet(STATE, {"part": PIECES, "stream": key, **made.fields}, made.arrays)
 
     def _waiting(self, key: str, parts: Sequence[tuple[int, Fragment]]) -> Packet:
@@ -193,7 +192,7 @@ class Collected:
         for chunk, goes in chunks:
             rows = np.flatnonzero(self.wanted.of_tuples(chunk))
             if len(rows):
-                made = packed_messages([as_piece(TermCutter(chunk).cut(rows))])
+                made = feed_packet([as_piece(TermCutter(chunk).cut(rows))])
                 yield Packet(STATE, {"part": STAGED, "change": change, "goes": goes, **made.fields}, made.arrays)
 
 

@@ -21,7 +21,7 @@ INDEX = "index"
 VIEW = "view"
 
 
-def packed(messages: Sequence[Message], index: int = 0, view: int | None = None) -> Packet:
+def feed_packet(messages: Sequence[Message], index: int = 0, view: int | None = None) -> Packet:
     """Put ingest messages into one packet. index: how far who reads them has to know the log; view: the one under which
     all new terms in them are confirmed already, if they are."""
     every = [to_frames(message, 1) for message in messages]
@@ -38,7 +38,7 @@ def as_piece(encoded: Encoded) -> Piece:
     return Piece("", "", 0, 0, count, 0, 0, tuples, np.zeros(count, np.bool_))
 
 
-def unpacked(packet: Packet) -> list[Message]:
+def messages_in(packet: Packet) -> list[Message]:
     """Return the messages of a packet. Raises DataError."""
     sizes, data = _sizes(packet), packet.arrays.get(FRAMES)
     if data is None or data.dtype != np.uint8 or sum(map(sum, sizes)) != len(data):

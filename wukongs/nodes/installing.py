@@ -31,8 +31,8 @@ from wukongs.nodes.collecting import (
     TRIPLES,
     WAITING,
 )
-from wukongs.nodes.feeding import SIZES, unpacked
-from wukongs.nodes.node_core import unpacked as unpacked_sn
+from wukongs.nodes.feeding import SIZES, messages_in
+from wukongs.nodes.node_core import unpacked
 from wukongs.nodes.node_payloads import read_options
 from wukongs.nodes.node_records import Registration
 from wukongs.nodes.node_store import NodeStore
@@ -87,7 +87,7 @@ class Taken:
 
     @property
     def sn(self) -> Sn:
-        return unpacked_sn(self.heads[0]["sn"])
+        return unpacked(self.heads[0]["sn"])
 
     def _head(self, packet: Packet) -> None:
         _check(packet.fields, _HEAD, HEAD)
@@ -144,12 +144,12 @@ class Taken:
         self.terms.append(_terms(packet))
 
     def _pieces(self, packet: Packet) -> None:
-        self._stream(packet).pieces += [one for one in unpacked(packet) if isinstance(one, Piece)]
+        self._stream(packet).pieces += [one for one in messages_in(packet) if isinstance(one, Piece)]
 
     def _staged(self, packet: Packet) -> None:
         chunks = self.staged.setdefault(str(packet.fields.get("change")), [])
         if SIZES in packet.fields:
-            pieces = (one for one in unpacked(packet) if isinstance(one, Piece))
+            pieces = (one for one in messages_in(packet) if isinstance(one, Piece))
             chunks += [(piece.encoded, bool(packet.fields.get("goes"))) for piece in pieces]
 
 

@@ -15,7 +15,7 @@ from store.encoded import Encoded
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes.claims import TIMEOUT_S as CLAIM_S
 from wukongs.nodes.claims import Claims
-from wukongs.nodes.feeding import FEED, index_of, unpacked, view_of
+from wukongs.nodes.feeding import FEED, index_of, messages_in, view_of
 from wukongs.nodes.host import Dropped, Host
 from wukongs.nodes.members import VIEW
 from wukongs.nodes.node_store import NodeStore
@@ -145,7 +145,7 @@ class Intake:
         self._host.wait_for_record(index, LOG_S)
         self._host.wait_until_installed(INSTALLED_S)
         standing: Standing | None = None
-        for message in unpacked(packet):
+        for message in messages_in(packet):
             if isinstance(message, Open):
                 self.open_partition(message)
             elif isinstance(message, Piece):

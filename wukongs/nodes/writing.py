@@ -18,7 +18,7 @@ import numpy as np
 
 from store.encoded import Encoded
 from wukongs.errors import NodeUnavailable, StreamError
-from wukongs.nodes.feeding import index_of, packed, unpacked
+from wukongs.nodes.feeding import feed_packet, index_of, messages_in
 from wukongs.nodes.host import Host
 from wukongs.nodes.intake import LOG_S, Intake, Standing, standing_in
 from wukongs.nodes.members import ask_members, await_word, left_s, members_of
@@ -211,7 +211,7 @@ class StreamWriter:
 
     def _standings(self, deadline: float) -> dict[int, Standing]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
-        asked = packed([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
+        asked = feed_packet([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
         nodes = range(self._store.shard_map.node_count)
         answers = ask_members(self._host, self._peers, dict.fromkeys(nodes, asked), left_s(deadline))
         found = {node: standing_in(answer) for node, answer in answers.items()}
@@ -262,10 +262,10 @@ class StreamWriter:
 
     def _send(self, shares: Mapping[int, Sequence[Message]], deadline: float, view: int | None = None) -> None:
         """Send every node its share of some messages, in order, until all that take part have them. What some have
-        already they know as repeated. view: see feeding.packed."""
+        already they know as repeated. view: see feeding.feed_packet."""
         for start in range(0, len(shares[self._peers.me]), TOGETHER_MAX):
             some = slice(start, start + TOGETHER_MAX)
-            asked = {node: packed(of_node[some], self._index, view) for node, of_node in shares.items()}
+            asked = {node: feed_packet(of_node[some], self._index, view) for node, of_node in shares.items()}
             answers = ask_members(self._host, self._peers, asked, left_s(deadline))
             self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
         self._wait_until_begun(deadline)
@@ -325,7 +325,7 @@ class Writers:
         """Handler of PUSH: what another node's client pushes; the answer names the writer, if another node is it."""
         index = index_of(packet)
         self._host.wait_for_record(index, LOG_S)
-        for message in unpacked(packet):
+        for message in messages_in(packet):
             stream = getattr(message, "stream", "")
             at = writer_of(self._host.node, stream)
             if at != self._peers.me:
@@ -351,7 +351,7 @@ class Writers:
             # Whether a node that goes in the middle of it has done it is not known: who was silent before is not asked.
             await_word(self._host, at, left_s(deadline))
             if writer_of(self._host.node, stream) == at:
-                made, seconds = packed([message], self._host.node.control.index), left_s(deadline)
+                made, seconds = feed_packet([message], self._host.node.control.index), left_s(deadline)
                 asked = Packet(PUSH, {**made.fields, "timeout_s": seconds}, made.arrays)
                 (answer,) = self._peers.ask([(at, asked)], seconds + TELL_S)
                 if "writer" not in answer.fields:

@@ -14,7 +14,7 @@ from tests.unit.wukongs.nodes.wires import EX, STREAM, Wires, encoded, wired
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes import intake as intake_module
 from wukongs.nodes.cluster_node import ClusterNode
-from wukongs.nodes.feeding import FEED, INDEX, packed
+from wukongs.nodes.feeding import FEED, INDEX, feed_packet
 from wukongs.nodes.intake import Standing, standing_in
 from wukongs.wire.messages import Close, Finish, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet
@@ -215,17 +215,17 @@ def test_what_another_node_feeds_waits_for_the_log_and_is_answered_with_how_far_
         opened(wires)
         feed = wires.networks[0].handlers[FEED]
         index = wires.nodes[0].host.node.control.index
-        answer = feed(packed([piece(0, ("a", 50), ("b", 60)), close(2, 99)], index))
+        answer = feed(feed_packet([piece(0, ("a", 50), ("b", 60)), close(2, 99)], index))
         found = standing_in(answer)
         assert (found.offset, found.is_ended) == (2, False)
         assert found.room > 1000
-        later = standing_in(feed(packed([piece(2, ("c", 850))], index)))
+        later = standing_in(feed(feed_packet([piece(2, ("c", 850))], index)))
         assert later.closed == found.closed + 8, "nothing comes any more for what lies before rows that are here"
-        assert feed(packed([], index)).fields.keys() == {"view"}
+        assert feed(feed_packet([], index)).fields.keys() == {"view"}
         with pytest.raises(NodeUnavailable, match=f"for record {index + 9} of the log"):
-            feed(packed([close(3, 900)], index + 9))
+            feed(feed_packet([close(3, 900)], index + 9))
         with pytest.raises(DataError, match="feed: expected an index of the log, found None"):
-            feed(Packet(FEED, {**packed([]).fields, INDEX: None}, packed([]).arrays))
+            feed(Packet(FEED, {**feed_packet([]).fields, INDEX: None}, feed_packet([]).arrays))
 
 
 def test_an_answer_that_says_something_else_is_refused() -> None:

@@ -14,7 +14,7 @@ from tests.unit.wukongs.nodes.wires import EX, STREAM, Fault, Wires, encoded, wi
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes import members
 from wukongs.nodes.claims import CLAIM
-from wukongs.nodes.feeding import FEED, packed
+from wukongs.nodes.feeding import FEED, feed_packet
 from wukongs.nodes.writing import PUSH, StreamWriter
 from wukongs.protocol.sealing import position
 from wukongs.settings import Settings
@@ -102,7 +102,7 @@ def test_a_node_that_knows_of_other_members_asks_for_itself() -> None:
 
 def test_a_packet_whose_view_is_none_is_refused() -> None:
     with wired(1) as wires, pytest.raises(DataError, match="feed: expected the index of a view, found 'x'"):
-        wires.networks[0].handlers[FEED](packed([], view="x"))  # type: ignore[arg-type]
+        wires.networks[0].handlers[FEED](feed_packet([], view="x"))  # type: ignore[arg-type]
 
 
 def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:
@@ -200,7 +200,7 @@ def test_the_next_writer_goes_on_behind_what_any_node_has_of_a_push() -> None:
         writer.push(encoded(("a", 50)), LONG_S)
         pieces = writer._pieces(encoded(("b", 150), ("c", 750)))
         shares = writer._shares(pieces)
-        wires.networks[0].handlers[FEED](packed(shares[0]))
+        wires.networks[0].handlers[FEED](feed_packet(shares[0]))
         assert offsets(wires) == [3, 1]
         following = other_writer(wires)
         with pytest.raises(StreamError, match="timestamp 150 ms at tuple 0 of the call, but the stream already stands"):
