@@ -166,6 +166,10 @@ class Core:
         """Return the snapshot number under which stream batches that end at a time are sealed now."""
         return max(tick_sn(end_ms), self.upper)
 
+    def sn_at(self, time_ms: int) -> int:
+        """Return the snapshot number that a firing at a time reads."""
+        return tick_sn(time_ms)
+
     def merge(self, fuel: int) -> bool:
         """Go on with merging that seals have left to do: by at most `fuel` values each merge of the stored graph, and
         the blocks of each stream. Return whether there is more to do.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from csparql.algebra import Query, StreamWindow
 from csparql.terms import Term
 from store.batch_set import EMPTY, BatchSet
-from store.snapshot import tick_sn
 from wukongs.continuous.reporting import Extent
 from wukongs.continuous.slice_budget import evicted, evicted_arrivals
 from wukongs.continuous.windows import Interval, interval, matched_in
@@ -163,7 +162,7 @@ class QueryWindows:
         trace = self._core.arrangement.trace
         if not (self._clause.default_graphs or self._clause.named_graphs):
             return Dataset(self._clause, EMPTY, windows, self._constants), intervals
-        sn = tick_sn(at_ms)
+        sn = self._core.sn_at(at_ms)
         try:
             stored = trace.read(sn)
         except CompactedError:

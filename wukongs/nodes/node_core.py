@@ -110,6 +110,11 @@ class NodeCore(Core):
         """Return the SN of a time, or the next one if it has passed."""
         return max(tick_sn(end_ms), self.upper)
 
+    def sn_at(self, time_ms: int) -> int:
+        """As Core.sn_at; of a time that is not shown yet, or never will be (the last firing of streams that have ended
+        may come after their end), the newest one that other nodes come to."""
+        return min(tick_sn(time_ms), packed(max(self.reached, Sn(self.shown, 0))))
+
     def move_to(self, time_ms: int) -> None:
         """Note that everything up to a time is sealed. Firings may lie behind what is shown, the graph does not."""
         time_ms = min(time_ms, self.shown + TICK_MIN_MS)

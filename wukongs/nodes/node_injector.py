@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from store.snapshot import TICK_MIN_MS
+from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.continuous.firing import Firing
 from wukongs.injection.injector import UPPER_MAX, Injector
 from wukongs.nodes.node_core import ZERO, NodeCore
@@ -52,6 +54,13 @@ class NodeInjector(Injector):
     def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
         firings, is_done = super()._step(upper)
         return (firings, False) if not is_done else ((), not self._go_on())
+
+    def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
+        """As Injector._picked. Everything up to this time is sealed, and is shown before the firing asks other nodes:
+        they may be in firings of the same stage, and ask this one. So a firing waits for earlier ones only."""
+        core = self._node
+        core.come_to(Sn(min(self._ready_ms - TICK_MIN_MS, core.shown), 0))
+        return super()._picked(query)
 
     def _go_on(self) -> bool:
         """Begin the next stage, when there is nothing left to do in the one in hand; tell whether there is one."""
