@@ -21,6 +21,8 @@ from typing import Any
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.errors import NodeUnavailable
 
+NODES_MAX = 64
+"""Each is a process with connections to all others: more are more files than one machine lets be open."""
 START_S = 300.0
 """How long a node may take to start: kernels may have to be compiled, and a data folder to be recovered."""
 STOP_S = 30.0
@@ -44,10 +46,11 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--nodes", type=_integer(1, 1024), required=True, metavar="N", help="how many nodes")
     parser.add_argument(
-        "--replicas", type=_integer(1, 1024), default=1, metavar="R", help="nodes that hold each shard (default: 1)"
+        "--nodes", type=_integer(1, NODES_MAX), required=True, metavar="N", help=f"how many nodes, at most {NODES_MAX}"
     )
+    replicas = "nodes that hold each shard (default: 1)"
+    parser.add_argument("--replicas", type=_integer(1, NODES_MAX), default=1, metavar="R", help=replicas)
     parser.add_argument(
         "--base-port", type=_integer(0, 65535), default=0, metavar="P", help="the first port; 0: free ones (default)"
     )
@@ -142,7 +145,8 @@ class _Cluster:
             signal.signal(number, handler)
 
     def start(self, number: int, file: Path) -> None:
-        command = [sys.executable, "-m", "wukongs", "node", "--config", str(file), "--until-stdin-ends"]
+        # -P: a folder that is named like the package, in the one where this is called, is not it.
+        command = [sys.executable, "-P", "-m", "wukongs", "node", "--config", str(file), "--until-stdin-ends"]
         # In a session of its own: Ctrl-C at a terminal is for this process, which ends the nodes one way only.
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True

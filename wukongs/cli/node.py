@@ -59,11 +59,11 @@ def main(argv: Sequence[str]) -> int:
     check_file(options.config, "a TOML file")
     config = load_node_config(Path(options.config))
     stopped = _Stopped()
-    stopped.watch_signals()
     say_if_compiling()
     take_turns_quickly()
-    node = start(config)
+    node = start(config)  # it may wait for other nodes: a signal ends it at once until it serves
     try:
+        stopped.watch_signals()
         if options.until_stdin_ends:
             stopped.watch_stdin()
         node.on_failure(stopped.fail)

@@ -217,7 +217,7 @@ def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ((), "the following arguments are required: --nodes"),
-        (("--nodes", "0"), "argument --nodes: expected an integer from 1 to 1024, found '0'"),
+        (("--nodes", "0"), "argument --nodes: expected an integer from 1 to 64, found '0'"),
         (("--nodes", "1", "--replicas", "2"), "--replicas 2: there are only 1 nodes"),
         (("--nodes", "3", "--base-port", "65533"), "--base-port 65533: 6 ports from there on are too many"),
     ],
