@@ -17,7 +17,9 @@ from adapters.lsbench_generator import NetworkSettings, generate_network
 from adapters.replay import replay
 from store.arrangement import Arrangement
 from store.jit import kernels_are_cached
-from wukongs import Engine
+from wukongs import Engine, connect
+from wukongs.node_config import Member, NodeConfig
+from wukongs.remote.serving import ServedEngine
 from wukongs.settings import Settings
 from wukongs.wire.link import IngestLink
 
@@ -36,7 +38,7 @@ ASKED = (
 
 def main() -> None:
     """Run every kind of step once over little data."""
-    parts = [run_little_demo, merge_and_delete, push_and_ask, ask_everything, keep_and_open_again]
+    parts = [run_little_demo, merge_and_delete, push_and_ask, ask_everything, serve_and_ask, keep_and_open_again]
     if not kernels_are_cached():
         print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
         with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -103,6 +105,22 @@ def ask_everything() -> None:
         engine.query(f"DESCRIBE <{EX}3>").serialize("nt")
         engine.update(f"DELETE {{ ?s ?p ?o }} INSERT {{ ?o <{EX}q> ?s }} WHERE {{ ?s ?p ?o FILTER(isIRI(?o)) }}")
         engine.query(f"SELECT * WHERE {{ ?s <{EX}q> ?o }}").texts()
+
+
+def serve_and_ask() -> None:
+    """Ask a served engine, whose answers come as they were received, and cannot be written to."""
+    lines = "".join(f'<{EX}{i}> <{EX}p> "a name of its own, {i}" .\n' for i in range(100))
+    at = Member(clients="tcp://127.0.0.1:*")
+    served = ServedEngine(NodeConfig(file="", number=0, nodes=(at,), listen_clients=at.clients, settings=PATIENT))
+    try:
+        with connect(served.address) as client:
+            client.load(io.BytesIO(lines.encode()), format="nt")
+            result = client.query("SELECT * WHERE { ?s ?p ?o }", timeout_s=0)
+            result.texts()
+            for format in ("json", "xml", "csv", "tsv"):
+                result.serialize(format)
+    finally:
+        served.close()
 
 
 def keep_and_open_again() -> None:
