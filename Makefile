@@ -69,19 +69,19 @@ lint: $(READY)
 	@$(PY) -m mypy
 
 bench: $(READY)
-	@$(PY) -m bench
+	@$(PY) -m wukongs.bench
 
 bench-nodes: $(READY)
-	@$(PY) -m bench nodes --report build/nodes
+	@$(PY) -m wukongs.bench nodes --report build/nodes
 
 # About five minutes: 20 M observations, memory sampled and drawn into build/soak/.
 soak: $(READY)
-	@$(PY) -m bench.store.soak build/soak
+	@$(PY) -m wukongs.bench.store.soak build/soak
 
 # Figures go to build/scale/; the files, about 180 bytes a triple, into a temporary folder.
 TRIPLES ?= 100000000
 scale: $(READY)
-	@$(PY) -m bench.scale.run --triples $(TRIPLES) --report build/scale
+	@$(PY) -m wukongs.bench.scale.run --triples $(TRIPLES) --report build/scale
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock

@@ -11,9 +11,15 @@ import textwrap
 import time
 from pathlib import Path
 
-from adapters.display import choose_display
-from adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, Network, NetworkSettings, generate_network
-from adapters.run import run_config
+from wukongs.adapters.display import choose_display
+from wukongs.adapters.lsbench_generator import (
+    STREAM_NAMES,
+    STREAM_NAMESPACE,
+    Network,
+    NetworkSettings,
+    generate_network,
+)
+from wukongs.adapters.run import run_config
 from wukongs.run_config import (
     PipelineConfig,
     QueryConfig,

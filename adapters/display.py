@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from adapters.replay import PipelineReport
+from wukongs.adapters.replay import PipelineReport
 from wukongs.output.results import Result, WindowResult
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.lsbench_people import NetworkSettings, People, groups, profiles
-from adapters.lsbench_words import (
+from wukongs.adapters.lsbench_people import NetworkSettings, People, groups, profiles
+from wukongs.adapters.lsbench_words import (
     AGENTS,
     BROWSERS,
     COUNTRIES,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adapters.lsbench_words import (
+from wukongs.adapters.lsbench_words import (
     BROWSERS,
     COUNTRIES,
     RDF_TYPE,

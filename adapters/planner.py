@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from adapters.source import PreparedSource, RowRange, StreamSource
+from wukongs.adapters.source import PreparedSource, RowRange, StreamSource
 from wukongs.errors import StreamError
 from wukongs.run_config import PipelineConfig
 from wukongs.wire.messages import Opened

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from adapters.planner import PartitionSetup, WorkItem
-from adapters.source import Rows, SetAside
+from wukongs.adapters.planner import PartitionSetup, WorkItem
+from wukongs.adapters.source import Rows, SetAside
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Piece, timing_mask
 from wukongs.wire.sharding import TermCutter

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapters.planner import EpochPlanner, Position, ReplayClock
-from adapters.push import EXAMPLES_MAX, PushStats, push_item
-from adapters.source import PreparedSource, SetAside
+from wukongs.adapters.planner import EpochPlanner, Position, ReplayClock
+from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
+from wukongs.adapters.source import PreparedSource, SetAside
 from wukongs.run_config import PipelineConfig, StreamConfig
 from wukongs.wire.link import IngestLink
 
@@ -82,7 +82,7 @@ def replay(
     """Send all rows of the streams' sources, kept together by event time; returns at their end or once stop is set.
 
     Raises: DataError, SettingsError (a source); StreamError, NodeUnavailable (a node)."""
-    from adapters.sources import prepare
+    from wukongs.adapters.sources import prepare
 
     config = config or PipelineConfig()
     report, began = PipelineReport(), time.monotonic()

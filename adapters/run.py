@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapters.display import Display, Progress, choose_display
-from adapters.replay import PipelineReport
+from wukongs.adapters.display import Display, Progress, choose_display
+from wukongs.adapters.replay import PipelineReport
 from wukongs.engine import Engine
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.interpreter import take_turns_quickly
@@ -48,7 +48,7 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
     """
     take_turns_quickly()
     if config.streams:
-        from adapters.spark.session import check_java
+        from wukongs.adapters.spark.session import check_java
 
         check_java()
     with ExitStack() as stack:
@@ -177,7 +177,7 @@ class _Pipeline(threading.Thread):
         self.ended.wait()
 
     def run(self) -> None:
-        from adapters.spark.pipeline import run_pipeline
+        from wukongs.adapters.spark.pipeline import run_pipeline
 
         try:
             self._progress.report = run_pipeline(

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from store.dtypes import Int64Array
-from store.encoded import Encoded
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded
 from wukongs.wire.sharding import TermCutter
 
 NO_TIME = -(1 << 62)

@@ -1,4 +1,4 @@
-"""`python -m bench`: run benchmarks in a checkout of the source."""
+"""`python -m wukongs.bench`: run benchmarks in a checkout of the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is asked for; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Medians, p99, rows and checked answers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m wukongs.bench", description="Medians, p99, rows and checked answers."
+    )
     parser.add_argument("benchmark", nargs="?", choices=BENCHMARKS, default="lsbench", help="default: lsbench")
     parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
@@ -26,34 +28,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Sequence[str] = ()) -> int:
     """Run one benchmark; the modules are only imported for it."""
     if name == "kernels":
-        from bench.kernels.run import main as run_kernels
+        from wukongs.bench.kernels.run import main as run_kernels
 
         return run_kernels(report, data, quick)
     if name == "citybench":
-        from bench.citybench.run import main as run_citybench
+        from wukongs.bench.citybench.run import main as run_citybench
 
         return run_citybench(report, data, quick)
     if name == "oneshot":
-        from bench.oneshot.run import main as run_oneshot
+        from wukongs.bench.oneshot.run import main as run_oneshot
 
         return run_oneshot(report, data, quick)
     if name == "overshoot":
-        from bench.oneshot.overshoot import main as run_overshoot
+        from wukongs.bench.oneshot.overshoot import main as run_overshoot
 
         return run_overshoot(report, quick)
     if name == "wire":
-        from bench.wire.run import main as run_wire
+        from wukongs.bench.wire.run import main as run_wire
 
         return run_wire(report, quick)
     if name == "nodes":
-        from bench.nodes.run import main as run_nodes
+        from wukongs.bench.nodes.run import main as run_nodes
 
         return run_nodes(report, data, quick)
     if name == "store":
-        from bench.store.run import main as run_store
+        from wukongs.bench.store.run import main as run_store
 
         return run_store(report, quick, only)
-    from bench.lsbench.run import main as run_lsbench
+    from wukongs.bench.lsbench.run import main as run_lsbench
 
     return run_lsbench(report, data, quick)
 

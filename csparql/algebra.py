@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal as Choice
 
-from csparql.paths import Path
-from csparql.terms import Term, Variable
+from wukongs.csparql.paths import Path
+from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import UnsupportedFeatureError
 
 

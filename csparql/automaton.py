@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from csparql.cardinality import Direction
-from csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, Sequence, ZeroOrMore, ZeroOrOne
-from csparql.terms import Term
+from wukongs.csparql.cardinality import Direction
+from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, Sequence, ZeroOrMore, ZeroOrOne
+from wukongs.csparql.terms import Term
 
 AUTOMATA_MAX = 256
 

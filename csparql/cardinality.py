@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from csparql.algebra import GraphRef, TriplePattern
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import GraphRef, TriplePattern
+from wukongs.csparql.terms import Term, Variable
 
 Direction = Literal["out", "in"]
 """out: from subject to object; in: from object to subject."""

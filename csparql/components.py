@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from csparql.algebra import TriplePattern
-from csparql.scope import NO_VARIABLES
-from csparql.terms import Variable
+from wukongs.csparql.algebra import TriplePattern
+from wukongs.csparql.scope import NO_VARIABLES
+from wukongs.csparql.terms import Variable
 
 
 def components(

@@ -18,7 +18,7 @@ import sys
 from functools import cache
 from typing import NamedTuple
 
-from csparql.tokens import SHAPES, SKIPPED, Token, read_tokens
+from wukongs.csparql.tokens import SHAPES, SKIPPED, Token, read_tokens
 
 CHARACTERS_MIN = 4096
 """A shorter request is cut into tokens: that costs little, and is what most tests of the parser read."""

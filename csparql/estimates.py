@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from csparql.algebra import TriplePattern
-from csparql.cardinality import Cardinalities, Direction
-from csparql.terms import RDF, Term, Variable, iri
+from wukongs.csparql.algebra import TriplePattern
+from wukongs.csparql.cardinality import Cardinalities, Direction
+from wukongs.csparql.terms import RDF, Term, Variable, iri
 
 _COUNT_MIN = 1.0
 """A range that is empty now counts as one edge: a registered query's windows fill after it is planned."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Aggregate,
     Bgp,
     Call,
@@ -36,20 +36,20 @@ from csparql.algebra import (
     Union,
     Values,
 )
-from csparql.cardinality import Cardinalities
-from csparql.explain_steps import format_pattern, format_rows, format_term, plan_lines
-from csparql.exploration_order import (
+from wukongs.csparql.cardinality import Cardinalities
+from wukongs.csparql.explain_steps import format_pattern, format_rows, format_term, plan_lines
+from wukongs.csparql.exploration_order import (
     exploration_order,
     exploration_parts,
     is_explorable,
     part_estimate,
 )
-from csparql.paths import format_path
-from csparql.plan import FilteredBgp, Plan, PlanStep
-from csparql.planner import plan_filtered
-from csparql.rules.walk import join_operands
-from csparql.scope import NO_VARIABLES, certain_variables, exists_patterns, node_expressions, possible_variables
-from csparql.terms import Variable
+from wukongs.csparql.paths import format_path
+from wukongs.csparql.plan import FilteredBgp, Plan, PlanStep
+from wukongs.csparql.planner import plan_filtered
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.scope import NO_VARIABLES, certain_variables, exists_patterns, node_expressions, possible_variables
+from wukongs.csparql.terms import Variable
 
 _INDENT = "  "
 _INFIX = frozenset(("=", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "&&", "||"))

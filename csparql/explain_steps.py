@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from csparql.algebra import Expression, GraphRef, TermOrVariable, TriplePattern
-from csparql.plan import Plan
-from csparql.terms import RDF, Term, Variable
+from wukongs.csparql.algebra import Expression, GraphRef, TermOrVariable, TriplePattern
+from wukongs.csparql.plan import Plan
+from wukongs.csparql.terms import RDF, Term, Variable
 
 
 def plan_lines(

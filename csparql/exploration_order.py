@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TripleParts, Union
-from csparql.automaton import Link, automaton_of
-from csparql.cardinality import Cardinalities
-from csparql.components import components
-from csparql.paths import Inverse, is_nullable
-from csparql.plan import FilteredBgp
-from csparql.planner import plan_bgp, plan_filtered
-from csparql.rules.walk import join_operands
-from csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TripleParts, Union
+from wukongs.csparql.automaton import Link, automaton_of
+from wukongs.csparql.cardinality import Cardinalities
+from wukongs.csparql.components import components
+from wukongs.csparql.paths import Inverse, is_nullable
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.planner import plan_bgp, plan_filtered
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
+from wukongs.csparql.terms import Term, Variable
 
 _LINKED_SHARE = 0.5
 """Of pairs of bound ends, which share a path links: a guess."""

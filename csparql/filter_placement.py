@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from csparql.algebra import Bgp, Call, Expression, TermOrVariable
-from csparql.functions import PER_ROW, calls_any
-from csparql.plan import FilteredBgp, Plan, PlanStep
-from csparql.scope import expression_variables
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Bgp, Call, Expression, TermOrVariable
+from wukongs.csparql.functions import PER_ROW, calls_any
+from wukongs.csparql.plan import FilteredBgp, Plan, PlanStep
+from wukongs.csparql.scope import expression_variables
+from wukongs.csparql.terms import Term, Variable
 
 SPLIT_ROWS = 300.0
 """What it costs to stop between two steps, in rows."""

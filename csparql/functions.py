@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 
-from csparql.algebra import Aggregate, Call, Expression
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Aggregate, Call, Expression
+from wukongs.csparql.terms import Term, Variable
 
 FUNCTIONS: dict[str, tuple[int, int | None]] = {  # name: fewest and most arguments; None: any number
     **dict.fromkeys(("RAND", "NOW", "UUID", "STRUUID"), (0, 0)),

@@ -18,7 +18,7 @@ from itertools import islice
 from math import inf
 from operator import and_
 
-from csparql.estimates import Sizes, State, after, joined, rows_and_cost
+from wukongs.csparql.estimates import Sizes, State, after, joined, rows_and_cost
 
 EXACT_PATTERNS_MAX = 10
 GREEDY_STARTS_MAX = 8

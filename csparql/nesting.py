@@ -19,9 +19,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from csparql.algebra import TriplePattern
-from csparql.terms import Term, Variable
-from csparql.tokens import Token
+from wukongs.csparql.algebra import TriplePattern
+from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.tokens import Token
 
 BRACKETS_MAX = 256
 DEPTH_MAX = 500

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from csparql.algebra import DEFAULT, Bgp, Node, Query, Registration, TermOrVariable, TriplePattern
-from csparql.joining import UNIT
-from csparql.nesting import TOKENS_MAX
-from csparql.parser_select import SelectClause
-from csparql.parser_subqueries import SubqueryParser
-from csparql.terms import Variable
-from csparql.timestamps import resolve_timestamps
+from wukongs.csparql.algebra import DEFAULT, Bgp, Node, Query, Registration, TermOrVariable, TriplePattern
+from wukongs.csparql.joining import UNIT
+from wukongs.csparql.nesting import TOKENS_MAX
+from wukongs.csparql.parser_select import SelectClause
+from wukongs.csparql.parser_subqueries import SubqueryParser
+from wukongs.csparql.terms import Variable
+from wukongs.csparql.timestamps import resolve_timestamps
 
 _FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"))
@@ -27,7 +27,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     source : what error messages call the text, such as its file.
 
     Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature); DataError (base).
-    SERVICE is parsed, and refused by `csparql.rules.rewrite`.
+    SERVICE is parsed, and refused by `wukongs.csparql.rules.rewrite`.
     """
     parser = _QueryParser(text, base, source)
     if len(parser.tokens) > TOKENS_MAX:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from csparql import cells
-from csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
-from csparql.iris import is_absolute, resolve
-from csparql.nesting import BRACKETS_MAX, DEPTH_MAX, SMALL, algebra_depth, make_room, too_deep_token
-from csparql.places import excerpt, place
-from csparql.suggestions import suggest
-from csparql.terms import XSD, Term, Variable, literal
-from csparql.tokens import Token, tokenize_decoded
+from wukongs.csparql import cells
+from wukongs.csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
+from wukongs.csparql.iris import is_absolute, resolve
+from wukongs.csparql.nesting import BRACKETS_MAX, DEPTH_MAX, SMALL, algebra_depth, make_room, too_deep_token
+from wukongs.csparql.places import excerpt, place
+from wukongs.csparql.suggestions import suggest
+from wukongs.csparql.terms import XSD, Term, Variable, literal
+from wukongs.csparql.tokens import Token, tokenize_decoded
 from wukongs.errors import DataError, QuerySyntaxError, UnsupportedFeatureError
 
 NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from csparql.data_runs import CHARACTERS_MIN, DataReader, Run
-from csparql.escapes import unescape_local
-from csparql.nesting import UPDATE_CHARACTERS_MAX
-from csparql.parser_base import check_text
-from csparql.parser_paths import RDF_TYPE
-from csparql.parser_subqueries import SubqueryParser
-from csparql.places import excerpt, place
-from csparql.terms import XSD, Term, Variable, literal
-from csparql.tokens import Token, tokenize, tokenize_decoded
-from csparql.updates import DataColumns
+from wukongs.csparql.data_runs import CHARACTERS_MIN, DataReader, Run
+from wukongs.csparql.escapes import unescape_local
+from wukongs.csparql.nesting import UPDATE_CHARACTERS_MAX
+from wukongs.csparql.parser_base import check_text
+from wukongs.csparql.parser_paths import RDF_TYPE
+from wukongs.csparql.parser_subqueries import SubqueryParser
+from wukongs.csparql.places import excerpt, place
+from wukongs.csparql.terms import XSD, Term, Variable, literal
+from wukongs.csparql.tokens import Token, tokenize, tokenize_decoded
+from wukongs.csparql.updates import DataColumns
 from wukongs.errors import QuerySyntaxError
 
 _ABSOLUTE = r"<[A-Za-z][A-Za-z0-9+.-]*:[^\\>]*>"

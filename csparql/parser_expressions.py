@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from csparql.algebra import Aggregate, Call, Exists, Expression, Node
-from csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, arity_text
-from csparql.parser_base import NUMBERS, TermReader
-from csparql.terms import Term, Variable
-from csparql.tokens import Token
+from wukongs.csparql.algebra import Aggregate, Call, Exists, Expression, Node
+from wukongs.csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, arity_text
+from wukongs.csparql.parser_base import NUMBERS, TermReader
+from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.tokens import Token
 from wukongs.errors import QuerySyntaxError
 
 COMPARISONS = frozenset(("=", "!=", "<", ">", "<=", ">="))

@@ -10,7 +10,7 @@ the block is read with a hidden variable for its graph, and only where nothing o
 
 from __future__ import annotations
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     DEFAULT,
     Bgp,
     Call,
@@ -26,13 +26,13 @@ from csparql.algebra import (
     PerGraph,
     Union,
 )
-from csparql.joining import UNIT, join
-from csparql.nesting import DEPTH_MAX, PATTERNS_MAX
-from csparql.parser_expressions import Mention, balanced
-from csparql.parser_values import ValuesParser
-from csparql.scope import always_matches_in, certain_variables, possible_variables, renamed
-from csparql.terms import Variable
-from csparql.tokens import Token
+from wukongs.csparql.joining import UNIT, join
+from wukongs.csparql.nesting import DEPTH_MAX, PATTERNS_MAX
+from wukongs.csparql.parser_expressions import Mention, balanced
+from wukongs.csparql.parser_values import ValuesParser
+from wukongs.csparql.scope import always_matches_in, certain_variables, possible_variables, renamed
+from wukongs.csparql.terms import Variable
+from wukongs.csparql.tokens import Token
 from wukongs.errors import UnsupportedFeatureError
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     DEFAULT,
     Bgp,
     Call,
@@ -22,9 +22,9 @@ from csparql.algebra import (
     TriplePattern,
     Union,
 )
-from csparql.parser_expressions import ExpressionParser
-from csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, Sequence, ZeroOrMore, ZeroOrOne
-from csparql.terms import RDF, Term, Variable, iri
+from wukongs.csparql.parser_expressions import ExpressionParser
+from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, Sequence, ZeroOrMore, ZeroOrOne
+from wukongs.csparql.terms import RDF, Term, Variable, iri
 
 RDF_TYPE = iri(RDF + "type")
 _A_PATH = "a property path: an IRI, 'a', '^', '!' or '('"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from csparql.algebra import Aggregate, Expression, Extend, Filter, Group, Node, OrderBy, Slice
-from csparql.parser_expressions import Mention
-from csparql.parser_streams import StreamClauseParser
-from csparql.scope import expression_variables, substitute
-from csparql.terms import Variable
-from csparql.tokens import Token
+from wukongs.csparql.algebra import Aggregate, Expression, Extend, Filter, Group, Node, OrderBy, Slice
+from wukongs.csparql.parser_expressions import Mention
+from wukongs.csparql.parser_streams import StreamClauseParser
+from wukongs.csparql.scope import expression_variables, substitute
+from wukongs.csparql.terms import Variable
+from wukongs.csparql.tokens import Token
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from csparql.algebra import DatasetClause, Output, Registration, ReportPolicy, StreamWindow
-from csparql.parser_windows import WindowParser
+from wukongs.csparql.algebra import DatasetClause, Output, Registration, ReportPolicy, StreamWindow
+from wukongs.csparql.parser_windows import WindowParser
 
 _A_WINDOW = "a window such as [RANGE 10s STEP 1s] after the stream IRI"
 _A_POLICY = "ON WINDOW CLOSE, ON CONTENT CHANGE, NON EMPTY CONTENT or NON EMPTY RESULT after REPORT"

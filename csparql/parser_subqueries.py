@@ -7,10 +7,10 @@ the first subquery that does not let `?x` out. What it lets out is known beforeh
 
 from __future__ import annotations
 
-from csparql.algebra import Distinct, Node, Project
-from csparql.joining import join
-from csparql.parser_select import Modifiers, SelectClause, SelectParser
-from csparql.terms import Variable
+from wukongs.csparql.algebra import Distinct, Node, Project
+from wukongs.csparql.joining import join
+from wukongs.csparql.parser_select import Modifiers, SelectClause, SelectParser
+from wukongs.csparql.terms import Variable
 
 
 class SubqueryParser(SelectParser):

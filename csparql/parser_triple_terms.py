@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from csparql.algebra import Bgp, Call, Expression, Extend, Node, TermOrVariable, TripleParts, TriplePattern
-from csparql.joining import join
-from csparql.parser_expressions import AN_EXPRESSION, Mention
-from csparql.parser_paths import RDF_TYPE, PathParser
-from csparql.terms import RDF, Term, Variable, iri, triple_term
-from csparql.tokens import Token
+from wukongs.csparql.algebra import Bgp, Call, Expression, Extend, Node, TermOrVariable, TripleParts, TriplePattern
+from wukongs.csparql.joining import join
+from wukongs.csparql.parser_expressions import AN_EXPRESSION, Mention
+from wukongs.csparql.parser_paths import RDF_TYPE, PathParser
+from wukongs.csparql.terms import RDF, Term, Variable, iri, triple_term
+from wukongs.csparql.tokens import Token
 
 RDF_REIFIES = iri(RDF + "reifies")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from csparql.algebra import TermOrVariable, TriplePattern
-from csparql.parser_base import NUMBERS
-from csparql.parser_triple_terms import TripleTermParser
-from csparql.paths import Path
-from csparql.terms import RDF, Term, Variable, iri
-from csparql.tokens import Token
+from wukongs.csparql.algebra import TermOrVariable, TriplePattern
+from wukongs.csparql.parser_base import NUMBERS
+from wukongs.csparql.parser_triple_terms import TripleTermParser
+from wukongs.csparql.paths import Path
+from wukongs.csparql.terms import RDF, Term, Variable, iri
+from wukongs.csparql.tokens import Token
 
 RDF_FIRST = iri(RDF + "first")
 RDF_REST = iri(RDF + "rest")

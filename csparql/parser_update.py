@@ -13,13 +13,13 @@ from functools import partial
 from itertools import chain
 from typing import Literal as Choice
 
-from csparql.algebra import DEFAULT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
-from csparql.joining import UNIT
-from csparql.parser_data import DataParser
-from csparql.terms import Term, Variable
-from csparql.timestamps import resolve_timestamps
-from csparql.tokens import Token
-from csparql.updates import (
+from wukongs.csparql.algebra import DEFAULT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
+from wukongs.csparql.joining import UNIT
+from wukongs.csparql.parser_data import DataParser
+from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.timestamps import resolve_timestamps
+from wukongs.csparql.tokens import Token
+from wukongs.csparql.updates import (
     Clear,
     Create,
     DeleteData,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from csparql.algebra import Values
-from csparql.parser_triples import TriplesParser
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Values
+from wukongs.csparql.parser_triples import TriplesParser
+from wukongs.csparql.terms import Term, Variable
 
 _A_CELL = "an IRI, a literal or UNDEF"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from csparql.algebra import Extend, Join, Node, StreamWindow, Union, Values
-from csparql.joining import join
-from csparql.parser_groups import GroupParser
-from csparql.scope import possible_variables
-from csparql.terms import Variable, iri
+from wukongs.csparql.algebra import Extend, Join, Node, StreamWindow, Union, Values
+from wukongs.csparql.joining import join
+from wukongs.csparql.parser_groups import GroupParser
+from wukongs.csparql.scope import possible_variables
+from wukongs.csparql.terms import Variable, iri
 
 _UNIT_WORDS_MS = {
     1: ("MS", "MSEC", "MSECS", "MILLISECOND", "MILLISECONDS"),

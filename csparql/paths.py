@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csparql.terms import RDF, Term
+from wukongs.csparql.terms import RDF, Term
 
 
 @dataclass(frozen=True, slots=True)

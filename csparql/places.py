@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from csparql.cells import display_width, visible
+from wukongs.csparql.cells import display_width, visible
 
 _CHARACTERS_MAX = 96
 _BEFORE_MAX = 48

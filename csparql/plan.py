@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csparql.algebra import Bgp, Expression, Filter, Node, TriplePattern
-from csparql.cardinality import Direction
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Bgp, Expression, Filter, Node, TriplePattern
+from wukongs.csparql.cardinality import Direction
+from wukongs.csparql.terms import Term, Variable
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from csparql.algebra import Bgp, TermOrVariable, TriplePattern
-from csparql.cardinality import Cardinalities
-from csparql.estimates import Sizes, after, direction, measure, start_state
-from csparql.filter_placement import pinned, place_filters
-from csparql.join_order import EXACT_PATTERNS_MAX, best_order
-from csparql.plan import FilteredBgp, Plan, PlanStep
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Bgp, TermOrVariable, TriplePattern
+from wukongs.csparql.cardinality import Cardinalities
+from wukongs.csparql.estimates import Sizes, after, direction, measure, start_state
+from wukongs.csparql.filter_placement import pinned, place_filters
+from wukongs.csparql.join_order import EXACT_PATTERNS_MAX, best_order
+from wukongs.csparql.plan import FilteredBgp, Plan, PlanStep
+from wukongs.csparql.terms import Term, Variable
 
 __all__ = ["EXACT_PATTERNS_MAX", "plan_bgp", "plan_filtered"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from csparql.algebra import Bgp, Distinct, Extend, Node, OrderBy, PathPattern, Project
+from wukongs.csparql.algebra import Bgp, Distinct, Extend, Node, OrderBy, PathPattern, Project
 
 MORE_ROWS = 8
 """So many times the rows asked for before are asked for next, while DISTINCT has found too few."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Aggregate,
     Bgp,
     Call,
@@ -32,8 +32,8 @@ from csparql.algebra import (
     Union,
     Values,
 )
-from csparql.paths import is_nullable
-from csparql.terms import Term, Variable
+from wukongs.csparql.paths import is_nullable
+from wukongs.csparql.terms import Term, Variable
 
 NO_VARIABLES: frozenset[Variable] = frozenset()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from csparql.places import place
-from csparql.tokens import Token
+from wukongs.csparql.places import place
+from wukongs.csparql.tokens import Token
 
 WELL_KNOWN = {
     "dc": "http://purl.org/dc/elements/1.1/",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Aggregate,
     Bgp,
     Call,
@@ -36,9 +36,9 @@ from csparql.algebra import (
     TriplePattern,
     Union,
 )
-from csparql.rules.walk import map_children, map_expressions
-from csparql.scope import node_expressions
-from csparql.terms import Term, Variable, iri
+from wukongs.csparql.rules.walk import map_children, map_expressions
+from wukongs.csparql.scope import node_expressions
+from wukongs.csparql.terms import Term, Variable, iri
 
 TIMESTAMP = "TIMESTAMP"
 TIMESTAMP_IRI = "<http://larkc.eu/csparql/sparql/jena/ext#timestamp>"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Set
 from contextlib import suppress
 from typing import NamedTuple
 
-from csparql.places import excerpt, place
+from wukongs.csparql.places import excerpt, place
 from wukongs.errors import QuerySyntaxError
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal as Choice
 
-from csparql.algebra import DEFAULT, DefaultGraph, GraphRef, Query, TriplePattern
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import DEFAULT, DefaultGraph, GraphRef, Query, TriplePattern
+from wukongs.csparql.terms import Term, Variable
 
 GraphTarget = Term | Choice["DEFAULT", "NAMED", "ALL"]
 """What CLEAR and DROP name: a graph, the default graph, all named graphs, or all graphs."""

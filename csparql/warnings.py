@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     DefaultGraph,
     GraphNames,
     GraphRef,
@@ -19,7 +19,7 @@ from csparql.algebra import (
     Timestamp,
     TriplePattern,
 )
-from csparql.terms import Term, Variable, iri
+from wukongs.csparql.terms import Term, Variable, iri
 
 STORED = "<urn:x-wukongs:default>"
 

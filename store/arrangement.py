@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from store.batch import Batch, build_batch
-from store.batch_set import BatchSet
-from store.dtypes import BoolArray, Int64Array
-from store.graph_change import GraphChange
-from store.quads import Quads, is_held, only, taken, without_held
-from store.tombstones import Difference
-from store.trace import Handle, Trace
-from store.tuple_filter import TupleFilter
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads, is_held, only, taken, without_held
+from wukongs.store.tombstones import Difference
+from wukongs.store.trace import Handle, Trace
+from wukongs.store.tuple_filter import TupleFilter
 
 
 class Arrangement:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.batch import build_batch
-from store.batch_set import EMPTY, BatchSet
-from store.dtypes import WINDOW_GRAPH, Int64Array
+from wukongs.store.batch import build_batch
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
 
 WINDOWS_REMEMBERED = 8
 _COMPACTED_FROM = 64

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from store import layout
-from store.batch_kernels import (
+from wukongs.store import layout
+from wukongs.store.batch_kernels import (
     assign_directory,
     build_fences,
     compress_pairs,
@@ -30,12 +30,12 @@ from store.batch_kernels import (
     list_vertices,
     swap_sides,
 )
-from store.descriptor_kernels import write_descriptor
-from store.dtypes import Int32Array, Int64Array
-from store.sort_kernels import sort_ranges
+from wukongs.store.descriptor_kernels import write_descriptor
+from wukongs.store.dtypes import Int32Array, Int64Array
+from wukongs.store.sort_kernels import sort_ranges
 
 if TYPE_CHECKING:
-    from store.column_file import ColumnFile
+    from wukongs.store.column_file import ColumnFile
 
 _NOTHING = np.empty(0, np.int64)
 VALUES_MAX = 2**30 - 1

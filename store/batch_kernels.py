@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit, njit_uncounted
-from store.layout import FENCE_DENSE_MAX, FENCE_KEYS_MIN, NO_FENCE
+from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.layout import FENCE_DENSE_MAX, FENCE_KEYS_MIN, NO_FENCE
 
 FENCE_ENTRIES_PER_FUEL = 4
 """Entries and keys of a fence that take as long as one merged value."""

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from store.batch import Batch, stack_descriptors
-from store.dtypes import Int64Array
-from store.layout import TOMBSTONE_COUNT, TOMBSTONES
-from store.tombstone_kernels import visible_pairs
+from wukongs.store.batch import Batch, stack_descriptors
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.layout import TOMBSTONE_COUNT, TOMBSTONES
+from wukongs.store.tombstone_kernels import visible_pairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,9 +41,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from store.batch import Batch
-from store.fuel import UNLIMITED_FUEL
-from store.merge import Merge
+from wukongs.store.batch import Batch
+from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.merge import Merge
 
 WORK_PER_ROW = 4
 """What merging a row writes at most: a value on each side, and a vertex code for each."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.jit import njit, njit_inline
-from store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES, TRIPLE_COUNT
-from store.lookup_kernels import key_range, side_keys, side_values, value_range
+from wukongs.store.addresses import int64_array
+from wukongs.store.jit import njit, njit_inline
+from wukongs.store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES, TRIPLE_COUNT
+from wukongs.store.lookup_kernels import key_range, side_keys, side_values, value_range
 
 LINE_WORDS = 8
 BITS_PER_TUPLE = 5

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from store.batch import Batch, build_batch
-from store.dtypes import UNBOUND, Int64Array
-from store.encoded import Encoded, MalformedLine
-from store.merge import merge_batches
-from store.rdf_files import CHUNK_BYTES, EncodedPiece, Job, RdfReader, check_lines
-from store.term_registry import TermRegistry
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.dtypes import UNBOUND, Int64Array
+from wukongs.store.encoded import Encoded, MalformedLine
+from wukongs.store.merge import merge_batches
+from wukongs.store.rdf_files import CHUNK_BYTES, EncodedPiece, Job, RdfReader, check_lines
+from wukongs.store.term_registry import TermRegistry
 
 RUN_ROWS_MAX = 1 << 22
 MALFORMED_MAX = 1 << 16

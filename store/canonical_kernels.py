@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.inline_kernels import TYPE_STRING, pack_string, pack_typed, type_code
-from store.jit import njit_inline
-from store.ntriples_kernels import (
+from wukongs.store.inline_kernels import TYPE_STRING, pack_string, pack_typed, type_code
+from wukongs.store.jit import njit_inline
+from wukongs.store.ntriples_kernels import (
     BLANK,
     F_KIND,
     F_LEX_STOP,
@@ -22,7 +22,7 @@ from store.ntriples_kernels import (
     TAIL_DATATYPE,
     TAIL_LANGUAGE,
 )
-from store.unicode_kernels import read_escape, write_utf8
+from wukongs.store.unicode_kernels import read_escape, write_utf8
 
 SCOPE_SIZE_MAX = 32
 """A canonical form is at most this much longer than its N-Triples form: the scope of a blank node."""

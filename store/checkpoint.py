@@ -27,17 +27,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store.batch import Batch, batch_of
-from store.column_file import ColumnFile
-from store.commit import KINDS, SUFFIX, Commit
-from store.dictionary import Dictionary
-from store.disk import Disk, storage_errors
-from store.encoded import TermTable
-from store.folder_lock import FolderLock
-from store.manifest import NAME, TEMPORARY_NAME, EntryRecord, Manifest, TermsRecord, read_manifest, write_manifest
-from store.term_registry import TermRegistry
-from store.trace import Entry, Trace
 from wukongs.errors import CorruptionError, StorageError
+from wukongs.store.batch import Batch, batch_of
+from wukongs.store.column_file import ColumnFile
+from wukongs.store.commit import KINDS, SUFFIX, Commit
+from wukongs.store.dictionary import Dictionary
+from wukongs.store.disk import Disk, storage_errors
+from wukongs.store.encoded import TermTable
+from wukongs.store.folder_lock import FolderLock
+from wukongs.store.manifest import (
+    NAME,
+    TEMPORARY_NAME,
+    EntryRecord,
+    Manifest,
+    TermsRecord,
+    read_manifest,
+    write_manifest,
+)
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.trace import Entry, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from store.disk import Disk
-from store.dtypes import UInt8Array
-from store.page_kernels import hash_pages
 from wukongs.errors import CorruptionError
+from wukongs.store.disk import Disk
+from wukongs.store.dtypes import UInt8Array
+from wukongs.store.page_kernels import hash_pages
 
 PAGE_BYTES = 1 << 20
 ALIGNMENT = 64

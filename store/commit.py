@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from store.batch import Batch
-from store.column_file import Columns, Fingerprint, write_columns
-from store.dictionary import Dictionary
-from store.disk import Disk
-from store.manifest import TEMPORARY_NAME, EntryRecord, Manifest, TermsRecord, write_manifest
-from store.term_registry import TermRegistry
-from store.trace import Entry
+from wukongs.store.batch import Batch
+from wukongs.store.column_file import Columns, Fingerprint, write_columns
+from wukongs.store.dictionary import Dictionary
+from wukongs.store.disk import Disk
+from wukongs.store.manifest import TEMPORARY_NAME, EntryRecord, Manifest, TermsRecord, write_manifest
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.trace import Entry
 
 KINDS = ("batch", "terms")
 SUFFIX = ".arrow"

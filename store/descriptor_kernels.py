@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from store.jit import njit
-from store.layout import (
+from wukongs.store.jit import njit
+from wukongs.store.layout import (
     CODE_BYTES,
     CODE_STARTS,
     CODES,

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from store import dictionary_kernels as kernels
-from store import dictionary_write_kernels as write_kernels
-from store.dictionary_kernels import CHUNK_BITS, CHUNK_ENTRIES
-from store.dictionary_write_kernels import ADDED, EQUAL, N_COUNT, NUMBERS, REFUSED
-from store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
-from store.encoded import TermTable
-from store.term_ids import DATATYPE_NAMES, DATATYPES, is_inlined
 from wukongs.errors import DataError
+from wukongs.store import dictionary_kernels as kernels
+from wukongs.store import dictionary_write_kernels as write_kernels
+from wukongs.store.dictionary_kernels import CHUNK_BITS, CHUNK_ENTRIES
+from wukongs.store.dictionary_write_kernels import ADDED, EQUAL, N_COUNT, NUMBERS, REFUSED
+from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
+from wukongs.store.encoded import TermTable
+from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES, is_inlined
 
 UInt32Array = npt.NDArray[np.uint32]
 StatusArray = npt.NDArray[np.int8]

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int32_array, int64_array, uint8_array, uint32_array
-from store.jit import njit, njit_inline
-from store.slot_kernels import copy_bytes, same_bytes
-from store.unpack_kernels import LITERAL_SIZE_MAX, write_literal
+from wukongs.store.addresses import int32_array, int64_array, uint8_array, uint32_array
+from wukongs.store.jit import njit, njit_inline
+from wukongs.store.slot_kernels import copy_bytes, same_bytes
+from wukongs.store.unpack_kernels import LITERAL_SIZE_MAX, write_literal
 
 CHUNK_BITS = 14
 CHUNK_ENTRIES = 1 << CHUNK_BITS

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array, uint32_array
-from store.dictionary_kernels import (
+from wukongs.store.addresses import int64_array, uint32_array
+from wukongs.store.dictionary_kernels import (
     BLOCK,
     C_IDS,
     C_OFFSETS,
@@ -27,8 +27,8 @@ from store.dictionary_kernels import (
     span_of,
     text_of,
 )
-from store.jit import njit, njit_inline
-from store.slot_kernels import copy_bytes
+from wukongs.store.jit import njit, njit_inline
+from wukongs.store.slot_kernels import copy_bytes
 
 ADDED = 0
 EQUAL = 1

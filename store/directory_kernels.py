@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.jit import njit, njit_uncounted
-from store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES
-from store.lookup_kernels import (
+from wukongs.store.addresses import int64_array
+from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES
+from wukongs.store.lookup_kernels import (
     code_at,
     code_range,
     directory_row,

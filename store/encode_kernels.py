@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.canonical_kernels import SCOPE_SIZE_MAX, write_slow
-from store.dtypes import CLASH_FIRST, UNBOUND
-from store.hash_kernels import hash_id
-from store.inline_kernels import TYPE_STRING, pack_string, pack_typed, type_code
-from store.jit import njit_uncounted
-from store.ntriples_kernels import (
+from wukongs.store.canonical_kernels import SCOPE_SIZE_MAX, write_slow
+from wukongs.store.dtypes import CLASH_FIRST, UNBOUND
+from wukongs.store.hash_kernels import hash_id
+from wukongs.store.inline_kernels import TYPE_STRING, pack_string, pack_typed, type_code
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.ntriples_kernels import (
     BLANK,
     E_AFTER_TERM,
     E_NULL,
@@ -44,7 +44,7 @@ from store.ntriples_kernels import (
     read_statement,
     read_term,
 )
-from store.slot_kernels import copy_bytes, same_bytes, slot_shift
+from wukongs.store.slot_kernels import copy_bytes, same_bytes, slot_shift
 
 DONE = 0
 FULL_TERMS = 1

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from store.dtypes import CLASH_FIRST, Int64Array, UInt8Array
+from wukongs.store.dtypes import CLASH_FIRST, Int64Array, UInt8Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from store import encode_kernels as kernels
-from store import ntriples_kernels as grammar
-from store.dtypes import CLASH_FIRST, HASH_SEED, BoolArray, Int64Array, UInt8Array
-from store.encoded import Encoded, MalformedLine, TermTable, replace_ids
-from store.slot_kernels import fill_slots
-from store.term_ids import DATATYPE_NAMES, DATATYPES, HASH_BITS, hash_mask, is_inlined, readonly_bytes, term_id, unpack
-from store.terms import blank_node_prefix
 from wukongs.errors import DataError
+from wukongs.store import encode_kernels as kernels
+from wukongs.store import ntriples_kernels as grammar
+from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, BoolArray, Int64Array, UInt8Array
+from wukongs.store.encoded import Encoded, MalformedLine, TermTable, replace_ids
+from wukongs.store.slot_kernels import fill_slots
+from wukongs.store.term_ids import (
+    DATATYPE_NAMES,
+    DATATYPES,
+    HASH_BITS,
+    hash_mask,
+    is_inlined,
+    readonly_bytes,
+    term_id,
+    unpack,
+)
+from wukongs.store.terms import blank_node_prefix
 
 if TYPE_CHECKING:
     import mmap

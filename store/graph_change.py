@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from store.batch import Batch, build_batch
-from store.batch_set import BatchSet
-from store.dtypes import Int64Array
-from store.quads import Quads, graph_quads, is_held, joined, taken, without_held
-from store.tombstones import Difference
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.quads import Quads, graph_quads, is_held, joined, taken, without_held
+from wukongs.store.tombstones import Difference
 
 _NOTHING = joined(())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit_inline
+from wukongs.store.jit import njit_inline
 
 # The five primes of XXH64. Every operand below is a uint64: numba would turn uint64 with int64 into float64.
 _P1 = np.uint64(0x9E3779B185EBCA87)

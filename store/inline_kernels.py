@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.inline_time_kernels import pack_date, pack_date_time, read_digits
-from store.jit import njit_inline, njit_uncounted
-from store.payload_kernels import (
+from wukongs.store.inline_time_kernels import pack_date, pack_date_time, read_digits
+from wukongs.store.jit import njit_inline, njit_uncounted
+from wukongs.store.payload_kernels import (
     DOUBLE_DIGITS_BOUND,
     EXPONENT_LEAST,
     EXPONENT_STYLES,
@@ -41,7 +41,7 @@ from store.payload_kernels import (
     payload_to_id,
     subtyped,
 )
-from store.slot_kernels import same_bytes
+from wukongs.store.slot_kernels import same_bytes
 
 NAMESPACE_SIZE = 33
 TYPE_UNKNOWN = -1

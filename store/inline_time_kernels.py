@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit_uncounted
-from store.payload_kernels import (
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.payload_kernels import (
     DAY_SECONDS,
     FRACTIONS,
     MICRO_DAY,

@@ -15,17 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-_ROOT = Path(__file__).resolve().parent.parent
-_PACKAGES = ("store", "wukongs", "adapters")
-_CONSTANTS = ("store/dtypes.py", "store/layout.py", "wukongs/paths/path_layout.py", "wukongs/plans/plan_layout.py")
+_PACKAGE = Path(__file__).absolute().parent.parent
+"""The folder of the package wukongs. In a checkout, its store, adapters and csparql are links."""
+_WITH_KERNELS = (".", "store", "adapters")
+_CONSTANTS = ("store/dtypes.py", "store/layout.py", "paths/path_layout.py", "plans/plan_layout.py")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kernel_sources() -> list[Path]:
-    found = [path for package in _PACKAGES for path in (_ROOT / package).rglob("*_kernels.py")]
-    constants = [_ROOT / name for name in _CONSTANTS]
-    return sorted([*found, *constants, _ROOT / "store" / "addresses.py", Path(__file__)])
+    found = {path for folder in _WITH_KERNELS for path in (_PACKAGE / folder).rglob("*_kernels.py")}
+    constants = {_PACKAGE / name for name in _CONSTANTS}
+    return sorted(found | constants | {_PACKAGE / "store" / "addresses.py", _PACKAGE / "store" / "jit.py"})
 
 
 def _cache_key() -> str:
@@ -61,16 +62,24 @@ numba.config.CACHE_DIR = str(KERNEL_CACHE)  # who has imported numba before has 
 JIT_DISABLED: bool = bool(numba.config.DISABLE_JIT)
 
 
+def _compiled(function: F, **options: bool) -> F:
+    # numba files a kernel under the path of its source. A checkout has several ways to one file, so take the real one.
+    real = os.path.realpath(function.__code__.co_filename)
+    function.__code__ = function.__code__.replace(co_filename=real)
+    jit: Callable[[F], F] = numba.njit(nogil=True, cache=True, error_model="numpy", **options)
+    return jit(function)
+
+
 def njit(function: F) -> F:
     """Compile a kernel: no GIL, cached on disk, numpy's rules for division. `kernel.py_func` is the plain function."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return _compiled(function)
 
 
 def njit_inline(function: F) -> F:
     """As njit, for a small function of a hot loop: LLVM always puts its body in place of the call.
 
     A call passes seven words for each array and counts references to it, which is dear for a few bytes of work."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)(function)  # type: ignore[no-any-return]
+    return _compiled(function, forceinline=True)
 
 
 def njit_uncounted(function: F) -> F:
@@ -78,7 +87,7 @@ def njit_uncounted(function: F) -> F:
 
     numba counts references to the owner of every view and of every array that is passed on, with atomic operations: two
     thirds of the time of a plan step."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function)  # type: ignore[no-any-return]
+    return _compiled(function, _nrt=False)
 
 
 def kernels_are_cached() -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int32_array, int64_array, uint16_array
-from store.jit import njit, njit_uncounted
-from store.layout import (
+from wukongs.store.addresses import int32_array, int64_array, uint16_array
+from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.layout import (
     CODE_BYTES,
     CODE_STARTS,
     CODES,

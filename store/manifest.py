@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from store.column_file import Fingerprint
-from store.disk import Disk
-from store.term_ids import xxh64
 from wukongs.errors import CorruptionError, StorageError
+from wukongs.store.column_file import Fingerprint
+from wukongs.store.disk import Disk
+from wukongs.store.term_ids import xxh64
 
 NAME = "MANIFEST"
 TEMPORARY_NAME = "MANIFEST.new"

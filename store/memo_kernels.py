@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.hash_kernels import read_word
-from store.jit import njit_inline
-from store.slot_kernels import same_bytes
+from wukongs.store.hash_kernels import read_word
+from wukongs.store.jit import njit_inline
+from wukongs.store.slot_kernels import same_bytes
 
 _MEMO_FACTOR = np.uint64(0x9FB21C651E98DF25)
 _MEMO_IRI_SIZE_MAX = 256

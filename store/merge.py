@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from store.batch import Batch, Side, VertexIndex, assemble, code_dtype
-from store.batch_kernels import fill_fences, plan_fences
-from store.dtypes import Int32Array, Int64Array
-from store.fuel import Fuelled, Tank
-from store.merge_kernels import NOT_STARTED, STATE_WIDTH, merge_directories, merge_side, merge_vertices
+from wukongs.store.batch import Batch, Side, VertexIndex, assemble, code_dtype
+from wukongs.store.batch_kernels import fill_fences, plan_fences
+from wukongs.store.dtypes import Int32Array, Int64Array
+from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.merge_kernels import NOT_STARTED, STATE_WIDTH, merge_directories, merge_side, merge_vertices
 
 _NO_TIMES = np.empty(0, np.int64)
 

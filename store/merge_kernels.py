@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int32_array, int64_array
-from store.jit import njit_uncounted
-from store.layout import (
+from wukongs.store.addresses import int32_array, int64_array
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import (
     CODE_STARTS,
     DIRECTORY_SIZE,
     GRAPHS,
@@ -23,7 +23,7 @@ from store.layout import (
     VERTEX_COUNT,
     VERTICES,
 )
-from store.lookup_kernels import code_at, key_range, keys_at, keys_count, values_at
+from wukongs.store.lookup_kernels import code_at, key_range, keys_at, keys_count, values_at
 
 STATE_WIDTH = 7
 """Directory row, key in a, key in b, value in a, value in b, keys written, values written."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit_inline, njit_uncounted
-from store.memo_kernels import find_known
-from store.slot_kernels import same_bytes
-from store.unicode_kernels import is_in_label, read_escape, read_utf8
+from wukongs.store.jit import njit_inline, njit_uncounted
+from wukongs.store.memo_kernels import find_known
+from wukongs.store.slot_kernels import same_bytes
+from wukongs.store.unicode_kernels import is_in_label, read_escape, read_utf8
 
 IN_IRI = 1
 """Character class bits: what may stand unescaped in an IRI, in a literal, in a blank node label, ..."""

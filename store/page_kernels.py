@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.hash_kernels import xxh64
-from store.jit import njit_uncounted
+from wukongs.store.hash_kernels import xxh64
+from wukongs.store.jit import njit_uncounted
 
 
 @njit_uncounted

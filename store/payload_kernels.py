@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit_inline, njit_uncounted
+from wukongs.store.jit import njit_inline, njit_uncounted
 
 SUBTYPE_FLOAT = 12
 SUBTYPE_BOOLEAN = 13

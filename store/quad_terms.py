@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND
-from store.encoded import Encoded, TermTable, replace_ids
-from store.quads import Quads
-from store.term_ids import hash_id, text_ids
+from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND
+from wukongs.store.encoded import Encoded, TermTable, replace_ids
+from wukongs.store.quads import Quads
+from wukongs.store.term_ids import hash_id, text_ids
 
 if TYPE_CHECKING:
-    from store.term_registry import TermRegistry
+    from wukongs.store.term_registry import TermRegistry
 
 CHUNK_ROWS = 1 << 17
 _NO_TIMES = np.empty(0, np.int64)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.batch import Batch, build_batch
-from store.batch_set import BatchSet
-from store.dtypes import BoolArray, Int64Array
-from store.lookup_kernels import mark_new
-from store.tombstone_kernels import mark_visible
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.lookup_kernels import mark_new
+from wukongs.store.tombstone_kernels import mark_visible
 
 Quads = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
 """Graphs, subjects, predicates, objects: int64[n] ids each."""

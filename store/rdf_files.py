@@ -27,14 +27,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from store.dtypes import CLASH_FIRST
-from store.encoded import Encoded, MalformedLine
-from store.encoder import rename_terms
-from store.line_pieces import cut_ranges, cut_stream
-from store.term_ids import HASH_BITS
-from store.terms import blank_node
-from store.triple_terms import encode_lines_with_triples, with_blanks
 from wukongs.errors import DataError
+from wukongs.store.dtypes import CLASH_FIRST
+from wukongs.store.encoded import Encoded, MalformedLine
+from wukongs.store.encoder import rename_terms
+from wukongs.store.line_pieces import cut_ranges, cut_stream
+from wukongs.store.term_ids import HASH_BITS
+from wukongs.store.terms import blank_node
+from wukongs.store.triple_terms import encode_lines_with_triples, with_blanks
 
 if TYPE_CHECKING:
     OnMalformed = Callable[[str, MalformedLine], None]

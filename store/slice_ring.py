@@ -19,11 +19,11 @@ from collections import OrderedDict
 
 import numpy as np
 
-from store.arrival_sequence import ArrivalSequence
-from store.batch import build_batch
-from store.batch_set import BatchSet
-from store.block_index import BlockIndex, copy_count
-from store.dtypes import WINDOW_GRAPH, Int64Array
+from wukongs.store.arrival_sequence import ArrivalSequence
+from wukongs.store.batch import build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.block_index import BlockIndex, copy_count
+from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
 
 WINDOWS_REMEMBERED = 64
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.hash_kernels import read_word, write_word
-from store.jit import njit, njit_inline
+from wukongs.store.hash_kernels import read_word, write_word
+from wukongs.store.jit import njit, njit_inline
 
 
 @njit

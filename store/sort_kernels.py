@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit, njit_uncounted
+from wukongs.store.jit import njit, njit_uncounted
 
 INSERTION_MAX = 24
 COARSE_BITS = 8

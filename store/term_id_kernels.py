@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from store.hash_kernels import hash_id
-from store.inline_kernels import pack_literal, pack_string
-from store.jit import njit_inline, njit_uncounted
+from wukongs.store.hash_kernels import hash_id
+from wukongs.store.inline_kernels import pack_literal, pack_string
+from wukongs.store.jit import njit_inline, njit_uncounted
 
 
 @njit_inline

@@ -11,10 +11,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
-from store.hash_kernels import hash_id as _hash_id
-from store.hash_kernels import xxh64 as _xxh64
-from store.payload_kernels import (
+from wukongs.store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
+from wukongs.store.hash_kernels import hash_id as _hash_id
+from wukongs.store.hash_kernels import xxh64 as _xxh64
+from wukongs.store.payload_kernels import (
     _MASK_62,
     _SHIFT,
     _UNMIX_1,
@@ -23,11 +23,11 @@ from store.payload_kernels import (
     SUBTYPE_DATE_TIME_TENTHS,
     TAG_OTHER,
 )
-from store.term_id_kernels import canonical_id as _canonical_id
-from store.term_id_kernels import canonical_ids as _canonical_ids
-from store.unpack_kernels import unpack as _unpack
-from store.value_kernels import decimal_parts as _decimal_parts
-from store.value_kernels import numeric_values as _numeric_values
+from wukongs.store.term_id_kernels import canonical_id as _canonical_id
+from wukongs.store.term_id_kernels import canonical_ids as _canonical_ids
+from wukongs.store.unpack_kernels import unpack as _unpack
+from wukongs.store.value_kernels import decimal_parts as _decimal_parts
+from wukongs.store.value_kernels import numeric_values as _numeric_values
 
 XSD_NAMESPACE = "http://www.w3.org/2001/XMLSchema#"
 HASH_BITS = 62

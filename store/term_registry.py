@@ -17,14 +17,14 @@ from itertools import islice
 
 import numpy as np
 
-from store.dictionary import Dictionary, DictionaryView
-from store.dictionary_write_kernels import ADDED, EQUAL, REFUSED
-from store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
-from store.encoded import Encoded, TermTable, replace_ids
-from store.quad_terms import encode_texts
-from store.slot_kernels import fill_slots, flag_used
-from store.term_ids import HASH_BITS, hash_id, is_inlined, term_id, term_ids
-from store.transient_dictionary import TransientDictionary
+from wukongs.store.dictionary import Dictionary, DictionaryView
+from wukongs.store.dictionary_write_kernels import ADDED, EQUAL, REFUSED
+from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
+from wukongs.store.encoded import Encoded, TermTable, replace_ids
+from wukongs.store.quad_terms import encode_texts
+from wukongs.store.slot_kernels import fill_slots, flag_used
+from wukongs.store.term_ids import HASH_BITS, hash_id, is_inlined, term_id, term_ids
+from wukongs.store.transient_dictionary import TransientDictionary
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")
 SETTLED_MAX = 1 << 14

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from store.canonical import split_literal, to_ntriples
-from store.dtypes import UInt8Array
-from store.term_ids import (
+from wukongs.store.canonical import split_literal, to_ntriples
+from wukongs.store.dtypes import UInt8Array
+from wukongs.store.term_ids import (
     HASH_BITS,
     decimal_parts,
     hash_id,
@@ -26,7 +26,7 @@ from store.term_ids import (
     unpack,
     xxh64,
 )
-from store.value_kernels import (
+from wukongs.store.value_kernels import (
     KIND_BOOLEAN,
     KIND_DATE,
     KIND_DATE_LOCAL,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int32_array, int64_array
-from store.jit import njit, njit_uncounted
-from store.layout import (
+from wukongs.store.addresses import int32_array, int64_array
+from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.layout import (
     CODE_STARTS,
     DESCRIPTOR_WIDTH,
     DIRECTORY_SIZE,
@@ -24,7 +24,7 @@ from store.layout import (
     VERTEX_COUNT,
     VERTICES,
 )
-from store.lookup_kernels import (
+from wukongs.store.lookup_kernels import (
     code_at,
     directory_row,
     find_key,

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from store.batch import Batch, Side, VertexIndex, assemble, build_batch, code_dtype
-from store.dtypes import Int32Array, Int64Array
-from store.fuel import Fuelled, Tank
-from store.merge import cut_lists, fences_in_steps, index_in_steps, merge_in_steps
-from store.tombstone_kernels import NOT_STARTED, SUBTRACT_STATE_WIDTH, subtract_side, subtract_vertices
+from wukongs.store.batch import Batch, Side, VertexIndex, assemble, build_batch, code_dtype
+from wukongs.store.dtypes import Int32Array, Int64Array
+from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.merge import cut_lists, fences_in_steps, index_in_steps, merge_in_steps
+from wukongs.store.tombstone_kernels import NOT_STARTED, SUBTRACT_STATE_WIDTH, subtract_side, subtract_vertices
 
 _NOTHING = np.empty(0, np.int64)
 _Steps = Generator[None, None, Batch | None]

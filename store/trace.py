@@ -40,12 +40,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from store.batch import VALUES_MAX, Batch
-from store.batch_set import BatchSet
-from store.fuel import UNLIMITED_FUEL
-from store.merge import Merge
-from store.tombstones import Difference, DifferenceMerge
 from wukongs.errors import CompactedError
+from wukongs.store.batch import VALUES_MAX, Batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.merge import Merge
+from wukongs.store.tombstones import Difference, DifferenceMerge
 
 FUEL_PER_ROW = 12
 NOTHING_KEPT = 1 << 63

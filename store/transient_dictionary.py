@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from store import dictionary_kernels as kernels
-from store import dictionary_write_kernels as write_kernels
-from store.dictionary import DictionaryView, StatusArray, Tables
-from store.dictionary_kernels import CHUNK_ENTRIES
-from store.dictionary_write_kernels import ADDED, N_BYTES, N_DEAD, N_DEAD_BYTES, REFUSED, REFUSED_BY_DEAD
-from store.dtypes import BoolArray, Int64Array
-from store.encoded import TermTable
-from store.term_ids import is_inlined
+from wukongs.store import dictionary_kernels as kernels
+from wukongs.store import dictionary_write_kernels as write_kernels
+from wukongs.store.dictionary import DictionaryView, StatusArray, Tables
+from wukongs.store.dictionary_kernels import CHUNK_ENTRIES
+from wukongs.store.dictionary_write_kernels import ADDED, N_BYTES, N_DEAD, N_DEAD_BYTES, REFUSED, REFUSED_BY_DEAD
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.encoded import TermTable
+from wukongs.store.term_ids import is_inlined
 
 _DEAD_BYTES_MIN = 1 << 16
 _STEPS_PER_REFERENCE = 2

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from store.canonical import to_ntriples, triple_parts
-from store.encoded import Encoded, MalformedLine
-from store.encoder import canonical_term, encode_lines, rename_terms
 from wukongs.errors import DataError
+from wukongs.store.canonical import to_ntriples, triple_parts
+from wukongs.store.encoded import Encoded, MalformedLine
+from wukongs.store.encoder import canonical_term, encode_lines, rename_terms
 
 _TOKEN = re.compile(
     rb"""[ \t]*(<<\(|\)>>|<[^<>]*>|_:[^\s<>"()]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)"""

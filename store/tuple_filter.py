@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.batch import Batch
-from store.bloom_kernels import LINE_WORDS, add_batch, meet_tuples
-from store.dtypes import BoolArray, Int64Array, UInt64Array
+from wukongs.store.batch import Batch
+from wukongs.store.bloom_kernels import LINE_WORDS, add_batch, meet_tuples
+from wukongs.store.dtypes import BoolArray, Int64Array, UInt64Array
 
 FULL_BITS = 8
 GROWN_BITS = 12

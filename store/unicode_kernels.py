@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit_inline, njit_uncounted
+from wukongs.store.jit import njit_inline, njit_uncounted
 
 
 @njit_uncounted

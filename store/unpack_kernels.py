@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.inline_kernels import (
+from wukongs.store.inline_kernels import (
     NAMESPACE_SIZE,
     TYPE_BOOLEAN,
     TYPE_DATE,
@@ -16,8 +16,8 @@ from store.inline_kernels import (
     TYPE_INTEGER,
     TYPE_STRING,
 )
-from store.jit import njit, njit_uncounted
-from store.payload_kernels import (
+from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.payload_kernels import (
     DAY_SECONDS,
     DOUBLE_DIGITS_BOUND,
     EXPONENT_LEAST,
@@ -50,7 +50,7 @@ from store.payload_kernels import (
     ZONES,
     id_to_payload,
 )
-from store.slot_kernels import copy_bytes
+from wukongs.store.slot_kernels import copy_bytes
 
 LITERAL_SIZE_MAX = 112
 """No inlined literal has a longer canonical form, in bytes."""

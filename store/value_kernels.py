@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.inline_kernels import (
+from wukongs.store.inline_kernels import (
     TYPE_BOOLEAN,
     TYPE_DATE,
     TYPE_DATE_TIME,
@@ -15,8 +15,8 @@ from store.inline_kernels import (
     TYPE_INTEGER,
     TYPE_STRING,
 )
-from store.jit import njit, njit_uncounted
-from store.payload_kernels import (
+from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.payload_kernels import (
     DAY_SECONDS,
     EPOCH_DAY,
     FLOAT_MANTISSA_BITS,
@@ -26,7 +26,14 @@ from store.payload_kernels import (
     ZONE_UTC,
     ZONES,
 )
-from store.unpack_kernels import FORM_EXPONENT, TYPE_MASK, split_date_time, split_exponent, split_id, split_plain
+from wukongs.store.unpack_kernels import (
+    FORM_EXPONENT,
+    TYPE_MASK,
+    split_date_time,
+    split_exponent,
+    split_id,
+    split_plain,
+)
 
 KIND_NONE = 0
 """Not an inlined number, truth value or time: ask for its text."""

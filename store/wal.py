@@ -28,8 +28,8 @@ from typing import BinaryIO, TypeAlias
 
 import numpy as np
 
-from store.disk import Disk
 from wukongs.errors import CorruptionError, StorageError
+from wukongs.store.disk import Disk
 
 FORMAT = 2
 """Of the segments that are written. It counts what records may hold as well: 2 came with updates (0012), windows that

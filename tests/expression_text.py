@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from csparql.algebra import Extend, Project
-from csparql.parser import parse_query
-from csparql.terms import XSD
 from tests.term_spaces import ListTermSpace
+from wukongs.csparql.algebra import Extend, Project
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.terms import XSD
 from wukongs.expressions.expressions import evaluate
 
 PREFIXES = f"PREFIX xsd: <{XSD}> PREFIX : <http://e/> "

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from store.disk import Disk
+from wukongs.store.disk import Disk
 
 
 class Crash(BaseException):

@@ -15,8 +15,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import wukongs
-from store.encoded import Encoded
-from store.encoder import encode_columns, encode_ntriples
 from wukongs.constants import constants_of
 from wukongs.continuous.query_source import QuerySource
 from wukongs.injection.declarations import parse_continuous, stream_options
@@ -31,6 +29,8 @@ from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Cluster as Shape
 from wukongs.protocol.state import Kept, boot
 from wukongs.settings import Settings
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_columns, encode_ntriples
 from wukongs.terms.rdf_terms import from_python
 from wukongs.wire.messages import Close, Piece, timing_mask
 from wukongs.wire.sharding import ShardMap, TermCutter, share_of, split_piece

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from store.batch import Batch, build_batch
-from store.dtypes import Int64Array
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.dtypes import Int64Array
 
 Quad = tuple[int, int, int, int]
 """graph, subject, predicate, object"""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from store.arrangement import Arrangement
-from store.checkpoint import CheckpointStore
-from store.disk import Disk
-from store.encoder import encode_columns
-from store.manifest import Manifest
-from store.term_ids import HASH_BITS
-from store.term_registry import TermRegistry
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.disk import Disk
+from wukongs.store.encoder import encode_columns
+from wukongs.store.manifest import Manifest
+from wukongs.store.term_ids import HASH_BITS
+from wukongs.store.term_registry import TermRegistry
 
 Row = tuple[str, str, str]
 """Subject, predicate, object in canonical form."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.terms import Variable
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.terms.moment import Moment
 
 Solution = dict[str, str]

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.demo import demo_config
-from adapters.lsbench_generator import NetworkSettings, generate_network
-from adapters.replay import replay
-from store.arrangement import Arrangement
-from store.jit import kernels_are_cached
 from wukongs import Engine, connect
+from wukongs.adapters.demo import demo_config
+from wukongs.adapters.lsbench_generator import NetworkSettings, generate_network
+from wukongs.adapters.replay import replay
 from wukongs.node_config import Member, NodeConfig
 from wukongs.remote.serving import ServedEngine
 from wukongs.settings import Settings
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.jit import kernels_are_cached
 from wukongs.wire.link import IngestLink
 
 EX = "http://example.org/"

@@ -25,8 +25,8 @@ from wukongs.errors import (
 )
 
 if TYPE_CHECKING:
-    from csparql.algebra import Query
-    from csparql.updates import Update
+    from wukongs.csparql.algebra import Query
+    from wukongs.csparql.updates import Update
     from wukongs.durable.backup import restore
     from wukongs.engine import Engine
     from wukongs.output.results import Result, WindowResult
@@ -77,7 +77,7 @@ def parse_query(text: str, base: str | None = None) -> Query:
 
     Raises: QuerySyntaxError (with line and column), UnsupportedFeatureError (known, but not supported here).
     """
-    from csparql.parser import parse_query as parse
+    from wukongs.csparql.parser import parse_query as parse
 
     return parse(text, base)
 
@@ -87,7 +87,7 @@ def parse_update(text: str, base: str | None = None) -> Update:
 
     Raises: QuerySyntaxError (with line and column; also for a query), UnsupportedFeatureError.
     """
-    from csparql.parser_update import parse_update as parse
+    from wukongs.csparql.parser_update import parse_update as parse
 
     return parse(text, base)
 

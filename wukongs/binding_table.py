@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
+from wukongs.csparql.terms import Variable
 from wukongs.rows import filled, taken
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.terms.moment import Moment
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from csparql.algebra import Query
-from csparql.terms import Term, iri
-from store.dtypes import DEFAULT_GRAPH_IRI
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.terms import Term, iri
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 
 def constants_of(query: Query) -> list[Term]:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from csparql.terms import Term, iri
-from store.arrangement import Arrangement
-from store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
-from store.encoded import Encoded
-from store.quads import Quads
-from store.snapshot import tick_sn
-from store.term_registry import TermRegistry
-from store.trace import Handle
+from wukongs.csparql.terms import Term, iri
 from wukongs.durable.journal import Journal
 from wukongs.errors import StreamError, WukongsError
 from wukongs.settings import Settings
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.quads import Quads
+from wukongs.store.snapshot import tick_sn
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.trace import Handle
 from wukongs.streams.stream_state import StreamState
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from csparql.algebra import Output
-from csparql.terms import Term
-from store.encoded import MalformedLine
 from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.continuous.query_source import QuerySource
 from wukongs.core import Core
+from wukongs.csparql.algebra import Output
+from wukongs.csparql.terms import Term
 from wukongs.errors import StreamError
 from wukongs.execution.bindings import bind
 from wukongs.execution.explaining import explain_over
@@ -38,14 +37,15 @@ from wukongs.output.results import Result, WindowResult
 from wukongs.plans.plan_memo import PlanMemo
 from wukongs.plans.prepared import Prepared, PreparedQueries
 from wukongs.settings import Settings
+from wukongs.store.encoded import MalformedLine
 from wukongs.terms.names import canonical, graph_term
 
 if TYPE_CHECKING:
     import rdflib
 
-    from store.bulk import Run
-    from store.rdf_files import RdfReader
     from wukongs.injection.ingest import IngestService
+    from wukongs.store.bulk import Run
+    from wukongs.store.rdf_files import RdfReader
     from wukongs.wire.client_socket import ClientSocket
 
 log = logging.getLogger("wukongs")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit
+from wukongs.store.jit import njit
 
 
 @njit

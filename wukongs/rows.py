@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from store.dtypes import BoolArray, Int64Array
 from wukongs import operator_kernels as kernels
 from wukongs.limits import Limits, current
+from wukongs.store.dtypes import BoolArray, Int64Array
 
 PIECE_ROWS = 1 << 18
 DIGIT_BITS = 11

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from csparql.algebra import Output
-from csparql.parser import parse_query
+from wukongs.csparql.algebra import Output
+from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
 from wukongs.settings import Settings
 from wukongs.terms.names import graph_term

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adapters.source import PreparedSource
+    from wukongs.adapters.source import PreparedSource
     from wukongs.run_config import StreamConfig
 
 
@@ -15,7 +15,7 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
     """Open and index every source partition of the streams; unpacked copies go to the folder, which is theirs alone.
 
     Raises: DataError (a file that cannot be read), SettingsError (a mapping; two partitions of one name)."""
-    from adapters.source import PreparedSource
+    from wukongs.adapters.source import PreparedSource
     from wukongs.errors import SettingsError
     from wukongs.run_config import CsvSource, TimestampedSource
 
@@ -23,16 +23,16 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
     for stream in streams:
         config = stream.source
         if isinstance(config, TimestampedSource):
-            from adapters.sources.timestamped_file import prepare_timestamped
+            from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 
             files = [prepare_timestamped(path, config.timestamps, folder) for path in config.paths]
             prepared += [PreparedSource(stream.iri, source, index) for source, index in files]
         elif isinstance(config, CsvSource):
-            from adapters.sources.csv_file import prepare_csv
+            from wukongs.adapters.sources.csv_file import prepare_csv
 
             prepared.append(PreparedSource(stream.iri, *prepare_csv(config, folder)))
         else:
-            from adapters.sources.lsbench_file import prepare_lsbench
+            from wukongs.adapters.sources.lsbench_file import prepare_lsbench
 
             prepared.append(PreparedSource(stream.iri, *prepare_lsbench(config, folder)))
     names = [(one.stream, one.source.partition) for one in prepared]

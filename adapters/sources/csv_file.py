@@ -10,12 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.source import NO_TIME, RowRange, Rows, SetAside, SourceIndex, plain_copy, read_bytes, running_max
-from adapters.sources.csv_mapping import RDF_TYPE, SSN, CsvMapping, ValueSpec, load_mapping, properties_of, time_of
-from adapters.sources.expressions import DivisionByZero, Value, number
-from store.dtypes import Int64Array
+from wukongs.adapters.source import NO_TIME, RowRange, Rows, SetAside, SourceIndex, plain_copy, read_bytes, running_max
+from wukongs.adapters.sources.csv_mapping import (
+    RDF_TYPE,
+    SSN,
+    CsvMapping,
+    ValueSpec,
+    load_mapping,
+    properties_of,
+    time_of,
+)
+from wukongs.adapters.sources.expressions import DivisionByZero, Value, number
 from wukongs.errors import DataError
 from wukongs.run_config import CsvSource
+from wukongs.store.dtypes import Int64Array
 
 _TEXT_MAX = 200
 Triple = tuple[str, str, str]
@@ -50,7 +58,7 @@ class CsvFile:
 
     def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
         """Read and encode a range. Raises: DataError (the file is gone or was cut)."""
-        from store.encoder import encode_columns
+        from wukongs.store.encoder import encode_columns
 
         raw_rows = _split_rows(read_bytes(self.plain, rows.first_byte, rows.end_byte))
         triples: list[Triple] = []

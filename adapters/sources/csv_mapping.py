@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from adapters.sources.expressions import Expression, Value, compile_expression, number
+from wukongs.adapters.sources.expressions import Expression, Value, compile_expression, number
 from wukongs.errors import DataError, SettingsError
 from wukongs.toml_reader import TableReader, read_toml
 

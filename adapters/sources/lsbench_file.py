@@ -12,12 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.source import NO_TIME, RowRange, Rows, SetAside, SourceIndex, plain_copy, read_bytes, rows_of, running_max
-from adapters.sources import rows_kernels as kernels
-from adapters.sources.timestamped_file import RowText, map_file, readonly
-from store.dtypes import Int64Array, UInt8Array
+from wukongs.adapters.source import (
+    NO_TIME,
+    RowRange,
+    Rows,
+    SetAside,
+    SourceIndex,
+    plain_copy,
+    read_bytes,
+    rows_of,
+    running_max,
+)
+from wukongs.adapters.sources import rows_kernels as kernels
+from wukongs.adapters.sources.timestamped_file import RowText, map_file, readonly
 from wukongs.errors import DataError
 from wukongs.run_config import LsbenchSource
+from wukongs.store.dtypes import Int64Array, UInt8Array
 
 RDF_TYPE = b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 _PREFIX_LINE = re.compile(rb"@prefix\s+(?P<name>[\w.-]*):\s*<(?P<iri>[^<>\s]*)>\s*\.\s*\r?\n?")
@@ -48,7 +58,7 @@ class LsbenchFile:
         """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
         from dataclasses import replace
 
-        from store.encoder import encode_ntriples
+        from wukongs.store.encoder import encode_ntriples
 
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
         times = np.load(self.plain_times, mmap_mode="r")[rows.first_offset : rows.end_offset]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit
-from store.ntriples_kernels import FIELDS, find_line_end, read_statement
+from wukongs.store.jit import njit
+from wukongs.store.ntriples_kernels import FIELDS, find_line_end, read_statement
 
 OK = 0
 BAD_FIELDS = 1

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from adapters.source import (
+from wukongs.adapters.source import (
     NO_TIME,
     RowRange,
     Rows,
@@ -19,9 +19,9 @@ from adapters.source import (
     rows_of,
     running_max,
 )
-from adapters.sources import rows_kernels as kernels
-from store.dtypes import Int64Array, UInt8Array
+from wukongs.adapters.sources import rows_kernels as kernels
 from wukongs.errors import DataError
+from wukongs.store.dtypes import Int64Array, UInt8Array
 
 _TEXT_MAX = 200
 
@@ -40,7 +40,7 @@ class TimestampedFile:
 
     def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
         """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
-        from store.encoder import encode_ntriples
+        from wukongs.store.encoder import encode_ntriples
 
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
         first_line = rows.first_offset + 1
@@ -103,8 +103,8 @@ def readonly(array: UInt8Array) -> UInt8Array:
 
 
 def _scan(data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"]) -> tuple[Int64Array, Int64Array]:
-    from store.encoder import CHARACTER_CLASSES
-    from store.ntriples_kernels import TIME_PREFIX, TIME_SUFFIX
+    from wukongs.store.encoder import CHARACTER_CLASSES
+    from wukongs.store.ntriples_kernels import TIME_PREFIX, TIME_SUFFIX
 
     data = readonly(data)
     count = int(kernels.count_rows(data, first))

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from adapters.planner import EpochPlanner, Position, ReplayClock, WorkItem, balanced
-from adapters.push import PushStats, push_item
-from adapters.source import PreparedSource, SourceIndex, StreamSource
+from wukongs.adapters.planner import EpochPlanner, Position, ReplayClock, WorkItem, balanced
+from wukongs.adapters.push import PushStats, push_item
+from wukongs.adapters.source import PreparedSource, SourceIndex, StreamSource
 from wukongs.errors import WukongsError
 from wukongs.run_config import PipelineConfig
 from wukongs.wire.link import IngestLink

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.push import PushStats
-from adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
+from wukongs.adapters.push import PushStats
+from wukongs.adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
 from wukongs.errors import StreamError, WukongsError
 from wukongs.run_config import PipelineConfig, StreamConfig
 from wukongs.wire.link import IngestLink, error_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from adapters.spark.data_source import PipelinePlan
+    from wukongs.adapters.spark.data_source import PipelinePlan
 
 _POLL_S = 0.02
 
@@ -46,8 +46,8 @@ def run_pipeline(
 
     Raises: SettingsError (no Java, a mapping); DataError (a source); StreamError (a stream that a node does not know);
     NodeUnavailable; whatever error a node answered to a task."""
-    from adapters.sources import prepare
-    from adapters.spark.session import active_session, start_session, stop_session
+    from wukongs.adapters.sources import prepare
+    from wukongs.adapters.spark.session import active_session, start_session, stop_session
 
     config = config or PipelineConfig()
     stop = stop or threading.Event()
@@ -63,7 +63,7 @@ def run_pipeline(
         try:
             if stop.is_set():  # meanwhile: starting Spark takes seconds
                 return PipelineReport()
-            from adapters.spark.data_source import PipelinePlan, save_index
+            from wukongs.adapters.spark.data_source import PipelinePlan, save_index
 
             for number, one in enumerate(prepared):
                 save_index(folder / "plan", number, one.index)
@@ -86,7 +86,7 @@ def run_pipeline(
 def _run(
     spark: SparkSession, plan: PipelinePlan, checkpoint: str, stop: threading.Event, on_progress: OnProgress | None
 ) -> PipelineReport:
-    from adapters.spark.data_source import NAME, data_source_for
+    from wukongs.adapters.spark.data_source import NAME, data_source_for
 
     spark.dataSource.register(data_source_for(plan))
     writer = spark.readStream.format(NAME).load().writeStream.format("noop").option("checkpointLocation", checkpoint)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import wukongs
 from wukongs.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -122,12 +123,11 @@ def check_java() -> None:
 
 
 def _local_settings(parallelism: int, folder: Path) -> dict[str, str]:
-    project = str(Path(__file__).resolve().parents[2])
     return {
         "spark.master": f"local[{parallelism},{TASK_ATTEMPTS}]",
         "spark.sql.shuffle.partitions": str(parallelism),
         "spark.default.parallelism": str(parallelism),
-        "spark.executorEnv.PYTHONPATH": project,
+        "spark.executorEnv.PYTHONPATH": str(Path(wukongs.__file__).absolute().parents[1]),
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import wukongs
-from bench.harness import ROOT, Report, WrongAnswer, summary
-from bench.lsbench.data import StreamData
+from wukongs.bench.harness import ROOT, Report, WrongAnswer, summary
+from wukongs.bench.lsbench.data import StreamData
 
 QUERY_FOLDER = ROOT / "examples" / "citybench"
 NAMESPACE = "http://www.insight-centre.org/dataset/SampleEventService#"

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.harness import Report, median_cpu_seconds
-from bench.kernels.loop_kernels import count_found
-from bench.kernels.social import random_ids
-from store.batch import Batch, assemble, build_batch, make_side, make_vertex_index
-from store.dtypes import Int64Array
-from store.merge import merge_batches
+from wukongs.bench.harness import Report, median_cpu_seconds
+from wukongs.bench.kernels.loop_kernels import count_found
+from wukongs.bench.kernels.social import random_ids
+from wukongs.store.batch import Batch, assemble, build_batch, make_side, make_vertex_index
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.merge import merge_batches
 
 PROBES = 1_000_000
 PREDICATES = 16

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from store.jit import njit
-from store.lookup_kernels import find_key
 from wukongs.plans.plan_kernels import run_plan, start_step
 from wukongs.plans.plan_layout import COUNT, FULL, LEVEL, STATE_WIDTH
+from wukongs.store.jit import njit
+from wukongs.store.lookup_kernels import find_key
 
 
 @njit

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.harness import Report, WrongAnswer
-from bench.kernels.batches import bench_build, bench_find_key, bench_merge
-from bench.kernels.steps import bench_steps
+from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.kernels.batches import bench_build, bench_find_key, bench_merge
+from wukongs.bench.kernels.steps import bench_steps
 
 SEED = 20_170
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.batch import Batch, build_batch
-from store.batch_set import BatchSet
-from store.dtypes import Int64Array
-from store.slice_ring import SliceRing
-from store.term_ids import term_id
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.slice_ring import SliceRing
+from wukongs.store.term_ids import term_id
 
 NAMESPACE = "http://example.org/bench/"
 STREAM = NAMESPACE + "posts"

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, generate_network
-from adapters.lsbench_people import NetworkSettings
-from adapters.sources.lsbench_file import expand
-from bench.harness import ROOT
-from store.dtypes import Int64Array
+from wukongs.adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, generate_network
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.adapters.sources.lsbench_file import expand
+from wukongs.bench.harness import ROOT
+from wukongs.store.dtypes import Int64Array
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.lsbench.data import LsbenchData
-from store.dtypes import INLINE_MARK, Int64Array
-from store.encoder import encode_ntriples
+from wukongs.bench.lsbench.data import LsbenchData
+from wukongs.store.dtypes import INLINE_MARK, Int64Array
+from wukongs.store.encoder import encode_ntriples
 
 Columns = tuple[Int64Array, Int64Array, Int64Array]
 """Subjects, predicates, objects."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import wukongs
-from bench.harness import Report, summary
-from bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData
-from bench.lsbench.queries import QUERIES, BenchQuery
+from wukongs.bench.harness import Report, summary
+from wukongs.bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData
+from wukongs.bench.lsbench.queries import QUERIES, BenchQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa

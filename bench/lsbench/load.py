@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import wukongs
-from bench.harness import Report, repeat, summary
-from bench.kernels.batches import bytes_per_triple
-from bench.lsbench.data import LsbenchData
-from bench.store.injection import mixed
-from store.encoder import encode_ntriples
-from store.rdf_files import read_rdf
+from wukongs.bench.harness import Report, repeat, summary
+from wukongs.bench.kernels.batches import bytes_per_triple
+from wukongs.bench.lsbench.data import LsbenchData
+from wukongs.bench.store.injection import mixed
 from wukongs.core import Core
 from wukongs.settings import Settings
+from wukongs.store.encoder import encode_ntriples
+from wukongs.store.rdf_files import read_rdf
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.lsbench.data import IRI
+from wukongs.bench.lsbench.data import IRI
 
 _PREFIXES = """PREFIX sioc: <http://rdfs.org/sioc/ns#>
 PREFIX foaf: <http://xmlns.com/foaf/0.1/>

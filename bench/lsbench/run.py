@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report, WrongAnswer
-from bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
-from bench.lsbench.latency import bench_latency
-from bench.lsbench.load import bench_load
-from bench.store.injection import bench_injection
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.lsbench.latency import bench_latency
+from wukongs.bench.lsbench.load import bench_load
+from wukongs.bench.store.injection import bench_injection
 
 GENERATED = NetworkSettings(users=1000, duration_ms=20_000, positions_per_s=400)
 QUICK = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 
-from bench.harness import Report
-from bench.nodes.engines import Bench, since
+from wukongs.bench.harness import Report
+from wukongs.bench.nodes.engines import Bench, since
 
 SAID = "Control messages between nodes, per node and second"
 BATCH_MS = 100

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import wukongs
-from bench.harness import ROOT
+from wukongs.bench.harness import ROOT
 
 START_S = 300.0
 STOP_S = 60.0

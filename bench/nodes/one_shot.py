@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from bench.harness import Report, repeat, summary
-from bench.lsbench.data import LsbenchData
-from bench.nodes.engines import EMBEDDED, Bench, since
-from bench.oneshot.queries import CONSTANTS, S_QUERIES
+from wukongs.bench.harness import Report, repeat, summary
+from wukongs.bench.lsbench.data import LsbenchData
+from wukongs.bench.nodes.engines import EMBEDDED, Bench, since
+from wukongs.bench.oneshot.queries import CONSTANTS, S_QUERIES
 
 ABSORBED = ("PO", "PO-L", "PH", "PH-L")
 ANSWERED = "S1-S6: one-shot, ms at the client"

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report, WrongAnswer
-from bench.lsbench.data import DAY_MS, LsbenchData, find_folder, generate_lsbench, read_lsbench
-from bench.nodes.control import bench_control
-from bench.nodes.engines import Bench, OpenBench, embedded, processes
-from bench.nodes.one_shot import Runs, report_one_shot, run_one_shot
-from bench.nodes.windows import Run, end_ms, last_days, report_windows, run_windows
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.lsbench.data import DAY_MS, LsbenchData, find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.nodes.control import bench_control
+from wukongs.bench.nodes.engines import Bench, OpenBench, embedded, processes
+from wukongs.bench.nodes.one_shot import Runs, report_one_shot, run_one_shot
+from wukongs.bench.nodes.windows import Run, end_ms, last_days, report_windows, run_windows
 from wukongs.errors import WukongsError
 
 GENERATED = NetworkSettings(users=1000, duration_ms=20_000, positions_per_s=400)

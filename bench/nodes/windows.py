@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.harness import Report, summary
-from bench.lsbench.data import IRI, TIMING, LsbenchData
-from bench.lsbench.latency import EXPECTED, REPLAY, Replay
-from bench.lsbench.queries import QUERIES, BenchQuery
-from bench.nodes.engines import EMBEDDED, Bench, since
+from wukongs.bench.harness import Report, summary
+from wukongs.bench.lsbench.data import IRI, TIMING, LsbenchData
+from wukongs.bench.lsbench.latency import EXPECTED, REPLAY, Replay
+from wukongs.bench.lsbench.queries import QUERIES, BenchQuery
+from wukongs.bench.nodes.engines import EMBEDDED, Bench, since
 
 if TYPE_CHECKING:
     import pyarrow as pa

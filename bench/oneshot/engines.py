@@ -20,7 +20,7 @@ import rdflib
 from rdflib.term import Literal
 
 import wukongs
-from csparql.terms import XSD
+from wukongs.csparql.terms import XSD
 from wukongs.terms.rdf_terms import canonical_of
 
 Row = tuple[Any, ...]

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 import wukongs
-from bench.citybench.run import NAMESPACE, QUERY_FOLDER, STORED, CityData
-from bench.harness import Report
-from bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData, StreamData
-from bench.lsbench.queries import QUERIES
-from bench.oneshot.queries import OTHER_QUERIES, S_QUERIES
+from wukongs.bench.citybench.run import NAMESPACE, QUERY_FOLDER, STORED, CityData
+from wukongs.bench.harness import Report
+from wukongs.bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData, StreamData
+from wukongs.bench.lsbench.queries import QUERIES
+from wukongs.bench.oneshot.queries import OTHER_QUERIES, S_QUERIES
 
 TITLE = "Estimated and actual rows of plan steps"
 SAMPLE_DAY = 26

@@ -21,8 +21,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import wukongs
-from bench.harness import Report, Row, WrongAnswer, summary
-from bench.oneshot.bad_queries import PREFIX, QUERIES, UPDATES, WORDS, BadQuery
+from wukongs.bench.harness import Report, Row, WrongAnswer, summary
+from wukongs.bench.oneshot.bad_queries import PREFIX, QUERIES, UPDATES, WORDS, BadQuery
 from wukongs.settings import Settings
 
 MEBIBYTE = 1 << 20

@@ -8,16 +8,16 @@ from typing import Any
 import rdflib.plugins.sparql
 
 import wukongs
-from bench.harness import Report, repeat, summary
-from bench.lsbench.queries import QUERIES
-from csparql.algebra import Node
-from csparql.parser import parse_query
-from csparql.plan import FilteredBgp
-from csparql.planner import plan_filtered
-from csparql.rules import rewrite
-from csparql.rules.walk import map_children
-from csparql.terms import Variable
-from csparql.tokens import tokenize
+from wukongs.bench.harness import Report, repeat, summary
+from wukongs.bench.lsbench.queries import QUERIES
+from wukongs.csparql.algebra import Node
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.planner import plan_filtered
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.rules.walk import map_children
+from wukongs.csparql.terms import Variable
+from wukongs.csparql.tokens import tokenize
 from wukongs.plans.cardinalities import DatasetCardinalities
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo

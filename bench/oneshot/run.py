@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from adapters.lsbench_people import NetworkSettings
-from bench.harness import ROOT, Report, WrongAnswer, summary
-from bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
-from bench.oneshot.engines import Answer, Peer, TooSlow, at_most, ours, oxigraph, rdflib_graph
-from bench.oneshot.estimates import bench_citybench_windows, bench_estimates, bench_lsbench_windows, summarize
-from bench.oneshot.parse import bench_parse
-from bench.oneshot.queries import CONSTANTS, OTHER_QUERIES, S_QUERIES, OneShotQuery
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.harness import ROOT, Report, WrongAnswer, summary
+from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.oneshot.engines import Answer, Peer, TooSlow, at_most, ours, oxigraph, rdflib_graph
+from wukongs.bench.oneshot.estimates import bench_citybench_windows, bench_estimates, bench_lsbench_windows, summarize
+from wukongs.bench.oneshot.parse import bench_parse
+from wukongs.bench.oneshot.queries import CONSTANTS, OTHER_QUERIES, S_QUERIES, OneShotQuery
 
 ABSORBED = ("PO", "PO-L", "PH", "PH-L")
 GENERATED = NetworkSettings(users=1000, duration_ms=10_000, positions_per_s=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.scale.network_kernels import (
+from wukongs.bench.scale.network_kernels import (
     COMMENTS_MAX,
     D_COMMENTS,
     D_COUNTRY,
@@ -32,7 +32,7 @@ from bench.scale.network_kernels import (
     item_number,
     list_linked,
 )
-from store.jit import njit, njit_uncounted
+from wukongs.store.jit import njit, njit_uncounted
 
 
 @njit_uncounted

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.lsbench_words import COUNTRIES, RDF_TYPE, T, iri, term, word_of
-from bench.scale import answer_kernels as rules
-from bench.scale import network_kernels as kernels
-from store.dtypes import Int64Array, UInt8Array
+from wukongs.adapters.lsbench_words import COUNTRIES, RDF_TYPE, T, iri, term, word_of
+from wukongs.bench.scale import answer_kernels as rules
+from wukongs.bench.scale import network_kernels as kernels
+from wukongs.store.dtypes import Int64Array, UInt8Array
 
 BUFFER_BYTES = 32 << 20
 TRIPLES_PER_USER = 920

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit, njit_inline, njit_uncounted
+from wukongs.store.jit import njit, njit_inline, njit_uncounted
 
 OFFSETS_MAX = 32
 POSTS_MAX, COMMENTS_MAX, PHOTOS_MAX = 16, 8, 60

@@ -1,8 +1,8 @@
 """How large a graph this machine holds: LSBench-shaped triples from files to answers, in a data folder.
 
-`python -m bench.scale.run --triples 100000000 --report DIR`. The network is written as N-Triples, loaded by `wukongs
-load` in a process of its own, opened again, and asked S1 to S6; every count is compared with what the network's rules
-say. The files go into a temporary folder (about 180 bytes a triple at once), which is removed.
+`python -m wukongs.bench.scale.run --triples 100000000 --report DIR`. The network is written as N-Triples, loaded by
+`wukongs load` in a process of its own, opened again, and asked S1 to S6; every count is compared with what the
+network's rules say. The files go into a temporary folder (about 180 bytes a triple at once), which is removed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.harness import ROOT, Report, WrongAnswer, repeat, summary
-from bench.scale.network import Network
-from bench.scale.queries import one_shot_queries
+from wukongs.bench.harness import ROOT, Report, WrongAnswer, repeat, summary
+from wukongs.bench.scale.network import Network
+from wukongs.bench.scale.queries import one_shot_queries
 from wukongs.engine import Engine
 from wukongs.loading.folder_query import open_folder
 
@@ -107,7 +107,7 @@ def _say(text: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m bench.scale.run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m wukongs.bench.scale.run", description=__doc__)
     parser.add_argument("--triples", type=int, default=100_000_000, help="distinct triples (default: 100,000,000)")
     parser.add_argument("--report", type=Path, metavar="DIR", help="write JSON and Markdown into this folder")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where the files go meanwhile")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report, median_cpu_seconds
-from bench.kernels.batches import random_triples
-from bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
-from bench.lsbench.ids import copies, stored_and_streams
-from store.batch import build_batch
-from store.dtypes import Int64Array
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.harness import Report, median_cpu_seconds
+from wukongs.bench.kernels.batches import random_triples
+from wukongs.bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.lsbench.ids import copies, stored_and_streams
+from wukongs.store.batch import build_batch
+from wukongs.store.dtypes import Int64Array
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000)
 TARGET = 4.0

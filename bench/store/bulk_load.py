@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report, summary
-from bench.lsbench.data import generate_lsbench
-from bench.scale.network import Network
-from store.arrangement import Arrangement
-from store.batch import build_batch
-from store.bulk import BulkPlan
-from store.encoded import Encoded
-from store.rdf_files import RdfReader, read_rdf
-from store.term_ids import HASH_BITS
-from store.term_registry import TermRegistry
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.harness import Report, summary
+from wukongs.bench.lsbench.data import generate_lsbench
+from wukongs.bench.scale.network import Network
 from wukongs.engine import Engine
 from wukongs.loading.folder_load import FolderLoad
 from wukongs.settings import Settings
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch import build_batch
+from wukongs.store.bulk import BulkPlan
+from wukongs.store.encoded import Encoded
+from wukongs.store.rdf_files import RdfReader, read_rdf
+from wukongs.store.term_ids import HASH_BITS
+from wukongs.store.term_registry import TermRegistry
 
 TRIPLES = 4_000_000
 BYTES_MAX = 1 << 30

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.harness import Report, median_cpu_seconds
-from bench.memory import resident_bytes
-from store.dictionary import Dictionary, split_texts
-from store.dtypes import Int64Array
-from store.encoded import TermTable
+from wukongs.bench.harness import Report, median_cpu_seconds
+from wukongs.bench.memory import resident_bytes
+from wukongs.store.dictionary import Dictionary, split_texts
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import TermTable
 
 PIECE = 100_000
 GATHERED = 1_000_000

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import wukongs
-from bench.harness import Report, summary
-from store.encoded import Encoded
-from store.encoder import encode_ntriples
+from wukongs.bench.harness import Report, summary
 from wukongs.injection.ingest import IngestService
 from wukongs.settings import Settings
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.messages import Close, Open, Piece
 
 RATES = {"PO": 10_000, "PO-L": 86_000, "PH": 10_000, "PH-L": 7_500, "GPS": 20_000}

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import xxhash
 
-from bench.harness import Report, median_cpu_seconds
-from bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
-from store.encoder import encode_columns, encode_ntriples
-from store.rdf_files import CHUNK_BYTES
 from wukongs import Engine
+from wukongs.bench.harness import Report, median_cpu_seconds
+from wukongs.bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
+from wukongs.store.encoder import encode_columns, encode_ntriples
+from wukongs.store.rdf_files import CHUNK_BYTES
 
 
 def measure(found: Report, quick: bool) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.harness import Report
-from store.batch import Batch, build_batch
-from store.batch_set import BatchSet
-from store.dtypes import Int64Array
-from store.trace import Handle, Trace
+from wukongs.bench.harness import Report
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.trace import Handle, Trace
 
 SEALS = 100_000
 ROWS = 10

@@ -21,23 +21,31 @@ from unittest.mock import patch
 
 import numpy as np
 
-import store.arrangement
-from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report, Row, summary
-from bench.kernels.batches import bytes_per_triple
-from bench.lsbench.data import IRI, TIMING, LsbenchData, find_folder, generate_lsbench, read_lsbench, rename_entities
-from store.arrangement import Arrangement
-from store.batch import Batch, build_batch
-from store.block_index import BlockIndex
-from store.dtypes import Int64Array
-from store.encoded import Encoded
-from store.encoder import encode_ntriples
-from store.slice_ring import SliceRing
-from store.term_registry import TermRegistry
-from store.trace import Trace
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.harness import Report, Row, summary
+from wukongs.bench.kernels.batches import bytes_per_triple
+from wukongs.bench.lsbench.data import (
+    IRI,
+    TIMING,
+    LsbenchData,
+    find_folder,
+    generate_lsbench,
+    read_lsbench,
+    rename_entities,
+)
 from wukongs.core import Core
 from wukongs.injection.injector import IDLE_FUEL
 from wukongs.settings import Settings
+from wukongs.store import arrangement
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.block_index import BlockIndex
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_ntriples
+from wukongs.store.slice_ring import SliceRing
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.trace import Trace
 from wukongs.streams.stream_state import PUSH_PARTITION, StreamState
 from wukongs.wire.messages import timing_mask
 
@@ -62,7 +70,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (SliceRing, "add", "slices"),
     (BlockIndex, "close", "blocks"),
     (Arrangement, "_mark_new", "newness"),
-    (store.arrangement, "build_batch", "stored batch"),
+    (arrangement, "build_batch", "stored batch"),
     (Trace, "pay", "merge fuel"),
     (TermRegistry, "confirm", "dictionary"),
 )

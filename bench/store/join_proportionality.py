@@ -14,23 +14,23 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.harness import Report, repeat, summary
-from bench.kernels.loop_kernels import run_group
-from bench.kernels.social import NAMESPACE, name_id
-from bench.kernels.steps import Prepared
-from csparql.algebra import Bgp, Project
-from csparql.parser import parse_query
-from csparql.plan import FilteredBgp
-from csparql.rules import rewrite
-from csparql.terms import Term, Variable
-from store.batch import build_batch
-from store.batch_set import BatchSet
-from store.dtypes import DEFAULT_GRAPH_IRI
+from wukongs.bench.harness import Report, repeat, summary
+from wukongs.bench.kernels.loop_kernels import run_group
+from wukongs.bench.kernels.social import NAMESPACE, name_id
+from wukongs.bench.kernels.steps import Prepared
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Bgp, Project
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import Limits
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
 from wukongs.plans.plan_runner import run
+from wukongs.store.batch import build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 KEYS = 10_000_000
 SEEDS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)

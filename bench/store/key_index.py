@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.harness import Report, median_cpu_seconds
-from bench.kernels.loop_kernels import count_found
-from bench.store.key_index_kernels import count_in_pairs, count_in_positions, fill_pairs
-from store.batch import Batch, Side, assemble, make_side, make_vertex_index
-from store.batch_kernels import fill_fences
-from store.dtypes import Int64Array
-from store.fuel import UNLIMITED_FUEL
-from store.slot_kernels import fill_slots
+from wukongs.bench.harness import Report, median_cpu_seconds
+from wukongs.bench.kernels.loop_kernels import count_found
+from wukongs.bench.store.key_index_kernels import count_in_pairs, count_in_positions, fill_pairs
+from wukongs.store.batch import Batch, Side, assemble, make_side, make_vertex_index
+from wukongs.store.batch_kernels import fill_fences
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.slot_kernels import fill_slots
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 50_000_000)
 PROBES = 1_000_000

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from store.jit import njit_uncounted
-from store.slot_kernels import slot_shift
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.slot_kernels import slot_shift
 
 
 @njit_uncounted

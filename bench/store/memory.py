@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.lsbench_people import NetworkSettings
-from bench.harness import Report
-from bench.kernels.batches import bytes_per_triple
-from bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
-from bench.lsbench.ids import Columns, stored_and_streams
-from store.arrangement import Arrangement
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.harness import Report
+from wukongs.bench.kernels.batches import bytes_per_triple
+from wukongs.bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.lsbench.ids import Columns, stored_and_streams
+from wukongs.store.arrangement import Arrangement
 
 SEAL_ROWS = 13_350
 """The tuples of LSBench's five streams in 100 ms, at the paper's default rates."""

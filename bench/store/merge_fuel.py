@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bench.harness import Report
-from store.batch import build_batch
-from store.dtypes import Int64Array
-from store.fuel import UNLIMITED_FUEL
-from store.trace import FUEL_PER_ROW, Trace
+from wukongs.bench.harness import Report
+from wukongs.store.batch import build_batch
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.trace import FUEL_PER_ROW, Trace
 
 Floats = npt.NDArray[np.float64]
 RATE_PER_S = 1_000_000

@@ -15,17 +15,12 @@ from unittest import mock
 
 import numpy as np
 
-from bench.harness import Report, median_cpu_seconds
-from bench.kernels.social import random_ids
-from csparql.algebra import DEFAULT, DatasetClause, GraphRef, TermOrVariable, TriplePattern
-from csparql.plan import PlanStep
-from csparql.terms import Term, Variable
-from store.batch import Batch, build_batch
-from store.batch_set import BatchSet
-from store.directory_kernels import row_of_graph
-from store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
-from store.merge import merge_batches
+from wukongs.bench.harness import Report, median_cpu_seconds
+from wukongs.bench.kernels.social import random_ids
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, TermOrVariable, TriplePattern
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import Limits
 from wukongs.plans import plan_layout as layout
 from wukongs.plans import span_kernels
@@ -33,6 +28,11 @@ from wukongs.plans.cardinalities import DatasetCardinalities
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import lower, with_parts
 from wukongs.plans.plan_runner import run
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.directory_kernels import row_of_graph
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
+from wukongs.store.merge import merge_batches
 
 GRAPH_COUNTS = (10, 100, 1000, 10_000)
 GRAPH_COUNTS_QUICK = (10, 40)

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.harness import ROOT, Report, summary
-from store.checkpoint import CheckpointStore
-from store.dtypes import Int64Array
-from store.encoder import encode_columns
+from wukongs.bench.harness import ROOT, Report, summary
 from wukongs.engine import Engine
+from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoder import encode_columns
 
 PREFIX = "http://example.org/sib/"
 NAMES = ("follows", "creator", "type", "tag", "content", "likes", "Post", "Photo")
@@ -145,7 +145,7 @@ def _query_seconds(engine: Engine) -> float:
 
 
 def _restart_apart(folder: Path) -> dict[str, float]:
-    code = "import json, sys, pathlib; from bench.store.restart import restart; "
+    code = "import json, sys, pathlib; from wukongs.bench.store.restart import restart; "
     code += "print(json.dumps(restart(pathlib.Path(sys.argv[1]))))"
     found = subprocess.run(
         [sys.executable, "-c", code, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True

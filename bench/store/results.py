@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from bench.harness import Report
 from wukongs import Engine
+from wukongs.bench.harness import Report
 
 FORMATS = ("json", "xml", "csv", "tsv", "arrow", "table", "nt", "ttl")
 _PATTERN = "{ ?p <http://ex/name> ?n ; <http://ex/age> ?a }"

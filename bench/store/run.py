@@ -12,15 +12,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import bench.store
-from bench.harness import Report, WrongAnswer
+from wukongs.bench import store
+from wukongs.bench.harness import Report, WrongAnswer
 
 _NO_QUESTION = {"run"}
 
 
 def questions() -> list[str]:
     """Return the names of all questions."""
-    names = [module.name for module in pkgutil.iter_modules(bench.store.__path__)]
+    names = [module.name for module in pkgutil.iter_modules(store.__path__)]
     return [name for name in names if name not in _NO_QUESTION and not name.endswith("_kernels")]
 
 
@@ -28,7 +28,7 @@ def main(report: Path | None = None, quick: bool = False, wanted: Sequence[str] 
     """Measure the questions asked for (default: all); with a folder, write JSON, Markdown and plots. Returns the exit
     status."""
     for name in wanted or questions():
-        module = importlib.import_module(f"bench.store.{name}")
+        module = importlib.import_module(f"wukongs.bench.store.{name}")
         found = Report(f"store-{name}", {"question": (module.__doc__ or name).strip().splitlines()[0]})
         try:
             module.measure(found, quick)

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.harness import Report, Row
-from bench.memory import resident_bytes
 from wukongs import Engine
+from wukongs.bench.harness import Report, Row
+from wukongs.bench.memory import resident_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

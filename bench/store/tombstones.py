@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from bench.harness import Report, median_cpu_seconds
-from bench.kernels.batches import random_triples
-from csparql.algebra import DEFAULT, DatasetClause, TriplePattern
-from csparql.plan import PlanStep
-from csparql.terms import Term, Variable
-from store.arrangement import Arrangement
-from store.batch import build_batch
-from store.batch_set import BatchSet
-from store.dtypes import Int64Array
-from store.merge import merge_batches
-from store.tombstones import Difference, DifferenceMerge
+from wukongs.bench.harness import Report, median_cpu_seconds
+from wukongs.bench.kernels.batches import random_triples
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import DEFAULT, DatasetClause, TriplePattern
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import Limits
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import LoweredPlan, lower
 from wukongs.plans.plan_runner import run
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch import build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.merge import merge_batches
+from wukongs.store.tombstones import Difference, DifferenceMerge
 
 TRIPLES = 2_000_000
 TRIPLES_QUICK = 5_000

@@ -16,25 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from bench.harness import Report, repeat, summary
-from bench.kernels.loop_kernels import run_group
-from bench.kernels.social import STREAM, name_id, random_ids
-from bench.kernels.steps import Prepared
-from bench.store.windows_kernels import walk_values
-from csparql.algebra import Bgp, Project
-from csparql.parser import parse_query
-from csparql.plan import FilteredBgp
-from csparql.rules import rewrite
-from csparql.terms import Term, Variable
-from store.batch import Batch, build_batch
-from store.batch_set import EMPTY, BatchSet
-from store.dtypes import WINDOW_GRAPH, Int64Array
-from store.slice_ring import SliceRing
+from wukongs.bench.harness import Report, repeat, summary
+from wukongs.bench.kernels.loop_kernels import run_group
+from wukongs.bench.kernels.social import STREAM, name_id, random_ids
+from wukongs.bench.kernels.steps import Prepared
+from wukongs.bench.store.windows_kernels import walk_values
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Bgp, Project
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import Limits
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
 from wukongs.plans.plan_runner import run
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
+from wukongs.store.slice_ring import SliceRing
 
 BATCH_MS = 100
 SLICE_TUPLES = 20

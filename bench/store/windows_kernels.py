@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from store.addresses import int64_array
-from store.dtypes import OUT
-from store.jit import njit
-from store.layout import TIMES, TRIPLE_COUNT
-from store.lookup_kernels import find_key, side_values, value_range
+from wukongs.store.addresses import int64_array
+from wukongs.store.dtypes import OUT
+from wukongs.store.jit import njit
+from wukongs.store.layout import TIMES, TRIPLE_COUNT
+from wukongs.store.lookup_kernels import find_key, side_values, value_range
 
 
 @njit

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.harness import Report, summary
+from wukongs.bench.harness import Report, summary
 from wukongs.interpreter import take_turns_quickly
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.context import context

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from csparql.algebra import Node, Query
-from csparql.rules.lift_filters import lift_filters
-from csparql.rules.merge_bgps import merge_bgps
-from csparql.rules.push_filters import push_filters
-from csparql.rules.sink_joins import sink_joins
-from csparql.rules.split_filters import split_filters
+from wukongs.csparql.algebra import Node, Query
+from wukongs.csparql.rules.lift_filters import lift_filters
+from wukongs.csparql.rules.merge_bgps import merge_bgps
+from wukongs.csparql.rules.push_filters import push_filters
+from wukongs.csparql.rules.sink_joins import sink_joins
+from wukongs.csparql.rules.split_filters import split_filters
 
 RULES: tuple[Callable[[Node], Node], ...] = (
     sink_joins,  # OPTIONAL comes after what is joined to it, so that more triple patterns are neighbours

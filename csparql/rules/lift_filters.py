@@ -6,9 +6,9 @@ A variable of c that P may leave unbound must stay unseen from X, so the rule le
 
 from __future__ import annotations
 
-from csparql.algebra import Bgp, Filter, Join, Node
-from csparql.rules.walk import join_all, join_operands, map_children
-from csparql.scope import certain_variables, expression_variables
+from wukongs.csparql.algebra import Bgp, Filter, Join, Node
+from wukongs.csparql.rules.walk import join_all, join_operands, map_children
+from wukongs.csparql.scope import certain_variables, expression_variables
 
 
 def lift_filters(node: Node) -> Node:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from csparql.algebra import Bgp, Join, Node, TriplePattern
-from csparql.rules.walk import join_all, join_operands, map_children
+from wukongs.csparql.algebra import Bgp, Join, Node, TriplePattern
+from wukongs.csparql.rules.walk import join_all, join_operands, map_children
 
 
 def merge_bgps(node: Node) -> Node:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Bgp,
     Distinct,
     Expression,
@@ -32,10 +32,10 @@ from csparql.algebra import (
     TripleParts,
     Union,
 )
-from csparql.components import components
-from csparql.rules.walk import map_children
-from csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
-from csparql.terms import Variable
+from wukongs.csparql.components import components
+from wukongs.csparql.rules.walk import map_children
+from wukongs.csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
+from wukongs.csparql.terms import Variable
 
 
 def push_filters(node: Node) -> Node:

@@ -6,9 +6,9 @@ B or e. Then C adds no binding that B or e could see, and which rows of B fit is
 
 from __future__ import annotations
 
-from csparql.algebra import Join, LeftJoin, Node
-from csparql.rules.walk import map_children
-from csparql.scope import NO_VARIABLES, certain_variables, expression_variables, possible_variables
+from wukongs.csparql.algebra import Join, LeftJoin, Node
+from wukongs.csparql.rules.walk import map_children
+from wukongs.csparql.scope import NO_VARIABLES, certain_variables, expression_variables, possible_variables
 
 
 def sink_joins(node: Node) -> Node:

@@ -5,8 +5,8 @@ A filter with more conjuncts than CONJUNCTS_MAX stays whole: split, it would be 
 
 from __future__ import annotations
 
-from csparql.algebra import Call, Expression, Filter, Node
-from csparql.rules.walk import map_children
+from wukongs.csparql.algebra import Call, Expression, Filter, Node
+from wukongs.csparql.rules.walk import map_children
 
 CONJUNCTS_MAX = 100
 

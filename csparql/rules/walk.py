@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Aggregate,
     Bgp,
     Call,
@@ -30,7 +30,7 @@ from csparql.algebra import (
     Union,
     Values,
 )
-from csparql.scope import exists_patterns, node_expressions
+from wukongs.csparql.scope import exists_patterns, node_expressions
 
 
 def map_children(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -24,10 +24,10 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
-from csparql.tokens import tokenize
 from tests.fuzz import FACTOR
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.tokens import tokenize
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 SUITE = Path(__file__).resolve().parents[3] / "shared" / "w3c"

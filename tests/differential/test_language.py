@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import pytest
 
 import wukongs
-from csparql.parser import parse_query
-from csparql.rules import rewrite
 from tests.unit.csparql.evaluator import Dataset, evaluate
 from tests.unit.csparql.random_queries import ALL_KINDS, random_dataset, random_query
 from tests.unit.csparql.test_translation import rows_of_oxigraph
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import rewrite
 from wukongs.terms.rdf_terms import canonical_of
 
 Rows = Counter[frozenset[tuple[str, str]]]

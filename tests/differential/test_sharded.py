@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wukongs
-from store.quads import Quads
 from tests import strategies as make
 from tests.differential.scenario import fuzz
 from tests.differential.spec_cases import PREFIXES, Case
@@ -32,6 +31,7 @@ from tests.shards import Shards, all_quads
 from tests.update_requests import NAMES, REQUESTS, request_text
 from wukongs.settings import Settings
 from wukongs.sharded.fork_join import ForkJoin
+from wukongs.store.quads import Quads
 
 SHAPES = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2))
 """(nodes, replicas)"""

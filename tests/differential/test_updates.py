@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wukongs
-from store.encoded import Encoded
-from store.rdf_files import read_rdf
 from tests import strategies as make
 from tests.differential.scenario import compare_one_shot, fuzz
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import Term, Triple, from_rdflib, nquad, ntriples
 from tests.oracles.sparql_oracle import Dataset
+from wukongs.store.encoded import Encoded
+from wukongs.store.rdf_files import read_rdf
 
 pytestmark = pytest.mark.nojit
 

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import wukongs
-from store.encoder import encode_columns
 from tests.clusters import READY_S, cluster, start_again
 from wukongs.nodes import joining
 from wukongs.nodes.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
 from wukongs.settings import Settings
+from wukongs.store.encoder import encode_columns
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Piece

@@ -19,8 +19,8 @@ import tempfile
 from typing import Any
 
 import wukongs
-from store.disk import Disk
 from tests.faults.workload import BATCH_MS, EX, QUERIES, STREAMS, TIMING, operation, query_text
+from wukongs.store.disk import Disk
 
 SETTINGS = wukongs.Settings(log_segment_bytes=8192, checkpoint_bytes=40_000)
 

@@ -23,10 +23,10 @@ import pyoxigraph
 import rdflib
 
 import wukongs
-from store.canonical import split_literal
 from tests.oracles.compare import Cell, same_rows
 from tests.oracles.rdf import Term, bnode, from_oxigraph, from_rdflib, iri, literal, to_rdflib
 from tests.oracles.values import number
+from wukongs.store.canonical import split_literal
 
 Rows = list[tuple[Cell, ...]]
 Answer = bool | Rows

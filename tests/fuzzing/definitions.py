@@ -10,8 +10,15 @@ from collections.abc import Sequence
 from functools import cmp_to_key
 from typing import Any
 
-from csparql import paths as syntax
-from csparql.algebra import (
+from tests.fuzzing import answers
+from tests.fuzzing.answers import Answer, Rows
+from tests.oracles import operators, paths
+from tests.oracles.operators import Solution
+from tests.unit.csparql import evaluator
+from tests.unit.csparql.evaluator import Dataset, minus
+from tests.unit.csparql.substitution import substituted
+from wukongs.csparql import paths as syntax
+from wukongs.csparql.algebra import (
     Aggregate,
     Call,
     DatasetClause,
@@ -35,15 +42,8 @@ from csparql.algebra import (
     TriplePattern,
     Union,
 )
-from csparql.parser import parse_query
-from csparql.terms import Term, Variable
-from tests.fuzzing import answers
-from tests.fuzzing.answers import Answer, Rows
-from tests.oracles import operators, paths
-from tests.oracles.operators import Solution
-from tests.unit.csparql import evaluator
-from tests.unit.csparql.evaluator import Dataset, minus
-from tests.unit.csparql.substitution import substituted
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.terms import Term, Variable
 from wukongs.expressions.scalar_evaluator import value_in
 from wukongs.operators.ordering import sort_key
 from wukongs.terms.moment import Moment

@@ -19,14 +19,14 @@ import pyoxigraph as ox
 import pytest
 
 import wukongs
-from adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, NetworkSettings, generate_network
-from bench.oneshot.queries import S_QUERIES
-from csparql import explain, parse_query, rewrite
-from csparql.algebra import DEFAULT, GraphRef, Query
-from csparql.terms import iri
-from store.dtypes import DEFAULT_GRAPH_IRI
 from tests.golden import city
 from tests.unit.csparql.counted_triples import CountedTriples, Triple
+from wukongs.adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, NetworkSettings, generate_network
+from wukongs.bench.oneshot.queries import S_QUERIES
+from wukongs.csparql import explain, parse_query, rewrite
+from wukongs.csparql.algebra import DEFAULT, GraphRef, Query
+from wukongs.csparql.terms import iri
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANS = Path(__file__).parent / "plans"

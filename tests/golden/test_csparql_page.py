@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from csparql.parser import parse_query
 from wukongs.continuous.query_source import QuerySource
+from wukongs.csparql.parser import parse_query
 from wukongs.injection.declarations import parse_continuous
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "csparql.md").read_text("utf-8")

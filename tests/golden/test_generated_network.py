@@ -9,9 +9,9 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from adapters.demo import continuous_queries
-from adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, NetworkSettings, generate_network
 from tests.golden.run_output import run_wukongs
+from wukongs.adapters.demo import continuous_queries
+from wukongs.adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, NetworkSettings, generate_network
 
 WINDOW = "[RANGE 500ms STEP 250ms]"
 Timed = tuple[int, ox.Triple]

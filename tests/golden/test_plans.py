@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from csparql import explain, parse_query, rewrite
-from csparql.algebra import DEFAULT, Filter, GraphRef, Node
-from csparql.plan import FilteredBgp
-from csparql.planner import plan_filtered
-from csparql.rules.walk import map_children
-from csparql.terms import iri
 from tests.oracles import operators
 from tests.unit.csparql.counted_triples import CountedTriples, Triple
 from tests.unit.csparql.evaluator import Dataset, evaluate, match_pattern, truth
+from wukongs.csparql import explain, parse_query, rewrite
+from wukongs.csparql.algebra import DEFAULT, Filter, GraphRef, Node
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.planner import plan_filtered
+from wukongs.csparql.rules.walk import map_children
+from wukongs.csparql.terms import iri
 
 PLANS = Path(__file__).parent / "plans"
 QUERIES = sorted(PLANS.glob("*.rq"))

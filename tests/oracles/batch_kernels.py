@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import numpy as np
 
-from store.dtypes import Int64Array
+from wukongs.store.dtypes import Int64Array
 
 
 def assign_directory(graphs: Int64Array, predicates: Int64Array) -> tuple[Int64Array, ...]:

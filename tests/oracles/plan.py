@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow, TriplePattern
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow, TriplePattern
+from wukongs.csparql.terms import Term, Variable
 
 Triple = tuple[int, int, int]
 Solution = dict[Variable, int]

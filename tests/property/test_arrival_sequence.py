@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from store.arrival_sequence import ArrivalSequence
 from tests.fuzz import fuzzed
 from tests.property.test_slice_ring import held
 from tests.quads import spread
+from wukongs.store.arrival_sequence import ArrivalSequence
 
 Arrival = tuple[int, tuple[int, int, int], int]
 """Stream batch, triple, time."""

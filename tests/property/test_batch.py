@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import batch_kernels as kernels
-from store import layout
-from store.batch import Batch
-from store.dtypes import Int64Array
-from store.lookup_kernels import (
+from tests.fuzz import fuzzed
+from tests.oracles import batch_kernels as oracle
+from tests.quads import Quad, batch_of, columns, plain, quads_of, spread
+from wukongs.store import batch_kernels as kernels
+from wukongs.store import layout
+from wukongs.store.batch import Batch
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.lookup_kernels import (
     code_at,
     code_range,
     count_degree,
@@ -31,10 +34,7 @@ from store.lookup_kernels import (
     side_values,
     value_range,
 )
-from store.sort_kernels import sort_ranges
-from tests.fuzz import fuzzed
-from tests.oracles import batch_kernels as oracle
-from tests.quads import Quad, batch_of, columns, plain, quads_of, spread
+from wukongs.store.sort_kernels import sort_ranges
 
 
 def random_quads(seed: int, size: int, terms: int, directory: int, skew: float, marked: float) -> list[Quad]:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from store import trace as trace_module
-from store.arrangement import Arrangement
-from store.checkpoint import CheckpointStore
-from store.manifest import read_manifest
-from store.term_registry import TermRegistry
-from store.trace import Handle, Trace
 from tests.failing_disk import FullDisk
 from tests.fuzz import fuzzed
 from tests.property.test_tombstones import UpdateMachine
 from tests.stored_graph import Row, StoredGraph
 from wukongs.errors import CompactedError, StorageError
+from wukongs.store import trace as trace_module
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.manifest import read_manifest
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.trace import Handle, Trace
 
 TEXTS = [f"<http://t/{n}>" for n in range(12)]
 OBJECTS = [*TEXTS, '"é <>"@en', '"a"', '"12"^^<http://www.w3.org/2001/XMLSchema#integer>', '""', '"x"^^<http://d>']

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, target
 from hypothesis import strategies as st
 
-from csparql.algebra import Project
-from csparql.data_runs import scan
-from csparql.parser_update import parse_update
-from csparql.updates import DeleteData, InsertData, Modify, Operation
 from tests.fuzz import fuzzed
+from wukongs.csparql.algebra import Project
+from wukongs.csparql.data_runs import scan
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.updates import DeleteData, InsertData, Modify, Operation
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 HEAD = "PREFIX ex: <http://ex/> PREFIX : <http://other/#> "
@@ -204,7 +204,7 @@ def test_an_odd_statement_costs_no_more_than_itself(place: int, in_graph: bool) 
 def test_an_error_in_much_data_is_found_without_cutting_all_of_it(
     place: int, in_graph: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from csparql import data_runs
+    from wukongs.csparql import data_runs
 
     made: list[int] = []
     read = data_runs.read_tokens  # type: ignore[attr-defined]

@@ -9,15 +9,14 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-import store.dictionary
-import store.transient_dictionary
-from store.dictionary import Dictionary, DictionaryView
-from store.dictionary_write_kernels import ADDED, EQUAL, REFUSED, REFUSED_BY_DEAD
-from store.encoded import TermTable
-from store.terms import hash_id
-from store.transient_dictionary import TransientDictionary
 from tests.fuzz import fuzzed
 from tests.oracles.dictionary import NaiveDictionary
+from wukongs.store import dictionary, transient_dictionary
+from wukongs.store.dictionary import Dictionary, DictionaryView
+from wukongs.store.dictionary_write_kernels import ADDED, EQUAL, REFUSED, REFUSED_BY_DEAD
+from wukongs.store.encoded import TermTable
+from wukongs.store.terms import hash_id
+from wukongs.store.transient_dictionary import TransientDictionary
 
 STATUS = {ADDED: "added", EQUAL: "equal", REFUSED: "refused", REFUSED_BY_DEAD: "added"}
 PLACES = st.integers(0, 59)
@@ -51,8 +50,8 @@ class DictionaryMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._patches = [
-            patch.object(store.dictionary, "_SLOTS_MIN", 4),
-            patch.object(store.transient_dictionary, "_DEAD_BYTES_MIN", 100),
+            patch.object(dictionary, "_SLOTS_MIN", 4),
+            patch.object(transient_dictionary, "_DEAD_BYTES_MIN", 100),
         ]
         for each in self._patches:
             each.start()

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from csparql.algebra import Call, Expression
-from csparql.terms import XSD, Term, Variable, literal
-from store.dtypes import UNBOUND
-from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Call, Expression
+from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.expressions.expressions import evaluate, holds
 from wukongs.expressions.number_columns import CHANGES
 from wukongs.expressions.scalar_evaluator import value_in
+from wukongs.store.dtypes import UNBOUND
+from wukongs.store.term_registry import TermRegistry
 from wukongs.terms.query_terms import QueryTerms
 from wukongs.terms.rdf_terms import to_ntriples
 from wukongs.terms.value_operators import effective_boolean_value

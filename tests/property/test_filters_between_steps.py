@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wukongs
-from csparql import filter_placement
 from tests import strategies as make
 from tests.differential.scenario import compare_one_shot, fuzz
 from tests.differential.test_one_shot import Data, engine_with, named
 from tests.oracles import query_ast as ast
 from tests.oracles.query_ast import Query
 from tests.oracles.sparql_oracle import Dataset
+from wukongs.csparql import filter_placement
 
 pytestmark = pytest.mark.nojit
 

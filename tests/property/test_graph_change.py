@@ -8,12 +8,12 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.arrangement import Arrangement
-from store.graph_change import GraphChange
-from store.quads import Quads
 from tests.fuzz import fuzzed
 from tests.property.test_tombstones import GRAPHS, QUADS, seen
 from tests.quads import Quad, columns, quads_of
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads
 
 Kind = Literal["delete", "insert", "clear", "look"]
 Operation = tuple[Kind, list[Quad], list[int]]

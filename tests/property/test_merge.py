@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import merge as merge_module
-from store.batch import Batch
-from store.merge import Merge, merge_batches
 from tests.fuzz import fuzzed
 from tests.property.test_batch import SHAPES, random_quads
 from tests.quads import Quad, assert_same_batch, batch_of, quads_of
+from wukongs.store import merge as merge_module
+from wukongs.store.batch import Batch
+from wukongs.store.merge import Merge, merge_batches
 
 FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
 

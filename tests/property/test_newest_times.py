@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.batch import build_batch, stack_descriptors
-from store.lookup_kernels import raise_to_newest
 from tests.fuzz import fuzzed
 from tests.quads import spread
+from wukongs.store.batch import build_batch, stack_descriptors
+from wukongs.store.lookup_kernels import raise_to_newest
 
 Tuple = tuple[int, int, int, int]
 BEFORE = -(10**9)

@@ -12,12 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csparql.algebra import Aggregate, Call
-from csparql.terms import XSD, Term, Variable, literal
-from store.dtypes import UNBOUND, Int64Array
-from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Aggregate, Call
+from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.expressions import text_expressions
 from wukongs.expressions.exact_numbers import ExactNumbers, exact_ranks
 from wukongs.expressions.expressions import evaluate
@@ -28,6 +26,8 @@ from wukongs.operators import text_order
 from wukongs.operators.aggregates import group
 from wukongs.operators.ordering import ranks_of, ranks_of_ids
 from wukongs.operators.text_order import ranks_of_texts
+from wukongs.store.dtypes import UNBOUND, Int64Array
+from wukongs.store.term_registry import TermRegistry
 from wukongs.terms.query_terms import QueryTerms
 from wukongs.terms.values import Kind, computed, number_lexical, text_of, value_of
 

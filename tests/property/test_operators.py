@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csparql.algebra import Aggregate, Call, Expression
-from csparql.terms import Term, Variable
 from tests.oracles import operators as oracle
 from tests.oracles.operators import Solution
 from tests.term_spaces import ListTermSpace
 from wukongs import operator_kernels as kernels
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Aggregate, Call, Expression
+from wukongs.csparql.terms import Term, Variable
 from wukongs.expressions.expressions import evaluate
 from wukongs.operators import aggregates, operators
 

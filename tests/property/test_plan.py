@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from csparql.algebra import DEFAULT, DatasetClause, GraphRef, StreamWindow, TriplePattern
-from csparql.plan import PlanStep
-from csparql.terms import Term, Variable
-from store.batch_set import BatchSet
-from store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
-from store.slice_ring import SliceRing
 from tests.fuzz import fuzzed
 from tests.oracles.plan import PlanModel, Solution, Triple
 from tests.property.test_slice_ring import add
 from tests.quads import Quad, batch_of, spread
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, StreamWindow, TriplePattern
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import Limits
 from wukongs.plans import plan_layout, plan_runner
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import lower
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
+from wukongs.store.slice_ring import SliceRing
 
 DEFAULT_ID = spread(2000)
 VERTICES = [spread(i) for i in range(5)]

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from csparql.explain import explain
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
-from csparql.rules import rewrite
-from csparql.tokens import tokenize
 from tests.fuzz import fuzzed
 from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql.explain import explain
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.tokens import tokenize
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 CORPUS = (

@@ -16,10 +16,10 @@ import rdflib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.rdf_files import read_rdf
-from store.term_registry import TermRegistry
 from tests.oracles.ntriples import XSD
 from wukongs import Engine
+from wukongs.store.rdf_files import read_rdf
+from wukongs.store.term_registry import TermRegistry
 
 STREAM = "http://example.org/stream"
 SELECT = "SELECT ?s ?o WHERE { ?s ?p ?o }"

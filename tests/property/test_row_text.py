@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from csparql.terms import XSD
 from tests.unit.wukongs.rows import columns_of
+from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
 from wukongs.output.row_formats import row_format
 from wukongs.output.row_text import RowFormat

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.dtypes import Int64Array
 from wukongs import rows
 from wukongs.limits import Limits, current
+from wukongs.store.dtypes import Int64Array
 
 ID = st.one_of(st.integers(-2, 4), st.sampled_from([1 << 11, (1 << 62) + 1, (1 << 63) - 3]))
 COLUMNS = st.integers(0, 3).flatmap(

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from store.batch_set import BatchSet
-from store.slice_ring import SliceRing
 from tests.fuzz import fuzzed
 from tests.oracles.slice_ring import SliceRingModel, Triple
 from tests.quads import quads_of, spread
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.slice_ring import SliceRing
 
 NOTHING = np.empty(0, np.int64)
 

@@ -11,9 +11,10 @@ import rdflib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.encoder import canonical_term, encode_ntriples
-from store.payload_kernels import id_to_payload, payload_to_id
-from store.terms import (
+from tests.oracles.ntriples import XSD, read_line, value_of
+from wukongs.store.encoder import canonical_term, encode_ntriples
+from wukongs.store.payload_kernels import id_to_payload, payload_to_id
+from wukongs.store.terms import (
     KIND_DATE_TIME,
     KIND_DATE_TIME_LOCAL,
     KIND_NONE,
@@ -24,7 +25,6 @@ from store.terms import (
     to_ntriples,
     unpack,
 )
-from tests.oracles.ntriples import XSD, read_line, value_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csparql.algebra import Call, Expression
-from csparql.terms import RDF, XSD, Term, Variable, literal
-from store.dtypes import UNBOUND
-from store.term_registry import TermRegistry
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Call, Expression
+from wukongs.csparql.terms import RDF, XSD, Term, Variable, literal
 from wukongs.expressions import text_column, text_expressions
 from wukongs.expressions import text_functions as functions
 from wukongs.expressions import text_truths as truths
@@ -27,6 +25,8 @@ from wukongs.expressions.scalar_evaluator import value_in
 from wukongs.expressions.text_column import TextColumn
 from wukongs.expressions.text_expressions import TERM_CALLS, TRUTH_CALLS
 from wukongs.expressions.text_kernels import take_apart
+from wukongs.store.dtypes import UNBOUND
+from wukongs.store.term_registry import TermRegistry
 from wukongs.terms import arrow_texts
 from wukongs.terms.query_terms import QueryTerms
 from wukongs.terms.value_operators import effective_boolean_value

@@ -13,31 +13,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
-from csparql.plan import PlanStep
-from csparql.terms import Term, Variable
-from store import merge as merge_module
-from store import tombstones as tombstones_module
-from store import trace as trace_module
-from store.arrangement import Arrangement
-from store.batch import Batch
-from store.batch_kernels import FENCE_ENTRIES_PER_FUEL
-from store.batch_set import BatchSet
-from store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
-from store.fuel import Fuelled, Tank
-from store.tombstone_kernels import mark_visible
-from store.tombstones import Difference, DifferenceMerge, subtract_in_steps
-from store.trace import Handle, Trace
 from tests.fuzz import fuzzed
 from tests.oracles.updates import UpdateModel
 from tests.property.test_batch import SHAPES
 from tests.quads import Quad, assert_same_batch, batch_of, columns, quads_of, spread
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import CompactedError
 from wukongs.limits import Limits
 from wukongs.plans import plan_runner
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import lower
+from wukongs.store import merge as merge_module
+from wukongs.store import tombstones as tombstones_module
+from wukongs.store import trace as trace_module
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch import Batch
+from wukongs.store.batch_kernels import FENCE_ENTRIES_PER_FUEL
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
+from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.tombstone_kernels import mark_visible
+from wukongs.store.tombstones import Difference, DifferenceMerge, subtract_in_steps
+from wukongs.store.trace import Handle, Trace
 
 Result = TypeVar("Result")
 GRAPHS = [spread(100), spread(101), spread(102)]

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from store import trace as trace_module
-from store import tuple_filter
-from store.arrangement import Arrangement
-from store.fuel import UNLIMITED_FUEL
-from store.trace import Handle, Trace
 from tests.fuzz import fuzzed
 from tests.oracles.trace import TraceModel
 from tests.quads import Quad, batch_of, columns, quads_of, spread
 from wukongs.errors import CompactedError
+from wukongs.store import trace as trace_module
+from wukongs.store import tuple_filter
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.trace import Handle, Trace
 
 
 def read(trace: Trace, sn: int) -> list[Quad]:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import tuple_filter
-from store.batch import Batch
-from store.bloom_kernels import add_batch, meet_tuples
-from store.merge import merge_batches
-from store.tuple_filter import FUEL_PER_TUPLE, TupleFilter
 from tests.fuzz import fuzzed
 from tests.quads import Quad, batch_of, columns, plain, spread
+from wukongs.store import tuple_filter
+from wukongs.store.batch import Batch
+from wukongs.store.bloom_kernels import add_batch, meet_tuples
+from wukongs.store.merge import merge_batches
+from wukongs.store.tuple_filter import FUEL_PER_TUPLE, TupleFilter
 
 STEPS = st.lists(st.tuples(st.sampled_from(["meet", "learn", "merge"]), st.integers(0, 60)), max_size=25)
 

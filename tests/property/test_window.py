@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from csparql.algebra import StreamWindow
-from store.slice_ring import SliceRing
 from tests.fuzz import fuzzed
 from tests.property.test_slice_ring import held
 from tests.quads import spread
 from wukongs.continuous.windows import first_multiple, interval
+from wukongs.csparql.algebra import StreamWindow
+from wukongs.store.slice_ring import SliceRing
 from wukongs.streams.stream_state import batch_number
 
 

@@ -48,6 +48,6 @@ def _integer_from(low: int) -> Callable[[str], int]:
 def main(argv: Sequence[str]) -> int:
     options = make_parser().parse_args(list(argv))
     say_if_compiling()
-    from adapters.demo import main as demo
+    from wukongs.adapters.demo import main as demo
 
     return demo(users=options.users, seconds=options.seconds, seed=options.seed, plain=options.plain)

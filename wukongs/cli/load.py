@@ -15,21 +15,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from store.disk import storage_errors
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
 from wukongs.settings import Settings
+from wukongs.store.disk import storage_errors
 from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:
-    from store.bulk import Run
-    from store.encoded import MalformedLine
     from wukongs.durable.loaded_files import FileState
     from wukongs.loading.engine_load import EngineLoad
     from wukongs.loading.folder_load import FolderLoad
+    from wukongs.store.bulk import Run
+    from wukongs.store.encoded import MalformedLine
 
 MALFORMED_SHOWN_MAX = 5
 _STDIN = "-"

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from csparql.parser import parse_query
 from wukongs.cli import DONE, say
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
+from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
@@ -222,7 +222,7 @@ def _open_engine(options: argparse.Namespace, settings: Settings) -> Engine | Re
 
 def say_if_compiling() -> None:
     """Say once on standard error that the kernels have to be compiled, if no earlier run has left them."""
-    from store.jit import kernels_are_cached
+    from wukongs.store.jit import kernels_are_cached
 
     if not kernels_are_cached():
         print("compiling kernels, once (about a minute) ...", file=sys.stderr, flush=True)

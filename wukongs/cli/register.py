@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 from typing import get_args
 
-from csparql.algebra import Output
-from csparql.parser import parse_query
 from wukongs.cli import DONE, say
 from wukongs.cli.query import read_argument
 from wukongs.cli.server import add_server_options, connect_to
+from wukongs.csparql.algebra import Output
+from wukongs.csparql.parser import parse_query
 
 _EPILOG = """examples:
   wukongs register --server tcp://127.0.0.1:7411 @traffic.rq

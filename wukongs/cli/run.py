@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     check_server_options(options, parser)
     check_file(options.config, "a TOML file")
     say_if_compiling()
-    from adapters.run import run
+    from wukongs.adapters.run import run
 
     connect = None if options.server is None else partial(connect_to, options)
     return run(Path(options.config), plain=options.plain, rows_shown=options.rows, connect=connect)

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from csparql.parser_update import parse_update
 from wukongs.cli import DONE
 from wukongs.cli.query import parse_seconds, read_argument, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
+from wukongs.csparql.parser_update import parse_update
 from wukongs.settings import Settings
 
 _EPILOG = """examples:

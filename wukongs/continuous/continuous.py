@@ -7,8 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from csparql.algebra import Query
-from store.snapshot import tick_sn
 from wukongs.constants import constants_of
 from wukongs.continuous.firing import Firing
 from wukongs.continuous.query_source import QuerySource
@@ -18,6 +16,7 @@ from wukongs.continuous.subscription import Subscription
 from wukongs.continuous.templates import template_of
 from wukongs.continuous.windows import covered_ms, firing_step, first_firing, first_multiple, makes_stream, waits_for
 from wukongs.core import FOREVER_MS, Core
+from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
 from wukongs.execution.answer import Answer, answer
 from wukongs.execution.executor import Explored
@@ -27,6 +26,7 @@ from wukongs.execution.reading import terms_of
 from wukongs.limits import limits_of
 from wukongs.output.results import WindowResult
 from wukongs.plans.plan_memo import PlanMemo
+from wukongs.store.snapshot import tick_sn
 from wukongs.terms.query_terms import ConstantIds
 
 if TYPE_CHECKING:

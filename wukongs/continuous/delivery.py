@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from store.trace import Handle
 from wukongs.core import Core
+from wukongs.store.trace import Handle
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from csparql.functions import depends_on_moment
-from store.term_registry import TermReader
 from wukongs.binding_table import BindingTable
 from wukongs.continuous.query_windows import Reading
+from wukongs.csparql.functions import depends_on_moment
+from wukongs.store.term_registry import TermReader
 from wukongs.terms.moment import Moment
 
 if TYPE_CHECKING:

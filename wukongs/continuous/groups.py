@@ -14,12 +14,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from csparql.algebra import Node
-from csparql.terms import Term, Variable
 from wukongs.binding_table import BindingTable
 from wukongs.continuous.firing import Firing
 from wukongs.continuous.templates import Template, with_constants
 from wukongs.core import Core
+from wukongs.csparql.algebra import Node
+from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import WukongsError
 from wukongs.execution.executor import Executor
 from wukongs.execution.reading import terms_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from csparql.algebra import Output
+from wukongs.csparql.algebra import Output
 
 
 class QuerySource(NamedTuple):

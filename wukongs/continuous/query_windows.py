@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from csparql.algebra import Query, StreamWindow
-from csparql.terms import Term
-from store.batch_set import EMPTY, BatchSet
 from wukongs.continuous.reporting import Extent
 from wukongs.continuous.slice_budget import evicted, evicted_arrivals
 from wukongs.continuous.windows import Interval, interval, matched_in
 from wukongs.core import Core
+from wukongs.csparql.algebra import Query, StreamWindow
+from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded, CompactedError
 from wukongs.execution.advice import advice
 from wukongs.execution.reading import dataset_of
 from wukongs.plans.dataset import Dataset
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.streams.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.terms.query_terms import ConstantIds
 

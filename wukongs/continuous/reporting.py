@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from csparql.algebra import Registration
-from store.dtypes import UNBOUND, Int64Array
+from wukongs.csparql.algebra import Registration
 from wukongs.execution.answer import Answer
+from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.terms.decoding import column_texts
 from wukongs.terms.query_terms import QueryTerms
 

@@ -8,11 +8,11 @@ BudgetExceeded in its place, never a smaller answer.
 
 from __future__ import annotations
 
-from csparql.algebra import StreamWindow
-from store.block_index import copy_count
 from wukongs.continuous.windows import Interval
 from wukongs.core import Core
+from wukongs.csparql.algebra import StreamWindow
 from wukongs.errors import BudgetExceeded
+from wukongs.store.block_index import copy_count
 from wukongs.streams.stream_state import StreamState
 
 BYTES_PER_ARRIVAL = 100

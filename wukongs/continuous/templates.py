@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Bgp,
     Distinct,
     Extend,
@@ -24,10 +24,10 @@ from csparql.algebra import (
     TermOrVariable,
     TriplePattern,
 )
-from csparql.functions import depends_on_moment
-from csparql.plan import FilteredBgp
-from csparql.scope import exists_patterns
-from csparql.terms import Term
+from wukongs.csparql.functions import depends_on_moment
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.scope import exists_patterns
+from wukongs.csparql.terms import Term
 
 _OVER_ROWS = (Project, Distinct, OrderBy, Slice, Group, Extend, Filter)
 """What only looks at the rows of what it stands over."""

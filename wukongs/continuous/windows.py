@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
-from csparql.automaton import automaton_of
-from csparql.terms import Variable, iri
+from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
+from wukongs.csparql.automaton import automaton_of
+from wukongs.csparql.terms import Variable, iri
 from wukongs.errors import StreamError
 from wukongs.streams.stream_state import StreamState
 

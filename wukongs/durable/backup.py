@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.disk import Disk, storage_errors
 from wukongs.errors import StorageError
+from wukongs.store.disk import Disk, storage_errors
 
 if TYPE_CHECKING:
     from wukongs.engine import Engine

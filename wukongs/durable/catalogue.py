@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from csparql.algebra import Output
+from wukongs.csparql.algebra import Output
 from wukongs.errors import CorruptionError, StorageError
 
 NAME = "catalogue.sqlite"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from store.trace import Entry
 from wukongs.durable.catalogue import Definition
+from wukongs.store.trace import Entry
 
 
 @dataclass(frozen=True, slots=True)

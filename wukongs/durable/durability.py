@@ -23,12 +23,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from store.checkpoint import CheckpointStore
-from store.encoded import Encoded
-from store.quad_terms import encode_quads
-from store.quads import Quads
-from store.snapshot import tick_of
-from store.wal import WriteAheadLog
 from wukongs.continuous.delivery import Delivery, Fired
 from wukongs.core import Core
 from wukongs.durable.backup import copy_folder
@@ -48,6 +42,12 @@ from wukongs.durable.journal import (
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.errors import StorageError
 from wukongs.injection.injector import Injector
+from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.encoded import Encoded
+from wukongs.store.quad_terms import encode_quads
+from wukongs.store.quads import Quads
+from wukongs.store.snapshot import tick_of
+from wukongs.store.wal import WriteAheadLog
 from wukongs.wire.messages import to_frames
 
 WRITTEN_AT_ONCE_BYTES = 1 << 20

@@ -22,9 +22,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from store.encoded import Encoded
-from store.quads import Quads
 from wukongs.errors import StorageError
+from wukongs.store.encoded import Encoded
+from wukongs.store.quads import Quads
 from wukongs.wire.header import Frame
 from wukongs.wire.messages import Close, Finish, Open, Piece
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from store.term_ids import xxh64
+from wukongs.store.term_ids import xxh64
 
 HEAD_BYTES = 1 << 16
 ABOUT_KEY = "loads"

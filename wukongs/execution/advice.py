@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from csparql.algebra import Query
-from csparql.warnings import STORED, default_predicates, query_warnings
-from store.dtypes import WINDOW_GRAPH
-from store.lookup_kernels import count_edges
 from wukongs.core import Core
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.plans.dataset import Resolve
+from wukongs.store.dtypes import WINDOW_GRAPH
+from wukongs.store.lookup_kernels import count_edges
 from wukongs.streams.stream_state import StreamState
 
 

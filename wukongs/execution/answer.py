@@ -9,11 +9,9 @@ from hashlib import blake2b
 
 import numpy as np
 
-from csparql.algebra import Query, TriplePattern
-from csparql.terms import Term, Variable
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
-from store.terms import blank_node
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Query, TriplePattern
+from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.execution.describe import describe, distinct
 from wukongs.execution.executor import Executor, Explored
@@ -23,6 +21,8 @@ from wukongs.operators.ordering import canonical
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
 from wukongs.rows import numbered
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
+from wukongs.store.terms import blank_node
 from wukongs.terms.decoding import column_texts
 from wukongs.terms.query_terms import QueryTerms
 

@@ -6,8 +6,21 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from csparql.algebra import Call, Distinct, Extend, Filter, Group, Join, Node, OrderBy, Project, Query, Slice, Values
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import (
+    Call,
+    Distinct,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    Node,
+    OrderBy,
+    Project,
+    Query,
+    Slice,
+    Values,
+)
+from wukongs.csparql.terms import Term, Variable
 
 _TRUE = Term('"true"^^<http://www.w3.org/2001/XMLSchema#boolean>')
 

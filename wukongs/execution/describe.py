@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from csparql.algebra import Bgp, TriplePattern
-from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Bgp, TriplePattern
+from wukongs.csparql.terms import Variable
 from wukongs.execution.executor import Executor
 from wukongs.plans.dataset import Dataset
 from wukongs.rows import numbered
+from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.terms.query_terms import QueryTerms
 
 _SUBJECT, _PREDICATE, _OBJECT = _STATEMENT = Variable("s"), Variable("p"), Variable("o")

@@ -17,7 +17,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from csparql.algebra import (
+from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import (
     Bgp,
     Distinct,
     Exists,
@@ -41,21 +42,19 @@ from csparql.algebra import (
     Union,
     Values,
 )
-from csparql.exploration_order import is_explorable
-from csparql.functions import PER_ROW, calls_any
-from csparql.plan import FilteredBgp
-from csparql.row_order import MORE_ROWS, is_ordered, stops_early
-from csparql.rules.walk import join_operands
-from csparql.scope import (
+from wukongs.csparql.exploration_order import is_explorable
+from wukongs.csparql.functions import PER_ROW, calls_any
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.row_order import MORE_ROWS, is_ordered, stops_early
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.scope import (
     certain_variables,
     exists_patterns,
     expression_variables,
     mentioned_variables,
     possible_variables,
 )
-from csparql.terms import Term, Variable
-from store.dtypes import UNBOUND, BoolArray, Int64Array
-from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.terms import Term, Variable
 from wukongs.execution.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.execution.exploration import Exploration
 from wukongs.execution.operator_names import OPERATOR_NAMES
@@ -69,6 +68,7 @@ from wukongs.operators.ordering import canonical, canonical_order, order_by
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
 from wukongs.rows import numbered, put_together, stable_order
+from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 from wukongs.terms.values import FALSE, TRUE, text_of
 
 Explored: TypeAlias = tuple[Node, BindingTable]

@@ -17,7 +17,7 @@ once for each distinct binding.
 
 from __future__ import annotations
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Bgp,
     Call,
     Exists,
@@ -37,8 +37,8 @@ from csparql.algebra import (
     Union,
     Values,
 )
-from csparql.scope import NO_VARIABLES
-from csparql.terms import Variable
+from wukongs.csparql.scope import NO_VARIABLES
+from wukongs.csparql.terms import Variable
 
 
 def children(node: Node) -> tuple[Node, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from csparql.algebra import Query
-from csparql.explain import Figures, explain
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.explain import Figures, explain
 from wukongs.execution.answer import answer
 from wukongs.execution.profile import Profile
 from wukongs.limits import Limits

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
-from csparql.explain import Moved
-from csparql.plan import FilteredBgp
-from csparql.rules.walk import join_operands
-from csparql.scope import possible_variables
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
+from wukongs.csparql.explain import Moved
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.scope import possible_variables
 from wukongs.execution.profile import Profile, StepFigures
 from wukongs.limits import Limits
 from wukongs.operators import operators

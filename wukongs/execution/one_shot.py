@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from csparql.algebra import Query
 from wukongs.core import Core
+from wukongs.csparql.algebra import Query
 from wukongs.errors import CompactedError
 from wukongs.execution.answer import answer
 from wukongs.execution.profile import Profile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Bgp,
     Distinct,
     Extend,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from csparql.algebra import Bgp, Node
-from csparql.explain import Explored, Measured, Moved
-from csparql.plan import Plan
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Bgp, Node
+from wukongs.csparql.explain import Explored, Measured, Moved
+from wukongs.csparql.plan import Plan
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class StepFigures:
 
 @dataclass(slots=True)
 class Profile:
-    """csparql.explain.Figures of one execution. What ran several times is added up. Nodes are told apart by identity,
+    """`explain.Figures` of one execution. What ran several times is added up. Nodes are told apart by identity,
     and have to live as long as the profile; triple patterns by what they are, since joins may take them apart."""
 
     nodes: dict[int, Measured] = field(default_factory=dict)

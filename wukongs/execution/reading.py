@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from csparql.algebra import DatasetClause, StreamWindow
-from store.batch_set import BatchSet
-from store.term_registry import TermReader
 from wukongs.core import Core
+from wukongs.csparql.algebra import DatasetClause, StreamWindow
 from wukongs.plans.dataset import Dataset, Resolve
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.term_registry import TermReader
 from wukongs.terms.moment import Moment
 from wukongs.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from csparql.algebra import TermOrVariable, Timestamp, TriplePattern
-from csparql.terms import XSD, Variable, literal
-from store.dtypes import UNBOUND, WINDOW_GRAPH, Int64Array
-from store.lookup_kernels import raise_to_newest
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import TermOrVariable, Timestamp, TriplePattern
+from wukongs.csparql.terms import XSD, Variable, literal
 from wukongs.limits import current
 from wukongs.plans.dataset import Dataset, Part
 from wukongs.rows import pieces
+from wukongs.store.dtypes import UNBOUND, WINDOW_GRAPH, Int64Array
+from wukongs.store.lookup_kernels import raise_to_newest
 
 NEVER_MS = -(1 << 63)
 """Before every time that a tuple can have."""

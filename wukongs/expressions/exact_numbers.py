@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int64Array
-from store.term_ids import decimal_parts, numeric_values
-from store.value_kernels import KIND_DECIMAL, KIND_INTEGER
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.term_ids import decimal_parts, numeric_values
+from wukongs.store.value_kernels import KIND_DECIMAL, KIND_INTEGER
 from wukongs.terms.values import Kind, Value, computed
 
 _POWERS = 10 ** np.arange(19)

@@ -19,13 +19,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from csparql.algebra import Call, Expression
-from csparql.functions import PER_ROW, calls_any
-from csparql.terms import Term, Variable
-from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
-from store.term_ids import numeric_values
-from store.value_kernels import KIND_DATE_TIME
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import Call, Expression
+from wukongs.csparql.functions import PER_ROW, calls_any
+from wukongs.csparql.terms import Term, Variable
 from wukongs.expressions import text_expressions
 from wukongs.expressions.frame import ANY_ID, STRING_ID, Frame, identity_of
 from wukongs.expressions.membership import CONSTANTS_MIN, Elements
@@ -45,6 +42,9 @@ from wukongs.expressions.scalar_evaluator import ARITHMETIC, COMPARISONS, value_
 from wukongs.expressions.truth import Truth
 from wukongs.limits import CHARACTER_BYTES, ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.rows import numbered
+from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
+from wukongs.store.term_ids import numeric_values
+from wukongs.store.value_kernels import KIND_DATE_TIME
 from wukongs.terms.value_operators import effective_boolean_value
 from wukongs.terms.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.terms import Variable
 from wukongs.expressions.number_columns import UNDECIDED, Numbers, numbers_of, numbers_of_ids
 from wukongs.expressions.text_column import Spread, TextColumn
 from wukongs.expressions.text_numbers import numbers_of_column
 from wukongs.rows import numbered
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.terms.decoding import texts_of
 from wukongs.terms.values import Kind, Value, value_of
 

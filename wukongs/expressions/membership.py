@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csparql.algebra import Expression
-from csparql.terms import Term, Variable
-from store.dtypes import UNBOUND, BoolArray
+from wukongs.csparql.algebra import Expression
+from wukongs.csparql.terms import Term, Variable
 from wukongs.expressions.frame import Frame
 from wukongs.expressions.number_columns import DOUBLE, EXACT, ROUNDED, UNDECIDED, numbers_of
 from wukongs.limits import current
+from wukongs.store.dtypes import UNBOUND, BoolArray
 from wukongs.terms.value_operators import compare
 from wukongs.terms.values import Kind, Value, to_float64, value_of
 

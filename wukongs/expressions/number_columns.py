@@ -28,10 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from csparql.terms import XSD
-from store.dtypes import BoolArray, Int64Array, UInt8Array
-from store.term_ids import numeric_values
-from store.value_kernels import KIND_DECIMAL, KIND_DOUBLE, KIND_INTEGER
+from wukongs.csparql.terms import XSD
+from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
+from wukongs.store.term_ids import numeric_values
+from wukongs.store.value_kernels import KIND_DECIMAL, KIND_DOUBLE, KIND_INTEGER
 from wukongs.terms.values import Kind, Value, to_float64
 
 Float64Array = npt.NDArray[np.float64]

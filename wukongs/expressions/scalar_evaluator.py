@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from csparql.algebra import Aggregate, Call, Exists, Expression
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Aggregate, Call, Exists, Expression
+from wukongs.csparql.terms import Term, Variable
 from wukongs.functions.casts import FUNCTIONS as CASTS
 from wukongs.functions.library import FUNCTIONS
 from wukongs.terms.moment import RowSource

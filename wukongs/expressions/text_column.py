@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.binding_table import TermSpace
 from wukongs.expressions.text_kernels import BLANK, IRI, NOTHING, STRING, TAGGED, TRIPLE, TYPED, take_apart
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
+from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.terms.arrow_texts import taken, text_array
 
 __all__ = ("BLANK", "IRI", "NOTHING", "STRING", "TAGGED", "TRIPLE", "TYPED", "Spread", "TextColumn")

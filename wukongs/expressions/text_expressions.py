@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from csparql.algebra import Call, Expression
-from csparql.terms import Term, Variable
-from store.dtypes import BoolArray, Int64Array
+from wukongs.csparql.algebra import Call, Expression
+from wukongs.csparql.terms import Term, Variable
 from wukongs.expressions import text_functions as functions
 from wukongs.expressions import text_truths as truths
 from wukongs.expressions.frame import Frame
@@ -19,6 +18,7 @@ from wukongs.expressions.text_column import Spread, TextColumn
 from wukongs.expressions.text_numbers import numbers_of_column
 from wukongs.expressions.truth import Truth
 from wukongs.rows import numbered
+from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.terms.values import value_of
 
 ROWS_MIN = 8

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from csparql.terms import RDF, XSD
-from store.dtypes import BoolArray, Int64Array
+from wukongs.csparql.terms import RDF, XSD
 from wukongs.expressions.text_column import (
     IRI,
     NOTHING,
@@ -32,6 +31,7 @@ from wukongs.expressions.text_column import (
 from wukongs.functions.patterns import replaced
 from wukongs.functions.strings import DIGESTS, digest_of, lower_case, upper_case, uri_encoded
 from wukongs.limits import current
+from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.terms.arrow_texts import TEXT, byte_lengths, cuts, in_parts, taken, to_numpy
 from wukongs.terms.values import Kind, Value, value_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit
-from store.slot_kernels import copy_bytes
+from wukongs.store.jit import njit
+from wukongs.store.slot_kernels import copy_bytes
 
 NOTHING = 0
 STRING = 1

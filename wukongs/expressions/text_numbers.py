@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from csparql.terms import XSD
-from store.dtypes import BoolArray, Int64Array
-from store.term_ids import numeric_values
-from store.value_kernels import KIND_DOUBLE, KIND_NONE
 from wukongs.binding_table import TermSpace
+from wukongs.csparql.terms import XSD
 from wukongs.expressions.number_columns import DOUBLE, UNDECIDED, Float64Array, Numbers, numbers_of
 from wukongs.expressions.text_column import TYPED, TextColumn
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.term_ids import numeric_values
+from wukongs.store.value_kernels import KIND_DOUBLE, KIND_NONE
 from wukongs.terms.arrow_texts import bytes_of, to_numpy
 from wukongs.terms.values import value_of
 

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from csparql.terms import XSD
-from store.dtypes import BoolArray
+from wukongs.csparql.terms import XSD
 from wukongs.expressions.text_column import (
     BLANK,
     IRI,
@@ -32,6 +31,7 @@ from wukongs.expressions.truth import Truth
 from wukongs.functions.patterns import found_in
 from wukongs.functions.strings import language_fits
 from wukongs.limits import current
+from wukongs.store.dtypes import BoolArray
 from wukongs.terms.arrow_texts import in_parts, to_numpy
 from wukongs.terms.values import INTEGER_BOUNDS
 

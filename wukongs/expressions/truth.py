@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int64Array
+from wukongs.store.dtypes import BoolArray, Int64Array
 
 
 @dataclass(frozen=True, slots=True)

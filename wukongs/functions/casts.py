@@ -23,7 +23,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from csparql.terms import XSD, literal
+from wukongs.csparql.terms import XSD, literal
 from wukongs.functions.times import moment
 from wukongs.terms.temporal import (
     DURATION_TYPES,

@@ -10,12 +10,12 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.dtypes import BoolArray
 from wukongs.functions import pattern_process
 from wukongs.functions.pattern_parser import PatternError, Translation, translate
 from wukongs.functions.pattern_worker import most_characters, rewrite_of
 from wukongs.functions.strings import like, simple, text
 from wukongs.limits import CHARACTER_BYTES, current
+from wukongs.store.dtypes import BoolArray
 from wukongs.terms.arrow_texts import TEXT, in_parts, to_numpy
 from wukongs.terms.value_operators import from_truth
 from wukongs.terms.values import Value

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from csparql.iris import resolve
-from csparql.terms import RDF, literal, triple_term
-from store.canonical import triple_parts
+from wukongs.csparql.iris import resolve
+from wukongs.csparql.terms import RDF, literal, triple_term
 from wukongs.functions.strings import simple
+from wukongs.store.canonical import triple_parts
 from wukongs.terms.value_operators import from_truth, same_term
 from wukongs.terms.values import Kind, Value, iri, string, tagged, text_of, value_of
 

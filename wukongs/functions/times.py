@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from csparql.terms import XSD, literal
+from wukongs.csparql.terms import XSD, literal
 from wukongs.terms.temporal import EXACT, Moment, duration_lexical, moment_at, moment_of
 from wukongs.terms.values import Kind, Value, computed, string, value_of
 

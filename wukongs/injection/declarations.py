@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
-from csparql.algebra import Output, Query
-from csparql.parser import parse_query
-from csparql.rules import rewrite
 from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.continuous.query_source import QuerySource
 from wukongs.continuous.slice_budget import expected_bytes
 from wukongs.continuous.windows import check_clause, check_window
 from wukongs.core import Core
+from wukongs.csparql.algebra import Output, Query
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import rewrite
 from wukongs.errors import SettingsError, StreamError
 from wukongs.injection.injector import Injector
 from wukongs.output.results import WindowResult

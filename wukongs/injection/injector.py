@@ -13,7 +13,6 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-from store.snapshot import tick_sn
 from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.continuous.firing import Firing
 from wukongs.continuous.groups import FIRINGS_MAX, Groups
@@ -21,6 +20,7 @@ from wukongs.continuous.slice_budget import collect
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import StreamError
 from wukongs.plans.plan_memo import PlanMemo
+from wukongs.store.snapshot import tick_sn
 from wukongs.streams.slice_filter import Predicate
 from wukongs.streams.stream_state import StreamState
 

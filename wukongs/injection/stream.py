@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from store.dtypes import Int64Array
-from store.encoded import Encoded
-from store.encoder import encode_columns
 from wukongs.core import Core
 from wukongs.errors import StreamError
 from wukongs.injection.ingest import take_piece
 from wukongs.injection.injector import Injector
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_columns
 from wukongs.streams.stream_state import PUSH_PARTITION, StreamState
 from wukongs.terms.rdf_terms import from_python
 from wukongs.wire.messages import Close, Piece, timing_mask

@@ -12,12 +12,12 @@ from functools import partial
 from os import PathLike
 from typing import IO, Any
 
-from store.bulk import BulkPlan, Run, RunStack, read_runs
-from store.quads import without_held
-from store.rdf_files import RdfReader
 from wukongs.core import Core
 from wukongs.durable.journal import Change
 from wukongs.injection.injector import Injector
+from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
+from wukongs.store.quads import without_held
+from wukongs.store.rdf_files import RdfReader
 from wukongs.streams.lock_steps import expect, pay_for_merges
 from wukongs.terms.names import graph_term
 

@@ -12,14 +12,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
-from store.bulk import BulkPlan, Run
-from store.rdf_files import RdfReader
 from wukongs.durable.durability import DurableJournal
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.engine import Engine
 from wukongs.loading import bulk_load
 from wukongs.loading.folder_load import FolderLoad, has_log
 from wukongs.settings import Settings
+from wukongs.store.bulk import BulkPlan, Run
+from wukongs.store.rdf_files import RdfReader
 
 
 def open_load(folder: Path, settings: Settings) -> FolderLoad | EngineLoad:

@@ -17,17 +17,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
-from csparql.terms import iri
-from store.arrangement import Arrangement
-from store.batch import Batch
-from store.bulk import BulkPlan, Run, RunStack, read_runs
-from store.checkpoint import CheckpointStore
-from store.disk import Disk
-from store.dtypes import DEFAULT_GRAPH_IRI
-from store.rdf_files import RdfReader
-from store.term_registry import TermRegistry
+from wukongs.csparql.terms import iri
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.errors import StorageError
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch import Batch
+from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
+from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.disk import Disk
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
+from wukongs.store.rdf_files import RdfReader
+from wukongs.store.term_registry import TermRegistry
 from wukongs.terms.names import graph_term
 
 COMMIT_SECONDS = 15.0

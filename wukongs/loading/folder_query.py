@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.manifest import NAME as MANIFEST
 from wukongs.durable.backup import LOG_FOLDER
 from wukongs.durable.recovery import read_folder
 from wukongs.engine import Engine
 from wukongs.errors import DataError
 from wukongs.settings import Settings
+from wukongs.store.manifest import NAME as MANIFEST
 
 
 def open_folder(folder: Path, settings: Settings | None = None) -> Engine:

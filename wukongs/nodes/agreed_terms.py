@@ -7,9 +7,9 @@ import threading
 
 import numpy as np
 
-from store.dictionary import Dictionary
-from store.dictionary_write_kernels import EQUAL
-from store.encoded import TermTable
+from wukongs.store.dictionary import Dictionary
+from wukongs.store.dictionary_write_kernels import EQUAL
+from wukongs.store.encoded import TermTable
 
 TERMS_MAX = 1 << 15
 """When there are more, all are forgotten."""

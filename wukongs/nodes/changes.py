@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from store.dtypes import Int64Array
-from store.encoded import Encoded, TermTable
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes.claims import Claims
 from wukongs.nodes.feeding import SIZES, as_piece, feed_packet, messages_in
@@ -28,6 +26,8 @@ from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change
 from wukongs.protocol.snapshots import Sn
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded, TermTable
 from wukongs.wire.messages import Piece
 from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import TermCutter, split

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int64Array
-from store.encoded import TermTable
-from store.quad_terms import encode_texts
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.nodes.agreed_terms import AgreedTerms
 from wukongs.nodes.host import Dropped, Host
@@ -22,6 +19,9 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control
 from wukongs.protocol.membership import may_agree
 from wukongs.protocol.records import ReEncode
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.encoded import TermTable
+from wukongs.store.quad_terms import encode_texts
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.packets import Packet, Peers
 

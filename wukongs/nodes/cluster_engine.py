@@ -11,13 +11,11 @@ from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from csparql.algebra import Output
-from csparql.parser_update import parse_update
-from store.encoded import MalformedLine
-from store.rdf_files import read_rdf
 from wukongs.constants import constants_of
 from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.continuous.query_source import QuerySource
+from wukongs.csparql.algebra import Output
+from wukongs.csparql.parser_update import parse_update
 from wukongs.engine import Engine
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.injection.declarations import check_windows, parse_continuous, stream_options
@@ -39,6 +37,8 @@ from wukongs.plans.prepared import PreparedQueries
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery
 from wukongs.protocol.snapshots import Sn
+from wukongs.store.encoded import MalformedLine
+from wukongs.store.rdf_files import read_rdf
 from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from store.encoded import Encoded
 from wukongs.core import Core
 from wukongs.injection.injector import Injector
 from wukongs.injection.stream import Stream, check_timestamp
 from wukongs.nodes.writing import Writers
+from wukongs.store.encoded import Encoded
 from wukongs.streams.stream_state import StreamState
 
 PUSH_S = 60.0

@@ -15,10 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from store.batch_set import BatchSet
-from store.dtypes import BoolArray, Int64Array
-from store.encoded import Encoded
-from store.term_registry import TermReader
 from wukongs.errors import NodeUnavailable
 from wukongs.nodes.feeding import as_piece, feed_packet
 from wukongs.nodes.node_core import packed
@@ -28,6 +24,10 @@ from wukongs.nodes.node_terms import TermClaims
 from wukongs.nodes.slice_packets import terms_of
 from wukongs.nodes.slice_shares import ShareRows
 from wukongs.protocol.snapshots import Sn
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.term_registry import TermReader
 from wukongs.streams.stream_state import Fragment
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.messages import Piece

@@ -8,8 +8,8 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from store.encoded import Encoded
 from wukongs.errors import DataError
+from wukongs.store.encoded import Encoded
 from wukongs.wire.messages import Message, Piece, from_frames, to_frames
 from wukongs.wire.packets import Packet
 

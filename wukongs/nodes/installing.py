@@ -9,11 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from store.batch import build_batch
-from store.dtypes import Int64Array
-from store.encoded import Encoded, TermTable
-from store.quads import Quads, joined
-from store.trace import Entry
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.injection.declarations import make_stream
 from wukongs.nodes.collecting import (
@@ -41,6 +36,11 @@ from wukongs.nodes.slice_packets import terms_of
 from wukongs.nodes.slice_shares import NEVER, ShareRows
 from wukongs.protocol.records import DeclareStream
 from wukongs.protocol.snapshots import Sn
+from wukongs.store.batch import build_batch
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.quads import Quads, joined
+from wukongs.store.trace import Entry
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.messages import Piece
 from wukongs.wire.packets import Packet

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from store.encoded import Encoded
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.nodes.claims import TIMEOUT_S as CLAIM_S
 from wukongs.nodes.claims import Claims
@@ -22,6 +21,7 @@ from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import OpenPartition
 from wukongs.protocol.sealing import Partition
+from wukongs.store.encoded import Encoded
 from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
 from wukongs.wire.packets import Packet
 

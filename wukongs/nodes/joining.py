@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from store.dtypes import BoolArray
-from store.trace import Entry
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.nodes.collecting import STATE
 from wukongs.nodes.donating import COLLECT, HALT
@@ -34,6 +32,8 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.actions import InstallState
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.trace import Entry
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet, Peers
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.snapshot import MINOR_BITS, TICK_MIN_MS, tick_sn
 from wukongs.core import FOREVER_MS, Core
 from wukongs.errors import NodeUnavailable, StreamError, WukongsError
 from wukongs.nodes.node_stream import NodeStream
 from wukongs.nodes.node_terms import NodeRegistry
 from wukongs.protocol.snapshots import Sn
 from wukongs.settings import Settings
+from wukongs.store.snapshot import MINOR_BITS, TICK_MIN_MS, tick_sn
 from wukongs.streams.stream_state import Columns
 
 ZERO = Sn(0, 0)

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from store.snapshot import TICK_MIN_MS
 from wukongs.continuous.continuous import ContinuousQuery
 from wukongs.continuous.firing import Firing
 from wukongs.injection.injector import UPPER_MAX, Injector
 from wukongs.nodes.node_core import ZERO, NodeCore
 from wukongs.protocol.snapshots import Sn
+from wukongs.store.snapshot import TICK_MIN_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from store.snapshot import TICK_MIN_MS
 from wukongs.continuous.query_source import QuerySource
 from wukongs.errors import DataError, SettingsError
 from wukongs.injection.declarations import stream_options
 from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.settings import Settings
+from wukongs.store.snapshot import TICK_MIN_MS
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
 

@@ -21,12 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csparql.terms import iri
-from store.dtypes import BoolArray
-from store.encoded import Encoded, TermTable
-from store.snapshot import TICK_MIN_MS
-from store.trace import NOTHING_KEPT, Handle
 from wukongs.continuous.continuous import ContinuousQuery
+from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.nodes.node_core import NodeCore, not_reached, packed, unpacked
 from wukongs.nodes.node_injector import NodeInjector
@@ -39,6 +35,10 @@ from wukongs.protocol.messages import Term
 from wukongs.protocol.records import Record
 from wukongs.protocol.snapshots import Sn, Vts
 from wukongs.settings import Settings
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.snapshot import TICK_MIN_MS
+from wukongs.store.trace import NOTHING_KEPT, Handle
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.messages import Close, Piece
 from wukongs.wire.packets import Packet

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int64Array
-from store.slice_ring import SliceRing
-from store.snapshot import TICK_MIN_MS
 from wukongs.errors import DataError, StreamError
 from wukongs.nodes.node_terms import NodeRegistry
 from wukongs.nodes.slice_shares import ShareRows, SliceShares
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.slice_ring import SliceRing
+from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.streams.stream_state import FRAGMENT_BYTES_PER_TUPLE, Columns, Fragment, StreamState
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.messages import Close, Piece, check_batch_number

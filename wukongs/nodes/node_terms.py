@@ -16,15 +16,15 @@ from itertools import compress
 
 import numpy as np
 
-from store.dictionary import Dictionary
-from store.dictionary_write_kernels import EQUAL
-from store.dtypes import DEFAULT_GRAPH_IRI, HASH_SEED, BoolArray, Int64Array
-from store.encoded import Encoded, TermTable
-from store.quad_terms import encode_texts
-from store.term_ids import HASH_BITS, hash_id
-from store.term_registry import TermRegistry
 from wukongs.errors import DataError
 from wukongs.protocol.messages import Term
+from wukongs.store.dictionary import Dictionary
+from wukongs.store.dictionary_write_kernels import EQUAL
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, HASH_SEED, BoolArray, Int64Array
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.quad_terms import encode_texts
+from wukongs.store.term_ids import HASH_BITS, hash_id
+from wukongs.store.term_registry import TermRegistry
 from wukongs.wire.assignment import SHARD_BITS, shards_of
 
 CONFIRMED_MAX = 1 << 20

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
-from store.encoded import TermTable
-from store.term_ids import is_inlined
 from wukongs.errors import DataError
 from wukongs.nodes.node_stream import NodeStream, WholeSlice
 from wukongs.nodes.node_terms import NodeRegistry
 from wukongs.nodes.slice_shares import ShareRows
+from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
+from wukongs.store.encoded import TermTable
+from wukongs.store.term_ids import is_inlined
 from wukongs.streams.stream_state import Columns, batch_number
 from wukongs.wire.packets import Packet
 

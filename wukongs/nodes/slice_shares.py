@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int64Array
+from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 
 NEVER, FOREVER = -(1 << 62), 1 << 62

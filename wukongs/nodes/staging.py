@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from store.encoded import Encoded
 from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.store.encoded import Encoded
 
 STAGED_AGE_MAX_S = 3600.0
 KEPT = float("inf")

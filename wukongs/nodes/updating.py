@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csparql.updates import Operation
-from store.dtypes import INLINE_MARK, Int64Array
-from store.encoded import Encoded, TermTable
-from store.quads import Quads
 from wukongs.core import Core
+from wukongs.csparql.updates import Operation
 from wukongs.execution.reading import terms_of
 from wukongs.limits import Limits
+from wukongs.store.dtypes import INLINE_MARK, Int64Array
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.quads import Quads
 from wukongs.updates.update import evaluated
 
 _NO_TIMES: Int64Array = np.empty(0, np.int64)

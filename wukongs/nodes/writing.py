@@ -16,7 +16,6 @@ from zlib import crc32
 
 import numpy as np
 
-from store.encoded import Encoded
 from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.nodes.feeding import feed_packet, index_of, messages_in
 from wukongs.nodes.host import Host
@@ -26,6 +25,7 @@ from wukongs.nodes.node_store import NodeStore
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.sharded.requests import timeout_of
+from wukongs.store.encoded import Encoded
 from wukongs.streams.stream_state import PUSH_PARTITION, batch_number
 from wukongs.wire.messages import Close, Finish, Message, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet, Peers

@@ -19,10 +19,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from csparql.algebra import Aggregate
-from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import Aggregate
+from wukongs.csparql.terms import Variable
 from wukongs.expressions.exact_numbers import ExactNumbers
 from wukongs.expressions.expressions import evaluate
 from wukongs.expressions.frame import decoded
@@ -30,6 +29,7 @@ from wukongs.expressions.text_numbers import doubles_of_ids
 from wukongs.limits import CHARACTER_BYTES, current
 from wukongs.operators.ordering import ranks_of, ranks_of_ids, sorted_places
 from wukongs.rows import group_members, numbered, pieces, stable_order, taken
+from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.terms.decoding import CELL_BYTES, texts_of
 from wukongs.terms.temporal import EXACT
 from wukongs.terms.value_operators import arithmetic, promoted

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csparql.algebra import Expression
-from csparql.terms import Variable
-from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import Expression
+from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.expressions.expressions import holds
 from wukongs.expressions.scalar_evaluator import variables_of
@@ -34,6 +33,7 @@ from wukongs.rows import (
     stable_order,
     taken,
 )
+from wukongs.store.dtypes import UNBOUND, Int64Array
 
 ROWS_MAX = 50_000_000
 

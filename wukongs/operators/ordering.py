@@ -25,19 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from csparql.algebra import Expression
-from store.canonical import triple_parts
-from store.dtypes import Int64Array
-from store.term_ids import numeric_values
-from store.value_kernels import (
-    KIND_DATE,
-    KIND_DATE_LOCAL,
-    KIND_DATE_TIME,
-    KIND_DATE_TIME_LOCAL,
-    KIND_DOUBLE,
-    KIND_INTEGER,
-)
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import Expression
 from wukongs.expressions.exact_numbers import exact_ranks
 from wukongs.expressions.expressions import evaluate
 from wukongs.expressions.text_column import IRI, STRING, TextColumn
@@ -45,6 +34,17 @@ from wukongs.expressions.text_numbers import doubles_of_ids
 from wukongs.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.operators.text_order import ranks_of_texts
 from wukongs.rows import numbered, stable_order
+from wukongs.store.canonical import triple_parts
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.term_ids import numeric_values
+from wukongs.store.value_kernels import (
+    KIND_DATE,
+    KIND_DATE_LOCAL,
+    KIND_DATE_TIME,
+    KIND_DATE_TIME_LOCAL,
+    KIND_DOUBLE,
+    KIND_INTEGER,
+)
 from wukongs.terms.temporal import EXACT
 from wukongs.terms.value_operators import compare
 from wukongs.terms.values import Kind, Value, to_float64, value_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from store.dtypes import Int64Array
 from wukongs.limits import current
 from wukongs.rows import PIECE_ROWS, stable_order
+from wukongs.store.dtypes import Int64Array
 from wukongs.terms.arrow_texts import bytes_of
 
 COMMON_BYTES_MAX = 512

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from csparql.algebra import TermOrVariable, TripleParts
-from csparql.terms import Term, Variable
-from store.canonical import triple_parts
-from store.dtypes import UNBOUND, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import TermOrVariable, TripleParts
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, Limits
 from wukongs.operators import operators
 from wukongs.rows import numbered
+from wukongs.store.canonical import triple_parts
+from wukongs.store.dtypes import UNBOUND, Int64Array
 
 _FIRST = (frozenset("<_"), frozenset("<"), frozenset('<_"('))
 """How the canonical forms of a subject, a predicate and an object begin."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.batch_set import BatchSet
-from store.disk import storage_errors
-from store.dtypes import NO_MATCH, Int64Array
-from store.terms import to_ntriples
 from wukongs.core import Core
 from wukongs.errors import DataError
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.disk import storage_errors
+from wukongs.store.dtypes import NO_MATCH, Int64Array
+from wukongs.store.terms import to_ntriples
 from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:

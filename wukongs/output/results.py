@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypeVar, cast, o
 
 import numpy as np
 
-from store.dtypes import UNBOUND, Int64Array
 from wukongs.rows import numbered
+from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.terms.decoding import Utf8Reader, terms_of_ids
 from wukongs.terms.rdf_terms import to_ntriples
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from json.encoder import encode_basestring
 
-from store.canonical import triple_parts
 from wukongs.errors import DataError
 from wukongs.output.row_text import Form, Forms, RowFormat
 from wukongs.output.row_text_kernels import BODY_THEN_TAIL, TAIL_THEN_BODY
+from wukongs.store.canonical import triple_parts
 from wukongs.terms.rdf_terms import split_literal, to_ntriples
 
 _RESULTS_NAMESPACE = "http://www.w3.org/2005/sparql-results#"

@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.errors import DataError
 from wukongs.output import row_text_kernels as kernels
 from wukongs.rows import numbered
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.terms.decoding import Utf8Reader
 
 Cell = Callable[[str], str]

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.jit import njit, njit_inline
-from store.slot_kernels import copy_bytes
+from wukongs.store.jit import njit, njit_inline
+from wukongs.store.slot_kernels import copy_bytes
 
 IRI = 0
 BLANK = 1

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
-from csparql.terms import RDF
+from wukongs.csparql.terms import RDF
 from wukongs.errors import SettingsError, StorageError
 from wukongs.output.formats import ROW_FORMATS, check_format
 from wukongs.output.row_formats import ask_text, row_format

@@ -5,11 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.jit import njit_uncounted
-from store.layout import NOTHING_HIDDEN
-from store.lookup_kernels import keys_at, keys_count, value_range, values_at
-from store.tombstone_kernels import next_hidden, next_hiding_key
 from wukongs.paths.path_layout import DONE, FULL, NEED_SPANS, ORIGIN, PAUSED, WRITTEN
 from wukongs.plans.plan_layout import (
     DIRECTION,
@@ -22,6 +17,11 @@ from wukongs.plans.plan_layout import (
     SPAN_ROW,
 )
 from wukongs.plans.span_kernels import collect_values, pass_hidden
+from wukongs.store.addresses import int64_array
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import NOTHING_HIDDEN
+from wukongs.store.lookup_kernels import keys_at, keys_count, value_range, values_at
+from wukongs.store.tombstone_kernels import next_hidden, next_hiding_key
 
 
 @njit_uncounted

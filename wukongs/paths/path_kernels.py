@@ -11,10 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.jit import njit_uncounted
-from store.layout import NOTHING_HIDDEN
-from store.lookup_kernels import lower_bound, values_at
 from wukongs.paths.path_layout import (
     ALL_NODES,
     AT_EDGE,
@@ -61,6 +57,10 @@ from wukongs.plans.plan_layout import (
     SPAN_PREDICATE,
 )
 from wukongs.plans.span_kernels import collect_values, pass_hidden
+from wukongs.store.addresses import int64_array
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import NOTHING_HIDDEN
+from wukongs.store.lookup_kernels import lower_bound, values_at
 
 
 @njit_uncounted

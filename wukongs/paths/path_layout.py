@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from store.dtypes import Int64Array
+from wukongs.store.dtypes import Int64Array
 
 # An edge of the automaton: int64[EDGE_WIDTH]; those of a state lie together.
 EDGE_STEP = 0

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from csparql.algebra import GraphRef
-from csparql.automaton import Automaton, Link
-from csparql.terms import Variable
-from store.batch_set import BatchSet
-from store.dtypes import NO_MATCH, Int64Array
+from wukongs.csparql.algebra import GraphRef
+from wukongs.csparql.automaton import Automaton, Link
+from wukongs.csparql.terms import Variable
 from wukongs.paths import path_layout as layout
 from wukongs.paths.path_layout import Machine, Source
 from wukongs.plans import plan_layout
 from wukongs.plans.dataset import Dataset, Resolve
 from wukongs.plans.lowering import LoweredPlan, with_parts
 from wukongs.plans.plan_kernels import resolve_parts
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import NO_MATCH, Int64Array
 
 ANY_LINKS = (Link("out", None, ()), Link("in", None, ()))
 """Any triple, from either end: through these a graph's nodes are found."""

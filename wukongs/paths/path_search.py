@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from store.dtypes import Int64Array
 from wukongs.errors import BudgetExceeded
 from wukongs.limits import Limits, current
 from wukongs.paths import path_layout as layout
@@ -25,6 +24,7 @@ from wukongs.plans.plan_layout import (
 )
 from wukongs.plans.span_kernels import collect_keys
 from wukongs.rows import distinct_rows, filled, pieces
+from wukongs.store.dtypes import Int64Array
 
 EDGES_PER_CALL = 1 << 18
 """How many triples a call looks at before it comes up for air: for Ctrl-C, time limits and budgets."""

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from csparql.algebra import PathPattern, TermOrVariable
-from csparql.automaton import Automaton, automaton_of
-from csparql.paths import Inverse, reaches_outside
-from csparql.terms import Term, Variable
-from store.dtypes import NO_MATCH, Int64Array
 from wukongs.binding_table import BindingTable, TermSpace
+from wukongs.csparql.algebra import PathPattern, TermOrVariable
+from wukongs.csparql.automaton import Automaton, automaton_of
+from wukongs.csparql.paths import Inverse, reaches_outside
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import Limits
 from wukongs.operators import operators
 from wukongs.paths import path_layout as layout
@@ -37,6 +36,7 @@ from wukongs.paths.path_machine import (
 from wukongs.paths.path_search import Search, is_connected, keys_of
 from wukongs.plans.dataset import Dataset
 from wukongs.rows import distinct_rows
+from wukongs.store.dtypes import NO_MATCH, Int64Array
 
 PAIRS_MAX = 32
 """So many pairs of bound ends are each searched from both sides; more are searched together, from one."""

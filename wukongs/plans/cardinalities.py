@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from csparql.algebra import GraphRef, TriplePattern
-from csparql.cardinality import Direction
-from csparql.plan import PlanStep
-from csparql.terms import Term, Variable
-from store.directory_kernels import count_graph, count_named_degree, count_named_edges, count_vertex_edges
-from store.dtypes import NO_MATCH, Int64Array
-from store.layout import VERTEX_COUNT
-from store.lookup_kernels import count_degree, count_distinct_keys, count_edges
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import GraphRef, TriplePattern
+from wukongs.csparql.cardinality import Direction
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Term, Variable
 from wukongs.limits import Limits
 from wukongs.plans.dataset import Dataset, Part
 from wukongs.plans.lowering import lower
 from wukongs.plans.plan_layout import ALL_NAMED
 from wukongs.plans.plan_runner import run
+from wukongs.store.directory_kernels import count_graph, count_named_degree, count_named_edges, count_vertex_edges
+from wukongs.store.dtypes import NO_MATCH, Int64Array
+from wukongs.store.layout import VERTEX_COUNT
+from wukongs.store.lookup_kernels import count_degree, count_distinct_keys, count_edges
 
 NAMES_ASKED_MAX = 64
 """A constant's degree in any named graph, or under any predicate, is asked of so many of the graphs and predicates that

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from csparql.algebra import GraphRef
-from csparql.automaton import Automaton, Link
-from csparql.explain import Moved
-from csparql.plan import PlanStep
-from csparql.terms import Variable
-from store.batch_set import BatchSet
-from store.dtypes import BoolArray, Int64Array
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import GraphRef
+from wukongs.csparql.automaton import Automaton, Link
+from wukongs.csparql.explain import Moved
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Variable
 from wukongs.limits import Limits
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray, Int64Array
 
 if TYPE_CHECKING:
     from wukongs.plans.dataset import Dataset

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
-from csparql.terms import Term, Variable, iri
-from store.batch_set import BatchSet
-from store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
+from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.plans.completion import Completion
 from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
 
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""

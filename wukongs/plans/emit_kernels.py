@@ -6,11 +6,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.jit import njit_uncounted
-from store.layout import NOTHING_HIDDEN
-from store.lookup_kernels import lower_bound, values_at
-from store.tombstone_kernels import next_hidden
 from wukongs.plans.plan_layout import (
     DIRECTION,
     GRAPH,
@@ -32,6 +27,11 @@ from wukongs.plans.plan_layout import (
     VALUE_KIND,
 )
 from wukongs.plans.span_kernels import pass_hidden
+from wukongs.store.addresses import int64_array
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import NOTHING_HIDDEN
+from wukongs.store.lookup_kernels import lower_bound, values_at
+from wukongs.store.tombstone_kernels import next_hidden
 
 
 @njit_uncounted

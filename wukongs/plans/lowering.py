@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from csparql.algebra import GraphRef, TermOrVariable
-from csparql.plan import PlanStep
-from csparql.terms import Term, Variable
-from store.dtypes import NO_MATCH, Int64Array
+from wukongs.csparql.algebra import GraphRef, TermOrVariable
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Term, Variable
 from wukongs.plans import plan_layout as layout
 from wukongs.plans.dataset import Dataset, Shape
+from wukongs.store.dtypes import NO_MATCH, Int64Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.jit import njit_uncounted
-from store.layout import NOTHING_HIDDEN
-from store.lookup_kernels import (
-    directory_row,
-    keys_at,
-    keys_count,
-    lower_bound,
-    value_range,
-    values_at,
-)
-from store.tombstone_kernels import next_hiding_key
 from wukongs.plans.emit_kernels import emit_plain, emit_values, emit_visible, write_match
 from wukongs.plans.plan_layout import (
     ABSENT,
@@ -70,6 +58,18 @@ from wukongs.plans.plan_layout import (
     VALUE_KIND,
 )
 from wukongs.plans.span_kernels import collect_keys, collect_values, contains_value, note_hidden, run_end
+from wukongs.store.addresses import int64_array
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import NOTHING_HIDDEN
+from wukongs.store.lookup_kernels import (
+    directory_row,
+    keys_at,
+    keys_count,
+    lower_bound,
+    value_range,
+    values_at,
+)
+from wukongs.store.tombstone_kernels import next_hiding_key
 
 
 @njit_uncounted

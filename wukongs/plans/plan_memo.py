@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from csparql.algebra import Expression, GraphRef, Node
-from csparql.exploration_order import exploration_order, exploration_parts, graphs_of
-from csparql.plan import FilteredBgp, Plan, PlanStep
-from csparql.planner import plan_filtered
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import Expression, GraphRef, Node
+from wukongs.csparql.exploration_order import exploration_order, exploration_parts, graphs_of
+from wukongs.csparql.plan import FilteredBgp, Plan, PlanStep
+from wukongs.csparql.planner import plan_filtered
+from wukongs.csparql.terms import Term, Variable
 from wukongs.plans.cardinalities import DatasetCardinalities
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import LoweredPlan, lower

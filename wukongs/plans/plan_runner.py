@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from store.dtypes import Int64Array
 from wukongs.binding_table import BindingTable
 from wukongs.limits import Limits
 from wukongs.plans import plan_layout as layout
@@ -17,6 +16,7 @@ from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import LoweredPlan, with_parts
 from wukongs.plans.plan_kernels import run_plan, start_step
 from wukongs.rows import pieces
+from wukongs.store.dtypes import Int64Array
 
 CHUNK_ROWS = 512
 OUT_ROWS = 4096

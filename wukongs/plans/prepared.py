@@ -10,9 +10,9 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from csparql.algebra import Query
-from csparql.parser import parse_query
-from csparql.rules import rewrite
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import rewrite
 from wukongs.plans.plan_memo import PlanMemo
 
 TEXT_CHARACTERS_MAX = 1 << 14

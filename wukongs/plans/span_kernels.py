@@ -5,22 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.addresses import int64_array
-from store.directory_kernels import code_position, predicate_rows, row_of_graph
-from store.dtypes import WINDOW_GRAPH
-from store.jit import njit_uncounted
-from store.layout import DIRECTORY_SIZE, GRAPHS, NOTHING_HIDDEN, PREDICATES, TOMBSTONE_COUNT
-from store.lookup_kernels import (
-    code_at,
-    code_range,
-    directory_row,
-    find_key,
-    key_range,
-    lower_bound,
-    value_range,
-    values_at,
-)
-from store.tombstone_kernels import next_hidden
 from wukongs.plans.plan_layout import (
     ABSENT,
     ALL_NAMED,
@@ -45,6 +29,22 @@ from wukongs.plans.plan_layout import (
     SPAN_WIDTH,
     UNION,
 )
+from wukongs.store.addresses import int64_array
+from wukongs.store.directory_kernels import code_position, predicate_rows, row_of_graph
+from wukongs.store.dtypes import WINDOW_GRAPH
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import DIRECTORY_SIZE, GRAPHS, NOTHING_HIDDEN, PREDICATES, TOMBSTONE_COUNT
+from wukongs.store.lookup_kernels import (
+    code_at,
+    code_range,
+    directory_row,
+    find_key,
+    key_range,
+    lower_bound,
+    value_range,
+    values_at,
+)
+from wukongs.store.tombstone_kernels import next_hidden
 
 
 @njit_uncounted

@@ -12,9 +12,8 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
-from csparql.algebra import Output
-from csparql.parser_base import check_text
-from store.encoded import MalformedLine
+from wukongs.csparql.algebra import Output
+from wukongs.csparql.parser_base import check_text
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.injection.injector import not_settled
 from wukongs.output.export import check_dump_name
@@ -25,6 +24,7 @@ from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
 from wukongs.remote.stream import RemoteStream
+from wukongs.store.encoded import MalformedLine
 from wukongs.terms.names import graph_term
 from wukongs.terms.rdf_terms import from_python
 from wukongs.wire.client_channel import ClientChannel

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from store.disk import storage_errors
 from wukongs.errors import DataError
 from wukongs.output.results import Result
 from wukongs.remote.columns import Incoming
 from wukongs.remote.connection import Connection, Joined, raise_failure
 from wukongs.remote.kinds import ANSWER, BYTES, RELEASE, ROWS
+from wukongs.store.disk import storage_errors
 from wukongs.wire.packets import Packet
 
 

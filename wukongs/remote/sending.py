@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from store.encoded import MalformedLine
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.remote.connection import Connection, Joined, SessionLost, raise_failure
 from wukongs.remote.kinds import FULL, MALFORMED, MORE, OVER, PART, PART_BYTES
+from wukongs.store.encoded import MalformedLine
 from wukongs.wire.packets import Packet
 
 

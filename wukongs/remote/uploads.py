@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from store.encoded import MalformedLine
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.remote.kinds import FULL, MORE, OVER, PART_BYTES, SILENT_S
+from wukongs.store.encoded import MalformedLine
 
 BUFFER_BYTES = 8 * PART_BYTES
 UNTOLD_MAX = 1000

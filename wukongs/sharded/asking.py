@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.dtypes import IN, BoolArray, Int64Array
-from store.quads import Quads, joined
 from wukongs.errors import DataError
 from wukongs.limits import current
 from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.sharded import requests
 from wukongs.sharded.requests import Read, Run, wrong_answer
 from wukongs.sharded.traffic import Traffic, time_left_s
+from wukongs.store.dtypes import IN, BoolArray, Int64Array
+from wukongs.store.quads import Quads, joined
 from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
 from wukongs.wire.packets import Packet
 

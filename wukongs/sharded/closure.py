@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from csparql.algebra import GraphRef
-from csparql.automaton import Automaton, Link
-from csparql.terms import Variable
-from store.dtypes import IN, OUT, Int64Array
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import GraphRef
+from wukongs.csparql.automaton import Automaton, Link
+from wukongs.csparql.terms import Variable
 from wukongs.limits import current
 from wukongs.plans import plan_layout as layout
 from wukongs.plans import plan_runner
@@ -16,6 +15,7 @@ from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import LoweredPlan
 from wukongs.sharded.asking import Graphs
 from wukongs.sharded.fetched_graph import FetchedGraph
+from wukongs.store.dtypes import IN, OUT, Int64Array
 
 _NODE, _PREDICATE, _END = Variable("n"), Variable("p"), Variable("e")
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.dictionary import Dictionary, join_texts, split_texts
-from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
-from store.encoded import Encoded, TermTable, replace_ids
-from store.term_registry import SETTLED_CHARACTERS_MAX, SETTLED_MAX, TermReader, TermRegistry
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.limits import OBJECT_BYTES, current
 from wukongs.sharded import requests
+from wukongs.store.dictionary import Dictionary, join_texts, split_texts
+from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
+from wukongs.store.encoded import Encoded, TermTable, replace_ids
+from wukongs.store.term_registry import SETTLED_CHARACTERS_MAX, SETTLED_MAX, TermReader, TermRegistry
 from wukongs.terms.arrow_texts import interleaved
 from wukongs.wire.assignment import Assignment
 from wukongs.wire.packets import Packet

@@ -20,14 +20,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from csparql.algebra import GraphRef
-from csparql.automaton import Automaton, Link
-from csparql.explain import Moved
-from csparql.plan import PlanStep
-from csparql.terms import Variable
-from store.dtypes import OUT, Int64Array
-from store.tombstones import Difference
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import GraphRef
+from wukongs.csparql.automaton import Automaton, Link
+from wukongs.csparql.explain import Moved
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Variable
 from wukongs.limits import Limits
 from wukongs.plans import plan_layout as layout
 from wukongs.plans import plan_runner
@@ -39,6 +37,8 @@ from wukongs.sharded.asking import Graphs
 from wukongs.sharded.fetched_graph import FetchedGraph
 from wukongs.sharded.fork_join import ForkJoin
 from wukongs.sharded.stages import Stage, stages_of, stored_graphs
+from wukongs.store.dtypes import OUT, Int64Array
+from wukongs.store.tombstones import Difference
 
 ROWS_AT_A_TIME = 1 << 16
 """So many rows go through the steps of a plan together: what lies between steps is bounded by what these lead to."""

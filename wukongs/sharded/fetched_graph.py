@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.batch import Batch, build_batch
-from store.batch_set import BatchSet
-from store.dtypes import IN, OUT, BoolArray, Int64Array
-from store.graph_change import GraphChange
-from store.quads import Quads, graph_quads, joined
-from store.tombstones import Difference
 from wukongs.limits import current
 from wukongs.plans.dataset import Dataset
 from wukongs.sharded.asking import Asking, Graphs, Triples
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import IN, OUT, BoolArray, Int64Array
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads, graph_quads, joined
+from wukongs.store.tombstones import Difference
 
 
 class FetchedGraph:

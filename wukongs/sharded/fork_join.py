@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.directory_kernels import count_graph, count_named_edges
-from store.dtypes import Int64Array
-from store.lookup_kernels import count_edges
 from wukongs.binding_table import BindingTable
 from wukongs.limits import Limits
 from wukongs.plans import plan_layout as layout
@@ -22,6 +19,9 @@ from wukongs.sharded.fetched_graph import FetchedGraph
 from wukongs.sharded.requests import OPERANDS, Run, new_columns, wrong_answer
 from wukongs.sharded.share_run import run_share
 from wukongs.sharded.stages import Stage, stored_graphs
+from wukongs.store.directory_kernels import count_graph, count_named_edges
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.lookup_kernels import count_edges
 
 TRIPLE_BYTES = 24
 """Of a triple that is fetched: key, value, graph."""

@@ -8,9 +8,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from store.batch_set import BatchSet
-from store.dictionary import split_texts
-from store.dtypes import NO_MATCH, UNBOUND, Int64Array
 from wukongs.core import Core
 from wukongs.limits import Limits
 from wukongs.paths.path_machine import any_links_over
@@ -35,6 +32,9 @@ from wukongs.sharded.requests import (
     timeout_of,
 )
 from wukongs.sharded.share_run import laid_out_parts, run_share
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dictionary import split_texts
+from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packets import Array, Handler, Packet
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from store.batch_set import BatchSet
-from store.dtypes import Int64Array
-from store.term_registry import TermReader
 from wukongs.sharded.asking import Asking
 from wukongs.sharded.distant_terms import DistantIds, DistantReader
 from wukongs.sharded.divided_graph import DividedGraph
 from wukongs.sharded.traffic import Traffic, time_left_s
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.term_registry import TermReader
 from wukongs.wire.assignment import Assignment
 from wukongs.wire.packets import Packet, Peers
 

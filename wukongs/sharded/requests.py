@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from store.dtypes import NO_MATCH, UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.plans import plan_layout as layout
+from wukongs.store.dtypes import NO_MATCH, UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Array, Packet
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from store.batch_set import BatchSet
-from store.dtypes import BoolArray, Int64Array
 from wukongs.limits import Limits
 from wukongs.plans import plan_layout as layout
 from wukongs.plans.plan_runner import Tables, run_tables
 from wukongs.sharded.requests import Run, new_columns
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.wire.assignment import shards_of
 
 

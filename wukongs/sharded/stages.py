@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from csparql.algebra import GraphRef
-from store.dtypes import NO_MATCH, OUT, Int64Array
+from wukongs.csparql.algebra import GraphRef
 from wukongs.plans import plan_layout as layout
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import LoweredPlan
 from wukongs.sharded.asking import Graphs
 from wukongs.sharded.requests import new_columns
+from wukongs.store.dtypes import NO_MATCH, OUT, Int64Array
 
 Home = tuple[bool, int]
 """(whether it is a column, the column or the id)"""

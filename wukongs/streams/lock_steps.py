@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from store.batch import Batch
 from wukongs.core import Core
+from wukongs.store.batch import Batch
 
 STEP_ROWS = 1 << 16
 """Rows that the newness filter learns, and fuel for merges, in one step under the engine's lock: some milliseconds."""

@@ -11,7 +11,7 @@ from collections.abc import Set
 
 import numpy as np
 
-from store.dtypes import BoolArray, Int64Array
+from wukongs.store.dtypes import BoolArray, Int64Array
 
 ANY_PREDICATE = None
 """What a query with a variable predicate matches."""

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from store.dtypes import UNBOUND, BoolArray, Int64Array
-from store.encoded import Encoded
-from store.slice_ring import SliceRing
-from store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 from wukongs.errors import StreamError
 from wukongs.settings import Settings
+from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.slice_ring import SliceRing
+from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 from wukongs.streams.ledger import PartitionLedger
 from wukongs.streams.slice_filter import SliceFilter
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.dtypes import BoolArray, Int64Array, UInt8Array
 from wukongs.limits import current
+from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
 
 TEXT = pa.large_string()
 PART_BYTES = 1 << 20

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from store.dictionary import split_texts
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.limits import OBJECT_BYTES, current
 from wukongs.rows import numbered, pieces
+from wukongs.store.dictionary import split_texts
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.terms.rdf_terms import iris_of, terms_of
 
 if TYPE_CHECKING:

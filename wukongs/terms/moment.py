@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from uuid import UUID
 
-from csparql.terms import XSD, literal
-from store.terms import blank_node
+from wukongs.csparql.terms import XSD, literal
+from wukongs.store.terms import blank_node
 from wukongs.terms.temporal import date_time_lexical, moment_at
 from wukongs.terms.values import Kind, Value, computed, iri, string, value_of
 

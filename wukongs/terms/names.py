@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from csparql.terms import Term
-from store.encoder import canonical_term
+from wukongs.csparql.terms import Term
 from wukongs.errors import DataError, SettingsError
+from wukongs.store.encoder import canonical_term
 from wukongs.terms.rdf_terms import from_python
 
 _STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x.+")

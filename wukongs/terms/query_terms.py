@@ -7,11 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from csparql.terms import Term
-from store.dictionary import join_texts
-from store.dtypes import INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
-from store.encoded import Encoded
+from wukongs.csparql.terms import Term
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
+from wukongs.store.dictionary import join_texts
+from wukongs.store.dtypes import INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
+from wukongs.store.encoded import Encoded
 from wukongs.terms.arrow_texts import interleaved
 from wukongs.terms.decoding import Utf8Reader
 from wukongs.terms.moment import Moment

@@ -12,9 +12,9 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from csparql.terms import XSD
-from store.canonical import split_literal, to_ntriples
+from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
+from wukongs.store.canonical import split_literal, to_ntriples
 
 __all__ = [
     "canonical_of",

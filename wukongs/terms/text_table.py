@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from csparql.cells import cell_count, display_width, visible
+from wukongs.csparql.cells import cell_count, display_width, visible
 
 _BETWEEN = "  "
 _CUT = "…"

@@ -28,9 +28,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from csparql.terms import XSD
-from store.canonical import triple_parts
+from wukongs.csparql.terms import XSD
 from wukongs.errors import BudgetExceeded
+from wukongs.store.canonical import triple_parts
 from wukongs.terms.temporal import EXACT, Duration
 from wukongs.terms.values import (
     FALSE,

@@ -32,7 +32,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from csparql.terms import RDF, XSD
+from wukongs.csparql.terms import RDF, XSD
 from wukongs.terms.rdf_terms import split_literal
 from wukongs.terms.temporal import DURATION_TYPES, EXACT, MOMENT_TYPES, Duration, duration_of, int_of, moment_of
 

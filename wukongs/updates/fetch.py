@@ -24,9 +24,9 @@ from urllib.request import (
     Request,
 )
 
-from store.rdf_files import decompressed, find_format
 from wukongs.errors import DataError
 from wukongs.settings import Settings
+from wukongs.store.rdf_files import decompressed, find_format
 
 _MEDIA_TYPES = {
     "text/turtle": "ttl",

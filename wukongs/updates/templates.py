@@ -14,16 +14,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from csparql.algebra import DefaultGraph, GraphRef, TriplePattern
-from csparql.terms import Term, Variable
-from csparql.updates import DataColumns, DeleteData, InsertData, in_columns
-from store.dtypes import NO_MATCH, BoolArray, Int64Array, UInt8Array
-from store.encoded import replace_ids
-from store.quads import Quads, joined, taken
-from store.terms import blank_node
+from wukongs.csparql.algebra import DefaultGraph, GraphRef, TriplePattern
+from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.updates import DataColumns, DeleteData, InsertData, in_columns
 from wukongs.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.rows import filled, numbered, pieces, put_together, stable_order
 from wukongs.rows import taken as rows_taken
+from wukongs.store.dtypes import NO_MATCH, BoolArray, Int64Array, UInt8Array
+from wukongs.store.encoded import replace_ids
+from wukongs.store.quads import Quads, joined, taken
+from wukongs.store.terms import blank_node
 from wukongs.terms.query_terms import LOOKED_UP_MAX, QueryTerms, TermKeeper
 
 _IRI, _BLANK = ord("<"), ord("_")

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from csparql.parser_update import parse_update
-from csparql.updates import Operation
-from store.graph_change import GraphChange
-from store.trace import Handle
 from wukongs.core import Core
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.updates import Operation
 from wukongs.injection.injector import Injector
 from wukongs.limits import Limits, limits_of
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.trace import Handle
 from wukongs.streams.lock_steps import STEP_ROWS, expect, pay_for_merges
 from wukongs.updates.update_request import UpdateRequest
 

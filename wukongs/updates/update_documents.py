@@ -14,14 +14,14 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from csparql.terms import Term
-from store.dtypes import UNBOUND
-from store.quads import Quads, joined
-from store.rdf_files import RdfReader, read_in_order
 from wukongs.core import Core
+from wukongs.csparql.terms import Term
 from wukongs.errors import DataError
 from wukongs.execution.reading import ids_of
 from wukongs.settings import Settings
+from wukongs.store.dtypes import UNBOUND
+from wukongs.store.quads import Quads, joined
+from wukongs.store.rdf_files import RdfReader, read_in_order
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 

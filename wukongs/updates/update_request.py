@@ -10,21 +10,21 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from csparql.rules import rewrite
-from csparql.terms import Term, Variable
-from csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Operation, Transfer
-from store.batch_set import BatchSet
-from store.dtypes import Int64Array
-from store.graph_change import GraphChange
-from store.quads import Quads, graph_quads
-from store.trace import Handle
 from wukongs.core import Core
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Operation, Transfer
 from wukongs.errors import DataError, UpdateError
 from wukongs.execution.answer import answer
 from wukongs.execution.reading import ids_of, terms_of
 from wukongs.limits import Limits
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads, graph_quads
+from wukongs.store.trace import Handle
 from wukongs.terms.query_terms import ConstantIds
 from wukongs.updates.templates import Solutions, data_quads, to_delete, to_insert
 from wukongs.updates.update_documents import read_document

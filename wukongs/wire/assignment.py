@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.dtypes import ID_BITS, BoolArray, Int32Array, Int64Array
+from wukongs.store.dtypes import ID_BITS, BoolArray, Int32Array, Int64Array
 
 SHARD_BITS = 10
 SHARD_COUNT = 1 << SHARD_BITS

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
-from store.encoded import Encoded, TermTable
 from wukongs.errors import DataError, StreamError
+from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
+from wukongs.store.encoded import Encoded, TermTable
 from wukongs.wire.header import Frame, read_header, write_header
 from wukongs.wire.place import Place, read_place
 

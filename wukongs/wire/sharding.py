@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from csparql.terms import iri
-from store.dtypes import CLASH_FIRST, BoolArray, Int32Array, Int64Array
-from store.encoded import Encoded
+from wukongs.csparql.terms import iri
 from wukongs.errors import SettingsError
+from wukongs.store.dtypes import CLASH_FIRST, BoolArray, Int32Array, Int64Array
+from wukongs.store.encoded import Encoded
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.messages import Piece
 from wukongs.wire.place import Place

@@ -32,7 +32,7 @@ def listen() -> Iterator[Listen]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from adapters.spark.session import start_session, stop_session
+    from wukongs.adapters.spark.session import start_session, stop_session
 
     session = start_session()
     yield session

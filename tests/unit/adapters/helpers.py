@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adapters.source import NO_TIME, PreparedSource, Rows, SourceIndex, StreamSource
-from store.dtypes import Int64Array
-from store.encoded import Encoded
-from store.term_ids import is_inlined, unpack
+from wukongs.adapters.source import NO_TIME, PreparedSource, Rows, SourceIndex, StreamSource
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.term_ids import is_inlined, unpack
 
 PROJECT = Path(__file__).resolve().parents[3]
 SCOPE = b"http://ex/stream"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.sources.csv_file import prepare_csv
 from tests.unit.adapters.helpers import PROJECT, SCOPE, lines_of, shared, triples_of
+from wukongs.adapters.sources.csv_file import prepare_csv
 from wukongs.run_config import CsvSource
 
 SERVICE = "http://www.insight-centre.org/dataset/SampleEventService#"

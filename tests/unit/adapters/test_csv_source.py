@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters.source import Rows
-from adapters.sources.csv_file import CsvFile, prepare_csv
-from adapters.sources.csv_mapping import load_mapping, time_of
-from adapters.sources.expressions import DivisionByZero, compile_expression, number
 from tests.unit.adapters.helpers import SCOPE, read_all, triples_of
+from wukongs.adapters.source import Rows
+from wukongs.adapters.sources.csv_file import CsvFile, prepare_csv
+from wukongs.adapters.sources.csv_mapping import load_mapping, time_of
+from wukongs.adapters.sources.expressions import DivisionByZero, compile_expression, number
 from wukongs.errors import DataError, SettingsError
 from wukongs.run_config import CsvSource
 

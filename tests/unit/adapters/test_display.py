@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from adapters import display
-from adapters.display import Display, LiveDisplay, PlainDisplay, Progress, answer_size, choose_display
-from adapters.replay import PipelineReport
-from adapters.run import summary_lines
-from adapters.source import SetAside
 from wukongs import Engine
+from wukongs.adapters import display
+from wukongs.adapters.display import Display, LiveDisplay, PlainDisplay, Progress, answer_size, choose_display
+from wukongs.adapters.replay import PipelineReport
+from wukongs.adapters.run import summary_lines
+from wukongs.adapters.source import SetAside
 
 EX = "http://ex/"
 QUERY = f"REGISTER QUERY q AS SELECT ?o FROM STREAM <{EX}s> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }} ORDER BY ?o"

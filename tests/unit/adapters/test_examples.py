@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adapters.source import PreparedSource
-from adapters.sources import prepare
 from tests.oracles.window_text import answer
 from tests.unit.adapters.helpers import PROJECT, SCOPE, lines_of, shared, triples_of
+from wukongs.adapters.source import PreparedSource
+from wukongs.adapters.sources import prepare
 from wukongs.run_config import RunConfig, load_run_config
 from wukongs.terms.rdf_terms import to_ntriples
 from wukongs.wire.sharding import TermCutter

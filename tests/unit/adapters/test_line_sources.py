@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from adapters.source import NO_TIME, RowRange, Rows
-from adapters.sources import prepare
-from adapters.sources.lsbench_file import prepare_lsbench
-from adapters.sources.timestamped_file import prepare_timestamped
 from tests.unit.adapters.helpers import SCOPE, read_all, triples_of
+from wukongs.adapters.source import NO_TIME, RowRange, Rows
+from wukongs.adapters.sources import prepare
+from wukongs.adapters.sources.lsbench_file import prepare_lsbench
+from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 from wukongs.errors import DataError, SettingsError
 from wukongs.run_config import LsbenchSource, StreamConfig, TimestampedSource
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from adapters.lsbench_generator import STREAM_NAMES, Network, NetworkSettings, generate_network
-from adapters.sources.timestamped_file import prepare_timestamped
 from tests.oracles.window_text import answer, split_time
 from tests.unit.adapters.helpers import PROJECT, read_all
+from wukongs.adapters.lsbench_generator import STREAM_NAMES, Network, NetworkSettings, generate_network
+from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 from wukongs.errors import SettingsError
 
 SMALL = NetworkSettings(users=100, duration_ms=3000, friends=20, posts_per_s=60, photos_per_s=60, positions_per_s=20)

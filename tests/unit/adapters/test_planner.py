@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.planner import CHUNK_ROWS, EpochPlanner, Position, ReplayClock, balanced
-from adapters.source import PreparedSource, RowRange, Rows, SourceIndex
+from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, Position, ReplayClock, balanced
+from wukongs.adapters.source import PreparedSource, RowRange, Rows, SourceIndex
 from wukongs.errors import StreamError
 from wukongs.run_config import PipelineConfig
 from wukongs.wire.messages import Opened

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.sources import rows_kernels as kernels
-from adapters.sources.lsbench_file import RDF_TYPE
-from store.encoder import CHARACTER_CLASSES
-from store.ntriples_kernels import TIME_SUFFIX
 from tests.oracles import line_rows
+from wukongs.adapters.sources import rows_kernels as kernels
+from wukongs.adapters.sources.lsbench_file import RDF_TYPE
+from wukongs.store.encoder import CHARACTER_CLASSES
+from wukongs.store.ntriples_kernels import TIME_SUFFIX
 
 pytestmark = pytest.mark.nojit
 PREFIXES = {b"ex": b"http://ex/", b"e": b"http://e#", b"": b"http://none/"}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from adapters.replay import PipelineReport, replay
-from adapters.run import run
 from tests.clusters import cluster
 from tests.processes import child
+from wukongs.adapters.replay import PipelineReport, replay
+from wukongs.adapters.run import run
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.remote.client import connect
 from wukongs.remote.service import Service
@@ -37,8 +37,8 @@ def replay_without_spark(streams: Any, addresses: Any, config: Any, **options: A
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("adapters.spark.pipeline.run_pipeline", replay_without_spark)
-    monkeypatch.setattr("adapters.spark.session.check_java", lambda: None)
+    monkeypatch.setattr("wukongs.adapters.spark.pipeline.run_pipeline", replay_without_spark)
+    monkeypatch.setattr("wukongs.adapters.spark.session.check_java", lambda: None)
     monkeypatch.setattr("sys.setswitchinterval", lambda seconds: None)
     (tmp_path / "s.nt").write_text(TUPLES)
     return tmp_path
@@ -97,7 +97,7 @@ def test_an_error_of_the_pipeline_ends_the_run(folder: Path, monkeypatch: pytest
     def fail(*_arguments: object, **_options: object) -> PipelineReport:
         raise DataError("cannot be read any more", "s.nt")
 
-    monkeypatch.setattr("adapters.spark.pipeline.run_pipeline", fail)
+    monkeypatch.setattr("wukongs.adapters.spark.pipeline.run_pipeline", fail)
     with pytest.raises(DataError, match=r"s\.nt: cannot be read any more"):
         run_text(folder, STREAM)
 
@@ -106,7 +106,7 @@ def test_ctrl_c_stops_the_pipeline_before_the_run_ends(folder: Path) -> None:
     (folder / "run.toml").write_text(STREAM)
     program = """
 import sys, time, adapters.spark.pipeline, adapters.spark.session, wukongs.cli
-from adapters.replay import PipelineReport
+from wukongs.adapters.replay import PipelineReport
 def wait(streams, addresses, config, *, stop, on_progress):
     print("waiting", flush=True)
     stop.wait()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.spark.pipeline import run_pipeline
 from tests.clusters import cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.adapters.spark.pipeline import run_pipeline
 from wukongs.engine import Engine
 from wukongs.errors import StreamError
 from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource

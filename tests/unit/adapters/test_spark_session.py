@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.spark.pipeline import run_pipeline
-from adapters.spark.session import check_java
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.helpers import PROJECT
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.adapters.spark.pipeline import run_pipeline
+from wukongs.adapters.spark.session import check_java
 from wukongs.errors import SettingsError
 from wukongs.run_config import StreamConfig, TimestampedSource
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCRIPT = """
 import sys
-from adapters.spark.pipeline import run_pipeline
+from wukongs.adapters.spark.pipeline import run_pipeline
 from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
 
 path, address, speed, checkpoint = sys.argv[1:]

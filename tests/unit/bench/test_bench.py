@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.__main__ import main
-from bench.harness import Report, WrongAnswer, markdown_table, repeat, summary
-from bench.lsbench import run as lsbench
-from bench.lsbench.data import DAY_MS, StreamData, rename_entities
+from wukongs.bench.__main__ import main
+from wukongs.bench.harness import Report, WrongAnswer, markdown_table, repeat, summary
+from wukongs.bench.lsbench import run as lsbench
+from wukongs.bench.lsbench.data import DAY_MS, StreamData, rename_entities
 
 
 def run(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_lsbench_with_a_folder_without_its_files_says_which(tmp_path: Path, caps
 def test_a_wrong_answer_ends_a_benchmark(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bench.lsbench.latency.oracle_rows", lambda *_: -1)
+    monkeypatch.setattr("wukongs.bench.lsbench.latency.oracle_rows", lambda *_: -1)
     assert lsbench.main(report=tmp_path, quick=True) == 1
     error = capsys.readouterr().err
     assert "L1, 1-day windows" in error

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.harness import Report, WrongAnswer
-from bench.nodes import run
-from bench.nodes.control import SAID
-from bench.nodes.engines import Bench, embedded
-from bench.nodes.one_shot import ANSWERED, LOADED, report_one_shot, run_one_shot
-from bench.nodes.windows import LATENCY, MOVED
 from tests.clusters import cluster
+from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.nodes import run
+from wukongs.bench.nodes.control import SAID
+from wukongs.bench.nodes.engines import Bench, embedded
+from wukongs.bench.nodes.one_shot import ANSWERED, LOADED, report_one_shot, run_one_shot
+from wukongs.bench.nodes.windows import LATENCY, MOVED
 
 
 @contextmanager

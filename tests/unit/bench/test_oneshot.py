@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main
-from bench.harness import Report, WrongAnswer
-from bench.oneshot.engines import TooSlow, at_most
-from bench.oneshot.estimates import q_error
-from bench.oneshot.queries import S_QUERIES
-from bench.oneshot.run import _compare
+from wukongs.bench.__main__ import main
+from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.oneshot.engines import TooSlow, at_most
+from wukongs.bench.oneshot.estimates import q_error
+from wukongs.bench.oneshot.queries import S_QUERIES
+from wukongs.bench.oneshot.run import _compare
 
 
 def test_a_quick_run_compares_answers_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from bench.__main__ import main
-from bench.oneshot import overshoot
-from bench.oneshot.bad_queries import PREFIX, QUERIES, UPDATES
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
+from wukongs.bench.__main__ import main
+from wukongs.bench.oneshot import overshoot
+from wukongs.bench.oneshot.bad_queries import PREFIX, QUERIES, UPDATES
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
 
 
 def test_a_quick_run_reports_time_and_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

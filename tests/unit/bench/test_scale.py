@@ -13,7 +13,7 @@ from tests.conftest import PROJECT_ROOT
 # Un-jitted, so that no test waits for kernels that only the scale run needs; tiny, so that it is quick all the same.
 _ENVIRONMENT = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 _COUNT = """
-from bench.scale.network import Network
+from wukongs.bench.scale.network import Network
 network = Network(5)
 lines = b"".join(bytes(piece) for piece in network.text()).splitlines()
 assert (len(lines), len(set(lines))) == (network.line_count, network.triple_count), network.__dict__
@@ -29,7 +29,7 @@ def test_the_text_holds_what_the_rules_say() -> None:
 
 
 def test_a_small_scale_run_answers_as_the_rules_say(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench.scale.run", "--triples", "1500", "--report", str(tmp_path)]
+    command = [sys.executable, "-m", "wukongs.bench.scale.run", "--triples", "1500", "--report", str(tmp_path)]
     done = subprocess.run(command, cwd=PROJECT_ROOT, env=_ENVIRONMENT, capture_output=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads((tmp_path / "scale.json").read_text())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main
-from bench.store.run import questions
+from wukongs.bench.__main__ import main
+from wukongs.bench.store.run import questions
 
 
 @pytest.mark.parametrize("question", questions())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main
-from bench.wire import run
+from wukongs.bench.__main__ import main
+from wukongs.bench.wire import run
 
 
 def test_it_runs_and_checks_its_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from csparql.algebra import DEFAULT, GraphRef, TriplePattern
-from csparql.cardinality import Direction
-from csparql.terms import Term, Variable
+from wukongs.csparql.algebra import DEFAULT, GraphRef, TriplePattern
+from wukongs.csparql.cardinality import Direction
+from wukongs.csparql.terms import Term, Variable
 
 Triple = tuple[str, str, str]
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from csparql.algebra import (
+from tests.oracles import operators
+from tests.oracles.operators import Solution
+from tests.unit.csparql.substitution import substituted
+from wukongs.csparql.algebra import (
     Bgp,
     Call,
     DefaultGraph,
@@ -30,10 +33,7 @@ from csparql.algebra import (
     Union,
     Values,
 )
-from csparql.terms import Term, Variable
-from tests.oracles import operators
-from tests.oracles.operators import Solution
-from tests.unit.csparql.substitution import substituted
+from wukongs.csparql.terms import Term, Variable
 
 Triple = tuple[str, str, str]
 Dataset = Mapping[str, set[Triple]]

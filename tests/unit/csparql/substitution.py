@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from csparql.algebra import Extend, Group, Node, Project, Values
-from csparql.terms import Term, Variable
 from tests.oracles.operators import Solution
+from wukongs.csparql.algebra import Extend, Group, Node, Project, Values
+from wukongs.csparql.terms import Term, Variable
 
 
 def substituted(pattern: Node, solution: Solution) -> Node:

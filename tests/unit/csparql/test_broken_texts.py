@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from csparql.parser import parse_query
-from csparql.tokens import tokenize
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.tokens import tokenize
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 WHOLE = [

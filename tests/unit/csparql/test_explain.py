@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import DEFAULT, Aggregate, Bgp
-from csparql.explain import explain, format_duration, format_expression
-from csparql.explain_steps import format_rows, step_kind
-from csparql.parser import parse_query
-from csparql.terms import Variable
 from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql.algebra import DEFAULT, Aggregate, Bgp
+from wukongs.csparql.explain import explain, format_duration, format_expression
+from wukongs.csparql.explain_steps import format_rows, step_kind
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.terms import Variable
 
 
 @pytest.mark.parametrize(

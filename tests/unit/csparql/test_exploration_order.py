@@ -7,18 +7,18 @@ from collections import Counter
 
 import pytest
 
-from csparql.algebra import GraphRef, Join, Node, Project
-from csparql.cardinality import Direction
-from csparql.explain import explain
-from csparql.exploration_order import exploration_order, exploration_parts, is_explorable
-from csparql.parser import parse_query
-from csparql.paths import format_path
-from csparql.plan import FilteredBgp
-from csparql.rules import rewrite
-from csparql.rules.walk import join_operands
-from csparql.scope import NO_VARIABLES, possible_variables
-from csparql.terms import Term, Variable
 from tests.unit.csparql.counted_triples import CountedTriples, Triple
+from wukongs.csparql.algebra import GraphRef, Join, Node, Project
+from wukongs.csparql.cardinality import Direction
+from wukongs.csparql.explain import explain
+from wukongs.csparql.exploration_order import exploration_order, exploration_parts, is_explorable
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.paths import format_path
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.scope import NO_VARIABLES, possible_variables
+from wukongs.csparql.terms import Term, Variable
 
 
 def network() -> CountedTriples:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Aggregate, Call, Filter
-from csparql.explain import format_expression
-from csparql.functions import ALIASES, FUNCTIONS, PER_ROW, calls_any, depends_on_moment
-from csparql.parser import parse_query
-from csparql.parser_base import TermReader
-from csparql.parser_expressions import ExpressionParser
-from csparql.terms import Variable
+from wukongs.csparql.algebra import Aggregate, Call, Filter
+from wukongs.csparql.explain import format_expression
+from wukongs.csparql.functions import ALIASES, FUNCTIONS, PER_ROW, calls_any, depends_on_moment
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_base import TermReader
+from wukongs.csparql.parser_expressions import ExpressionParser
+from wukongs.csparql.terms import Variable
 from wukongs.errors import QuerySyntaxError
 
 

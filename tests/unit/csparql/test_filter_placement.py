@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Bgp, Exists, Filter, Project, TriplePattern
-from csparql.filter_placement import pinned, place_filters
-from csparql.parser import parse_query
-from csparql.plan import FilteredBgp, PlanStep
-from csparql.rules import rewrite
-from csparql.terms import Variable, iri
+from wukongs.csparql.algebra import Bgp, Exists, Filter, Project, TriplePattern
+from wukongs.csparql.filter_placement import pinned, place_filters
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.plan import FilteredBgp, PlanStep
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.terms import Variable, iri
 
 NOTHING: frozenset[Variable] = frozenset()
 A, B, C, D = map(Variable, "abcd")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.parser import parse_query
+from wukongs.csparql.parser import parse_query
 from wukongs.errors import QuerySyntaxError
 
 WRONG = [

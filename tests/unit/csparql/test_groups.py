@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import (
+from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql.algebra import (
     DEFAULT,
     Bgp,
     Distinct,
@@ -26,10 +27,9 @@ from csparql.algebra import (
     Union,
     Values,
 )
-from csparql.explain import explain, format_expression
-from csparql.parser import parse_query
-from csparql.paths import format_path
-from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql.explain import explain, format_expression
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.paths import format_path
 from wukongs.errors import QuerySyntaxError
 
 

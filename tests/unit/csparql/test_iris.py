@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.iris import is_absolute, resolve
+from wukongs.csparql.iris import is_absolute, resolve
 
 BASE = "http://a/b/c/d;p?q"
 NORMAL_AND_ABNORMAL = {

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from csparql import join_order
-from csparql.algebra import DEFAULT, TriplePattern
-from csparql.cardinality import Direction
-from csparql.estimates import Sizes, after, measure, start_state
-from csparql.join_order import EXACT_PATTERNS_MAX, best_order
-from csparql.terms import Term, Variable, iri
+from wukongs.csparql import join_order
+from wukongs.csparql.algebra import DEFAULT, TriplePattern
+from wukongs.csparql.cardinality import Direction
+from wukongs.csparql.estimates import Sizes, after, measure, start_state
+from wukongs.csparql.join_order import EXACT_PATTERNS_MAX, best_order
+from wukongs.csparql.terms import Term, Variable, iri
 
 
 class MadeUp:

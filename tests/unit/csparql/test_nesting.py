@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from csparql import parser_data
-from csparql.algebra import Query
-from csparql.explain import explain
-from csparql.nesting import (
+from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql import parser_data
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.explain import explain
+from wukongs.csparql.nesting import (
     BRACKETS_MAX,
     DEPTH_MAX,
     PATTERNS_MAX,
@@ -18,11 +19,10 @@ from csparql.nesting import (
     UPDATE_CHARACTERS_MAX,
     algebra_depth,
 )
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
-from csparql.rules import rewrite
-from csparql.updates import InsertData
-from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.updates import InsertData
 from wukongs.errors import QuerySyntaxError
 
 WRAPPED = {  # (before, opening, inside, closing, after), and how many brackets one opening adds

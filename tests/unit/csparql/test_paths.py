@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from csparql.algebra import DEFAULT, Bgp, Call, Filter, Join, Node, PathPattern, Project, TriplePattern, Union
-from csparql.automaton import Automaton, automaton
-from csparql.parser import parse_query
-from csparql.paths import (
+from wukongs.csparql.algebra import DEFAULT, Bgp, Call, Filter, Join, Node, PathPattern, Project, TriplePattern, Union
+from wukongs.csparql.automaton import Automaton, automaton
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.paths import (
     Alternative,
     Inverse,
     NegatedSet,
@@ -22,7 +22,7 @@ from csparql.paths import (
     is_nullable,
     reaches_outside,
 )
-from csparql.terms import RDF, Term, Variable, iri
+from wukongs.csparql.terms import RDF, Term, Variable, iri
 from wukongs.errors import QuerySyntaxError
 
 S, T = Variable("s"), Variable("o")

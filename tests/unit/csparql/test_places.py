@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from csparql.cells import display_width
-from csparql.parser import parse_query
-from csparql.places import excerpt, line_around, place
+from wukongs.csparql.cells import display_width
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.places import excerpt, line_around, place
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 

@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from csparql.algebra import DEFAULT, Bgp, GraphRef, TriplePattern
-from csparql.parser import parse_query
-from csparql.plan import PlanStep
-from csparql.planner import EXACT_PATTERNS_MAX, plan_bgp
-from csparql.terms import RDF, Term, Variable, iri
 from tests.unit.csparql.counted_triples import CountedTriples, Triple
+from wukongs.csparql.algebra import DEFAULT, Bgp, GraphRef, TriplePattern
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.planner import EXACT_PATTERNS_MAX, plan_bgp
+from wukongs.csparql.terms import RDF, Term, Variable, iri
 
 NOTHING: frozenset[Variable] = frozenset()
 WINDOW = iri("w")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Bgp, Extend, GraphNames, Join, Registration, TriplePattern, Union, Values
-from csparql.explain import explain
-from csparql.parser import parse_query
-from csparql.terms import Term, Variable
 from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql.algebra import Bgp, Extend, GraphNames, Join, Registration, TriplePattern, Union, Values
+from wukongs.csparql.explain import explain
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 S, P, O = Variable("s"), Variable("p"), Variable("o")  # noqa: E741

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from csparql.algebra import Node
-from csparql.explain import explain
-from csparql.parser import parse_query
-from csparql.rules import RULES, rewrite
-from csparql.rules.lift_filters import lift_filters
-from csparql.rules.merge_bgps import merge_bgps
-from csparql.rules.push_filters import push_filters
-from csparql.rules.sink_joins import sink_joins
-from csparql.rules.split_filters import split_filters
 from tests.unit.csparql.counted_triples import CountedTriples
 from tests.unit.csparql.test_groups import shape_of
+from wukongs.csparql.algebra import Node
+from wukongs.csparql.explain import explain
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import RULES, rewrite
+from wukongs.csparql.rules.lift_filters import lift_filters
+from wukongs.csparql.rules.merge_bgps import merge_bgps
+from wukongs.csparql.rules.push_filters import push_filters
+from wukongs.csparql.rules.sink_joins import sink_joins
+from wukongs.csparql.rules.split_filters import split_filters
 
 A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     DEFAULT,
     Aggregate,
     Bgp,
@@ -26,10 +26,10 @@ from csparql.algebra import (
     TriplePattern,
     Values,
 )
-from csparql.parser import parse_query
-from csparql.paths import OneOrMore, ZeroOrMore
-from csparql.rules.walk import map_children
-from csparql.scope import (
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.paths import OneOrMore, ZeroOrMore
+from wukongs.csparql.rules.walk import map_children
+from wukongs.csparql.scope import (
     always_matches_in,
     certain_variables,
     exists_patterns,
@@ -38,7 +38,7 @@ from csparql.scope import (
     possible_variables,
     substitute,
 )
-from csparql.terms import Variable, iri
+from wukongs.csparql.terms import Variable, iri
 
 A, B, C = Variable("a"), Variable("b"), Variable("c")
 

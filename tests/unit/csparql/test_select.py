@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import (
+from wukongs.csparql.algebra import (
     Aggregate,
     Bgp,
     Call,
@@ -18,8 +18,8 @@ from csparql.algebra import (
     Slice,
     TriplePattern,
 )
-from csparql.parser import parse_query
-from csparql.terms import XSD, Variable, iri, literal
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.terms import XSD, Variable, iri, literal
 from wukongs.errors import QuerySyntaxError
 
 S, P, OBJ, N, M = (Variable(name) for name in "sponm")

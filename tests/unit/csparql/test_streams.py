@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import DatasetClause, Registration, StreamWindow
-from csparql.parser import parse_query
+from wukongs.csparql.algebra import DatasetClause, Registration, StreamWindow
+from wukongs.csparql.parser import parse_query
 from wukongs.errors import QuerySyntaxError
 
 PAPER = """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
-from csparql.suggestions import WELL_KNOWN
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.suggestions import WELL_KNOWN
 from wukongs.errors import QuerySyntaxError
 
 DECLARED = "PREFIX people: <http://ex/> "

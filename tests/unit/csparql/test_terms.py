@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Bgp, Project, TriplePattern
-from csparql.parser import parse_query
-from csparql.terms import RDF, XSD, Term, Variable, iri, literal
+from wukongs.csparql.algebra import Bgp, Project, TriplePattern
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.terms import RDF, XSD, Term, Variable, iri, literal
 from wukongs.errors import QuerySyntaxError
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import DEFAULT, Extend, Filter, Join, LeftJoin, Minus, Node, Timestamp, TriplePattern, Union
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
-from csparql.rules import rewrite
-from csparql.scope import certain_variables, possible_variables
-from csparql.terms import Variable, iri
+from wukongs.csparql.algebra import (
+    DEFAULT,
+    Extend,
+    Filter,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    Timestamp,
+    TriplePattern,
+    Union,
+)
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.scope import certain_variables, possible_variables
+from wukongs.csparql.terms import Variable, iri
 from wukongs.errors import QuerySyntaxError
 
 STREAM = "FROM STREAM <s> [RANGE 1s STEP 1s]"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.parser import parse_query
-from csparql.places import place
-from csparql.tokens import tokenize, tokenize_decoded
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.places import place
+from wukongs.csparql.tokens import tokenize, tokenize_decoded
 from wukongs.errors import DataError, QuerySyntaxError
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from csparql.parser import parse_query
-from csparql.rules import rewrite
 from tests.unit.csparql.evaluator import Dataset, evaluate
 from tests.unit.csparql.random_queries import random_dataset, random_query
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import rewrite
 from wukongs.errors import UnsupportedFeatureError
 
 ALWAYS_EMPTY = [

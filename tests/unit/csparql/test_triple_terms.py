@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from csparql import explain, rewrite
-from csparql.algebra import DEFAULT, Bgp, Call, Extend, Filter, Join, Node, Project, TripleParts, TriplePattern
-from csparql.parser import parse_query
-from csparql.parser_triple_terms import RDF_REIFIES
-from csparql.parser_update import parse_update
-from csparql.rules.walk import join_operands
-from csparql.terms import Term, Variable, iri, triple_term
-from csparql.updates import DeleteData, InsertData, Modify
 from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql import explain, rewrite
+from wukongs.csparql.algebra import DEFAULT, Bgp, Call, Extend, Filter, Join, Node, Project, TripleParts, TriplePattern
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_triple_terms import RDF_REIFIES
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.terms import Term, Variable, iri, triple_term
+from wukongs.csparql.updates import DeleteData, InsertData, Modify
 from wukongs.errors import QuerySyntaxError
 
 S, P, OBJECT, X, Y = (Variable(name) for name in "spoxy")

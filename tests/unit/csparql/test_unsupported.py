@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
-from csparql.rules import rewrite
-from csparql.updates import Modify
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.updates import Modify
 from wukongs.errors import UnsupportedFeatureError
 
 SHORT_FORM = "a blank node inside of a triple term in the short form of CONSTRUCT"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import DEFAULT, Bgp, DatasetClause, Filter, GraphRef, Project, TriplePattern
-from csparql.parser import parse_query
-from csparql.parser_update import parse_update
-from csparql.terms import Term, Variable, iri, literal
-from csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Operation, Transfer, Update
+from wukongs.csparql.algebra import DEFAULT, Bgp, DatasetClause, Filter, GraphRef, Project, TriplePattern
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.terms import Term, Variable, iri, literal
+from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Operation, Transfer, Update
 from wukongs.errors import QuerySyntaxError
 
 S, P, OBJ, G = iri("s"), iri("p"), iri("o"), iri("g")

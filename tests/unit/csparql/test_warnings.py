@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from csparql.parser import parse_query
-from csparql.warnings import query_warnings
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.warnings import query_warnings
 
 EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/**/*.rq"))
 W = "[RANGE 1s STEP 1s]"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store import addresses
-from store.addresses import int32_array, int64_array, uint16_array
-from store.jit import JIT_DISABLED, njit
+from wukongs.store import addresses
+from wukongs.store.addresses import int32_array, int64_array, uint16_array
+from wukongs.store.jit import JIT_DISABLED, njit
 
 
 @njit

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from store import quads as quads_module
-from store.arrangement import Arrangement
-from store.quads import without_held
 from tests.quads import batch_of, columns, quads_of, spread
 from wukongs.errors import CompactedError
+from wukongs.store import quads as quads_module
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.quads import without_held
 
 ONE = (spread(9), spread(1), spread(2), spread(3))
 OTHER = (spread(9), spread(1), spread(2), spread(4))
@@ -94,7 +94,7 @@ def test_a_batch_that_is_expected_in_steps_is_known_when_it_is_sealed(
     monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """The filter grows several times while it learns the batch and what others seal meanwhile."""
-    monkeypatch.setattr("store.tuple_filter.FIRST_TUPLES", 16)
+    monkeypatch.setattr("wukongs.store.tuple_filter.FIRST_TUPLES", 16)
     arrangement = Arrangement("g")
     quads = [(spread(9), spread(n), spread(2 + n % 3), spread(n)) for n in range(300)]
     batch, stored = batch_of(quads[::3]), set(quads[::3])

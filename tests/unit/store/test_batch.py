@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store import batch as batch_module
-from store import layout
-from store.batch import build_batch, stack_descriptors
-from store.batch_kernels import plan_fences
-from store.batch_set import EMPTY, BatchSet
-from store.lookup_kernels import code_at, code_range, directory_row, find_key
 from tests.quads import batch_of, columns, quads_of, spread
+from wukongs.store import batch as batch_module
+from wukongs.store import layout
+from wukongs.store.batch import build_batch, stack_descriptors
+from wukongs.store.batch_kernels import plan_fences
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.lookup_kernels import code_at, code_range, directory_row, find_key
 
 P = spread(100)
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.bulk import BulkPlan, Run, RunStack, read_runs
-from store.encoded import MalformedLine
-from store.rdf_files import RdfReader, read_rdf
-from store.term_registry import TermRegistry
 from tests.fuzz import fuzzed
 from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import DataError
+from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
+from wukongs.store.encoded import MalformedLine
+from wukongs.store.rdf_files import RdfReader, read_rdf
+from wukongs.store.term_registry import TermRegistry
 
 GRAPH = spread(99)
 TINY = BulkPlan(workers=3, chunk_bytes=64, run_rows=7)
@@ -130,7 +130,7 @@ def test_threads_end_with_the_reading(tmp_path: Path) -> None:
 
 
 def test_garbage_is_not_gathered_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.bulk.MALFORMED_MAX", 10)
+    monkeypatch.setattr("wukongs.store.bulk.MALFORMED_MAX", 10)
     with RdfReader(io.BytesIO(b"oops\n" * 200), "nt") as reader:
         runs = list(read_runs(reader, TermRegistry(), GRAPH, TINY))
     assert sum(len(run.malformed) for run in runs) == 200

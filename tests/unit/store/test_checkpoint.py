@@ -13,18 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import commit as commit_module
-from store.batch import batch_of as batch_of_columns
-from store.checkpoint import CheckpointStore
-from store.column_file import ALIGNMENT
-from store.disk import Disk
-from store.term_registry import TermRegistry
-from store.trace import Entry, Trace
 from tests.conftest import PROJECT_ROOT
 from tests.failing_disk import CountingDisk
 from tests.quads import arrays_of, assert_same_batch, batch_of, quads_of, spread
 from tests.stored_graph import Row, StoredGraph, reopen
 from wukongs.errors import CorruptionError, StorageError
+from wukongs.store import commit as commit_module
+from wukongs.store.batch import batch_of as batch_of_columns
+from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.column_file import ALIGNMENT
+from wukongs.store.disk import Disk
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.trace import Entry, Trace
 
 
 def rows(start: int, stop: int) -> list[Row]:
@@ -212,7 +212,7 @@ def test_a_second_opener_is_told_who_has_the_folder(tmp_path: Path) -> None:
 
 
 def test_another_process_that_has_the_folder_is_named(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from store.folder_lock import FolderLock; "
+    code = "import sys; from pathlib import Path; from wukongs.store.folder_lock import FolderLock; "
     code += "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, cwd=PROJECT_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

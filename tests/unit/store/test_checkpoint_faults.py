@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from store import column_file
-from store.checkpoint import CheckpointStore
-from store.column_file import PAGE_BYTES
 from tests.failing_disk import CountingDisk, Crash, CrashingDisk, FullDisk
 from tests.fuzz import FACTOR
 from tests.quads import batch_of, spread
 from tests.stored_graph import Row, StoredGraph, reopen
 from wukongs.errors import CorruptionError, StorageError
+from wukongs.store import column_file
+from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.column_file import PAGE_BYTES
 
 
 def rows(start: int, stop: int) -> list[Row]:

@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 
-from store import dictionary_kernels, dictionary_write_kernels
-from store.dictionary import Dictionary
-from store.encoded import TermTable
-from store.terms import term_id
-from store.transient_dictionary import TransientDictionary
 from tests.oracles.ntriples import XSD
+from wukongs.store import dictionary_kernels, dictionary_write_kernels
+from wukongs.store.dictionary import Dictionary
+from wukongs.store.encoded import TermTable
+from wukongs.store.terms import term_id
+from wukongs.store.transient_dictionary import TransientDictionary
 
 
 def table(texts: list[str], ids: list[int] | None = None) -> TermTable:

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import encode_kernels
-from store.dtypes import CLASH_FIRST, UNBOUND, Int64Array
-from store.encoded import Encoded
-from store.encoder import REASONS, encode_columns, encode_ntriples, rename_terms
-from store.terms import blank_node, is_inlined, term_id, unpack
 from tests.oracles.ntriples import XSD, read_line
 from wukongs.errors import DataError
+from wukongs.store import encode_kernels
+from wukongs.store.dtypes import CLASH_FIRST, UNBOUND, Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import REASONS, encode_columns, encode_ntriples, rename_terms
+from wukongs.store.terms import blank_node, is_inlined, term_id, unpack
 from wukongs.wire.messages import timing_mask
 
 SCOPE = b"scope"

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from store import inline_kernels, terms, unpack_kernels, value_kernels
-from store.term_ids import DATATYPE_NAMES, DATATYPES
-from store.terms import decimal_parts, numeric_values, term_id, unpack
 from tests.oracles.ntriples import XSD
+from wukongs.store import inline_kernels, terms, unpack_kernels, value_kernels
+from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES
+from wukongs.store.terms import decimal_parts, numeric_values, term_id, unpack
 
 INLINED = {
     "double": "0.0 -0.0 1.0 -1.50 5 -0 0 123456789.25 9007199254740991 0.0000000000000000000001 900719925474099.1 "

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("first", ["numba, store.jit", "store.jit, numba"])
+@pytest.mark.parametrize("first", ["numba, store.jit", "wukongs.store.jit, numba"])
 def test_kernels_are_kept_in_the_folder_of_the_user_whoever_has_imported_numba(
     first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

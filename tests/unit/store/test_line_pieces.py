@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import line_pieces
-from store.line_pieces import cut_ranges, cut_stream
 from tests.fuzz import fuzzed
+from wukongs.store import line_pieces
+from wukongs.store.line_pieces import cut_ranges, cut_stream
 
 TEXTS = st.text(st.sampled_from("ab\n\r"), max_size=60).map(str.encode)
 _LINE_END = re.compile(rb"\r\n|\r|\n")

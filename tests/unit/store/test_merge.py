@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.fuel import UNLIMITED_FUEL
-from store.merge import Merge, merge_batches
 from tests.quads import batch_of, quads_of, spread
+from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.merge import Merge, merge_batches
 
 G, P = spread(1), spread(2)
 

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store.encoded import Encoded, MalformedLine
-from store.rdf_files import find_format, read_rdf
-from store.terms import blank_node
 from tests.oracles.ntriples import XSD
 from tests.unit.store.test_encoder import rows_of
 from wukongs.errors import DataError
+from wukongs.store.encoded import Encoded, MalformedLine
+from wukongs.store.rdf_files import find_format, read_rdf
+from wukongs.store.terms import blank_node
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 SCOPE = b"load:1"

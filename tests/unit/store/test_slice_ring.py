@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from store.block_index import WORK_PER_ROW, level_count
-from store.merge import Merge
-from store.slice_ring import WINDOWS_REMEMBERED, SliceRing
 from tests.property.test_slice_ring import add, held
 from tests.quads import spread
+from wukongs.store.block_index import WORK_PER_ROW, level_count
+from wukongs.store.merge import Merge
+from wukongs.store.slice_ring import WINDOWS_REMEMBERED, SliceRing
 
 P = spread(100)
 

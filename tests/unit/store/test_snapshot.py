@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.snapshot import MINOR_BITS, TICK_MAX_MS, TICK_MIN_MS, tick_of, tick_sn
+from wukongs.store.snapshot import MINOR_BITS, TICK_MAX_MS, TICK_MIN_MS, tick_of, tick_sn
 
 
 @pytest.mark.parametrize("time_ms", [TICK_MIN_MS + 1, -1, 0, 1, 802_000, TICK_MAX_MS])

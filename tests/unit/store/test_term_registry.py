@@ -8,12 +8,12 @@ import threading
 import numpy as np
 import pytest
 
-from store.dtypes import NO_MATCH
-from store.encoded import Encoded
-from store.encoder import encode_columns
-from store.term_registry import TermRegistry
-from store.terms import term_id
 from tests.oracles.ntriples import XSD
+from wukongs.store.dtypes import NO_MATCH
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_columns
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.terms import term_id
 
 P = "<http://p>"
 
@@ -254,7 +254,7 @@ def test_an_id_is_remembered_only_once_it_can_never_change() -> None:
 
 
 def test_more_constants_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.term_registry.SETTLED_MAX", 3)
+    monkeypatch.setattr("wukongs.store.term_registry.SETTLED_MAX", 3)
     registry = TermRegistry()
     names = [f"<http://a/{number}>" for number in range(10)]
     registry.confirm(encode([(name, name) for name in names], 62))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import xxhash
 
-from store import hash_kernels
-from store.encoder import canonical_term, encode_columns
-from store.term_id_kernels import canonical_ids
-from store.term_ids import DATATYPE_NAMES, DATATYPES, hash_mask, readonly_bytes, term_ids
-from store.terms import blank_node, hash_id, split_literal, term_id, to_ntriples, xxh64
 from tests.oracles.ntriples import XSD, canonical
 from wukongs.errors import DataError
+from wukongs.store import hash_kernels
+from wukongs.store.encoder import canonical_term, encode_columns
+from wukongs.store.term_id_kernels import canonical_ids
+from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES, hash_mask, readonly_bytes, term_ids
+from wukongs.store.terms import blank_node, hash_id, split_literal, term_id, to_ntriples, xxh64
 
 
 @pytest.mark.nojit

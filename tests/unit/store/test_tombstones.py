@@ -11,16 +11,16 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from bench.store.named_graphs import PREDICATES, QUERIES, Graphs, rows_visited
-from csparql.algebra import TriplePattern
-from store import trace as trace_module
-from store.arrangement import Arrangement
-from store.column_file import ColumnFile
-from store.fuel import UNLIMITED_FUEL
-from store.tombstones import Difference, DifferenceMerge
-from store.trace import DIFFERENCE_COST, FUEL_PER_ROW, Trace
 from tests.quads import Quad, batch_of, columns, quads_of, spread
+from wukongs.bench.store.named_graphs import PREDICATES, QUERIES, Graphs, rows_visited
+from wukongs.csparql.algebra import TriplePattern
 from wukongs.errors import CompactedError
+from wukongs.store import trace as trace_module
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.column_file import ColumnFile
+from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.tombstones import Difference, DifferenceMerge
+from wukongs.store.trace import DIFFERENCE_COST, FUEL_PER_ROW, Trace
 
 ONE = (spread(9), spread(1), spread(2), spread(3))
 OTHER = (spread(9), spread(1), spread(2), spread(4))

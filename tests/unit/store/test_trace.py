@@ -7,11 +7,11 @@ import weakref
 
 import pytest
 
-from store import trace as trace_module
-from store.merge import Merge
-from store.trace import Trace
 from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import CompactedError
+from wukongs.store import trace as trace_module
+from wukongs.store.merge import Merge
+from wukongs.store.trace import Trace
 
 
 def quad(number: int) -> tuple[int, int, int, int]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from store.canonical import to_ntriples, triple_parts
-from store.encoded import MalformedLine
-from store.rdf_files import read_rdf
-from store.term_ids import hash_id
-from store.terms import blank_node
-from store.triple_terms import encode_lines_with_triples, with_blanks
 from tests.unit.store.test_encoder import rows_of
+from wukongs.store.canonical import to_ntriples, triple_parts
+from wukongs.store.encoded import MalformedLine
+from wukongs.store.rdf_files import read_rdf
+from wukongs.store.term_ids import hash_id
+from wukongs.store.terms import blank_node
+from wukongs.store.triple_terms import encode_lines_with_triples, with_blanks
 
 SCOPE = b"load:1"
 BLANK = blank_node(SCOPE, "b")

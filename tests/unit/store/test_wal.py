@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from store.disk import Disk
-from store.wal import WriteAheadLog
 from wukongs.errors import CorruptionError, StorageError
+from wukongs.store.disk import Disk
+from wukongs.store.wal import WriteAheadLog
 
 
 def opened(folder: Path, **options: Any) -> tuple[WriteAheadLog, list[tuple[int, int, int, bytes]]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.encoder import encode_columns
+from wukongs.store.encoder import encode_columns
 from wukongs.wire.messages import Piece
 
 STREAM = "http://ex/s"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.dictionary import join_texts
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.output.results import Result, Triple
+from wukongs.store.dictionary import join_texts
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 from wukongs.terms.decoding import Utf8Reader
 
 

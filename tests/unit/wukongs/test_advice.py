@@ -83,7 +83,7 @@ text = '''{register_text("RANGE 1s STEP 1s", where="{ GRAPH <x> { ?s ?p ?o } }")
     )
     program = """
 import sys, adapters.spark.pipeline, adapters.spark.session, wukongs.cli
-from adapters.replay import PipelineReport
+from wukongs.adapters.replay import PipelineReport
 adapters.spark.pipeline.run_pipeline = lambda *_, **__: PipelineReport()
 adapters.spark.session.check_java = lambda: None
 sys.exit(wukongs.cli.main(sys.argv[1:]))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from csparql.algebra import Aggregate, Call, Expression
-from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
+from wukongs.csparql.algebra import Aggregate, Call, Expression
+from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.operators.aggregates import group
 
 pytestmark = pytest.mark.nojit

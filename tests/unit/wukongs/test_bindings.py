@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import wukongs
-from csparql.algebra import Bgp, Extend, Project
-from csparql.parser import parse_query
-from csparql.terms import Term, Variable, iri
-from store.batch_set import BatchSet
-from store.dtypes import Int64Array, UInt8Array
 from tests.property.test_plan import DEFAULT_ID, VERTICES, resolve, term
 from tests.quads import batch_of, spread
+from wukongs.csparql.algebra import Bgp, Extend, Project
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.execution.bindings import bind
 from wukongs.execution.executor import Executor
 from wukongs.limits import Limits
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_memo import PlanMemo
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array, UInt8Array
 from wukongs.terms.moment import Moment
 
 A, B = iri("http://ex/a"), iri("http://ex/b")

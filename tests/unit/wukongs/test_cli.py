@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 import wukongs
 from tests.processes import child
 from tests.unit.wukongs.conftest import Ran
-from wukongs.cli import COMMANDS, bench, query
+from wukongs.cli import COMMANDS, query
 
 # --- wukongs itself ---------------------------------------------------------------------------------------------------
 
@@ -66,20 +65,14 @@ def test_demo_refuses_what_is_no_number(ran: Ran, option: str, value: str) -> No
 
 
 def test_bench_outside_of_a_checkout_says_so(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "checkout_root", lambda: None)
+    for name in [name for name in sys.modules if f"{name}.".startswith("wukongs.bench.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(wukongs, "__path__", [])
     status, out, err = ran("bench", "lsbench")
     assert (status, out) == (1, "")
     assert err == (
         "wukongs: bench runs in a checkout of the source, which is not here: clone the repository and call it there\n"
     )
-
-
-def test_a_checkout_is_known_by_its_bench_folder(
-    tmp_path: Path, project_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert bench.checkout_root() == project_root
-    monkeypatch.setattr(bench, "__file__", str(tmp_path / "site-packages" / "wukongs" / "cli" / "bench.py"))
-    assert bench.checkout_root() is None
 
 
 def test_bench_wants_a_known_benchmark(ran: Ran) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from store.bulk import BulkPlan
 from tests.unit.wukongs.conftest import Ran
 from wukongs.cli.load import find_files
 from wukongs.cli.progress import short_bytes
 from wukongs.errors import DataError
 from wukongs.loading import folder_load
+from wukongs.store.bulk import BulkPlan
 
 COUNT = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
 ROWS = "SELECT * WHERE { ?s ?p ?o } ORDER BY ?s ?p ?o"

@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from csparql.algebra import DEFAULT, DatasetClause, StreamWindow, TriplePattern
-from csparql.terms import Term, Variable
-from store.batch_set import BatchSet
-from store.slice_ring import SliceRing
 from tests.property.test_plan import DEFAULT_ID, GRAPHS, NAMES, PREDICATES, VERTICES, resolve, term
 from tests.property.test_slice_ring import add
 from tests.quads import Quad, batch_of, spread
+from wukongs.csparql.algebra import DEFAULT, DatasetClause, StreamWindow, TriplePattern
+from wukongs.csparql.terms import Term, Variable
 from wukongs.plans.cardinalities import DatasetCardinalities
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.slice_ring import SliceRing
 
 A, B, C = VERTICES[:3]
 P = PREDICATES[0]

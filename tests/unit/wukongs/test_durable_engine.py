@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import wukongs
-from store.disk import Disk
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.injection.ingest import IngestService
+from wukongs.store.disk import Disk
 from wukongs.wire.messages import Close, Finish, Open
 
 LINE = b"<http://ex/%b> <http://ex/p> <http://ex/o> .\n"

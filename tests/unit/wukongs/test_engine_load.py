@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wukongs
-from store.bulk import BulkPlan, Run
 from tests.fuzz import fuzzed
 from tests.unit.wukongs.engine_helpers import A, at, node
 from wukongs.errors import DataError
 from wukongs.loading import bulk_load
+from wukongs.store.bulk import BulkPlan, Run
 
 
 def lines(numbers: list[int]) -> io.BytesIO:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Call, Expression
-from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
+from wukongs.csparql.algebra import Call, Expression
+from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.expressions.expressions import evaluate, holds
 
 pytestmark = pytest.mark.nojit

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import wukongs
-from csparql.parser import parse_query
 from tests.clusters import cluster
 from wukongs.continuous.groups import Groups
 from wukongs.continuous.templates import template_of
+from wukongs.csparql.parser import parse_query
 from wukongs.injection import injector as injector_module
 from wukongs.injection.stream import Stream
 

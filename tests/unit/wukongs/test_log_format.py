@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import wukongs
-from store.encoded import Encoded, TermTable
-from store.wal import WriteAheadLog
 from tests.unit.wukongs.engine_helpers import rows
 from wukongs.durable.journal import CHANGE, MESSAGE, load_piece, pack_frames
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.wal import WriteAheadLog
 from wukongs.wire.messages import to_frames
 
 OLD = Path(__file__).parent / "folders" / "format_1.zip"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import wukongs
-from csparql.terms import XSD
+from wukongs.csparql.terms import XSD
 
 GROWTH_MAX = 2.7
 """Of the calls, for twice the parts. Quadratic is 4."""

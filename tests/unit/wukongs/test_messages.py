@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store.dtypes import CLASH_FIRST
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import DataError, StreamError
+from wukongs.store.dtypes import CLASH_FIRST
 from wukongs.wire.header import HEADER_BYTES_MAX
 from wukongs.wire.messages import (
     Ack,

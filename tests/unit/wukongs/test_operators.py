@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import Call
-from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
 from wukongs.binding_table import BindingTable
+from wukongs.csparql.algebra import Call
+from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.errors import BudgetExceeded
 from wukongs.expressions.expressions import evaluate
 from wukongs.operators.operators import distinct, filter_rows, join, left_join, project, slice_rows, union, with_column

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from csparql.algebra import Call
-from csparql.terms import XSD, Term, Variable, literal
 from tests.term_spaces import ListTermSpace
+from wukongs.csparql.algebra import Call
+from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.operators.ordering import canonical_order, order_by, ranks_of
 from wukongs.terms.value_operators import compare
 from wukongs.terms.values import value_of

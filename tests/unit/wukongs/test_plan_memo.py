@@ -8,19 +8,19 @@ from functools import cache
 
 import pytest
 
-from csparql.algebra import DEFAULT, Bgp, DatasetClause, PathPattern, StreamWindow, TriplePattern
-from csparql.paths import ZeroOrMore
-from csparql.plan import FilteredBgp
-from csparql.terms import Term, Variable
-from store.batch_set import BatchSet
-from store.dtypes import WINDOW_GRAPH
 from tests.property.test_plan import DEFAULT_ID, PREDICATES, term
 from tests.quads import batch_of, spread
+from wukongs.csparql.algebra import DEFAULT, Bgp, DatasetClause, PathPattern, StreamWindow, TriplePattern
+from wukongs.csparql.paths import ZeroOrMore
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.terms import Term, Variable
 from wukongs.plans import plan_layout as layout
 from wukongs.plans.dataset import Dataset
 from wukongs.plans.lowering import LoweredPlan
 from wukongs.plans.plan_memo import FAR_FACTOR, PlanMemo
 from wukongs.plans.plan_versions import PATIENCE, VERSIONS_MAX
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import WINDOW_GRAPH
 
 S, END = Variable("s"), Variable("o")
 BGP = Bgp((TriplePattern(S, term(PREDICATES[0]), END), TriplePattern(S, term(PREDICATES[1]), END)))

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from csparql.terms import XSD
+from wukongs.csparql.terms import XSD
 from wukongs.terms.python_values import to_python
 
 

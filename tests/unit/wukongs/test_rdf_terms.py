@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rdflib import BNode, Literal, URIRef
 
-from csparql.terms import XSD
+from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
 from wukongs.terms.rdf_terms import (
     canonical_of,

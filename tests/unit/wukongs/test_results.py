@@ -10,10 +10,10 @@ import pytest
 import rdflib
 from rdflib import BNode, Literal, URIRef
 
-from csparql.terms import XSD
-from store.dtypes import UNBOUND
 from tests.unit.wukongs.rows import ListReader, ask, columns_of, construct, select
+from wukongs.csparql.terms import XSD
 from wukongs.output.results import Result, WindowResult
+from wukongs.store.dtypes import UNBOUND
 from wukongs.terms.decoding import terms_of_ids
 from wukongs.terms.rdf_terms import canonical_of, from_ntriples, terms_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.dtypes import UNBOUND, Int64Array
 from wukongs import operator_kernels as kernels
+from wukongs.store.dtypes import UNBOUND, Int64Array
 
 pytestmark = pytest.mark.nojit
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rdflib.query import Result as RdflibResult
 
-from csparql.terms import XSD
 from tests.unit.wukongs.rows import ask, construct, select
+from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError, SettingsError
 from wukongs.output.results import Result
 from wukongs.output.serialize import arrow_stream, serialize

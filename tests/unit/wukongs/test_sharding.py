@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from store.encoded import Encoded
-from store.encoder import encode_ntriples
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import SettingsError
 from wukongs.protocol.control import genesis
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap, TermCutter, share_of, split, split_piece
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import wukongs
-from csparql.parser import parse_query
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from wukongs.continuous.windows import matched_in
+from wukongs.csparql.parser import parse_query
 from wukongs.settings import Settings
 from wukongs.streams.slice_filter import ANY_PREDICATE, SliceFilter
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.dtypes import UNBOUND
-from store.encoded import Encoded, TermTable
-from store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 from wukongs.errors import StreamError
 from wukongs.settings import Settings
+from wukongs.store.dtypes import UNBOUND
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 from wukongs.streams.stream_state import PUSH_PARTITION, StreamState
 
 NO_IDS = np.empty(0, np.int64)

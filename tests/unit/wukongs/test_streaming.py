@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow
 import pytest
 
-from csparql.terms import XSD
-from store.dictionary import join_texts
-from store.dtypes import UNBOUND, Int64Array, UInt8Array
 from tests.unit.wukongs.rows import ask, columns_of, construct, select
+from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError, SettingsError, StorageError
 from wukongs.output.results import Result
 from wukongs.output.serialize import serialize, text_chunks
+from wukongs.store.dictionary import join_texts
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
 LONG = 70_000
 """Rows of many chunks."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from csparql.cells import display_width, visible
+from wukongs.csparql.cells import display_width, visible
 from wukongs.terms.text_table import TableLayout, cut
 
 

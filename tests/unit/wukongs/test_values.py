@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from csparql.terms import RDF, XSD, literal
+from wukongs.csparql.terms import RDF, XSD, literal
 from wukongs.terms.values import Kind, computed, text_of, to_float32, value_of
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from csparql.algebra import StreamWindow
-from csparql.parser import parse_query
 from tests.unit.wukongs.engine_helpers import A, register_text
 from wukongs.continuous.windows import check_clause, check_window, firing_step, first_multiple, interval
+from wukongs.csparql.algebra import StreamWindow
+from wukongs.csparql.parser import parse_query
 from wukongs.errors import StreamError
 from wukongs.settings import Settings
 from wukongs.streams.stream_state import StreamState, batch_number

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from store.encoded import TermTable
-from store.quad_terms import encode_texts
 from wukongs.nodes import agreed_terms
 from wukongs.nodes.agreed_terms import AgreedTerms
+from wukongs.store.encoded import TermTable
+from wukongs.store.quad_terms import encode_texts
 
 
 def table(*names: str, hash_bits: int = 52) -> TermTable:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from store.encoded import Encoded
-from store.encoder import encode_ntriples
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
 from wukongs.nodes import changes as changes_module
 from wukongs.nodes.changes import NOTHING, STAGE, Changes
 from wukongs.nodes.host import Dropped
 from wukongs.protocol.snapshots import Sn
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_ntriples
 
 LONG_S = 20.0
 

@@ -10,10 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.dtypes import BoolArray
-from store.encoded import TermTable
-from store.quad_terms import encode_texts
-from store.term_ids import HASH_BITS, hash_id
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.nodes import claims as claims_module
@@ -21,6 +17,10 @@ from wukongs.nodes.claims import CLAIM, Claims
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.encoded import TermTable
+from wukongs.store.quad_terms import encode_texts
+from wukongs.store.term_ids import HASH_BITS, hash_id
 from wukongs.wire.packets import Packet
 
 SHORT_S, LONG_S = 0.05, 20.0

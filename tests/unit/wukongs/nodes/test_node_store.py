@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import wukongs
-from store.encoder import encode_ntriples
 from tests.node_cluster import Cluster
 from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
 from tests.unit.wukongs.pieces import make_piece
@@ -23,6 +22,7 @@ from wukongs.nodes.node_stream import first_tick_of
 from wukongs.protocol.records import BeginStream, Change, DeclareStream
 from wukongs.protocol.snapshots import Sn
 from wukongs.settings import Settings
+from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.sharding import ShardMap
 
 LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"

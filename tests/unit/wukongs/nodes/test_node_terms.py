@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.encoded import TermTable
-from store.encoder import encode_columns
-from store.quad_terms import encode_texts
-from store.term_ids import hash_id
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import DataError
 from wukongs.nodes import node_terms
 from wukongs.nodes.node_terms import NodeRegistry, TermClaims, exception_id
 from wukongs.protocol.messages import Term
+from wukongs.store.encoded import TermTable
+from wukongs.store.encoder import encode_columns
+from wukongs.store.quad_terms import encode_texts
+from wukongs.store.term_ids import hash_id
 
 BITS = 8
 TEXTS = [f"<http://ex/t{number}>" for number in range(600)]

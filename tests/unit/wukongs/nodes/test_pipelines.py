@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import wukongs
-from store.encoder import encode_columns
 from tests.clusters import PATIENT, cluster
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError, StreamError
 from wukongs.nodes.cluster_node import ClusterNode
+from wukongs.store.encoder import encode_columns
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Piece

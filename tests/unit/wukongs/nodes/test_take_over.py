@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.encoded import TermTable
-from store.encoder import encode_ntriples
 from tests.clusters import cluster
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.nodes import donating, joining
@@ -27,6 +25,8 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import Stream, genesis
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
+from wukongs.store.encoded import TermTable
+from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from store.encoded import Encoded
-from store.encoder import encode_columns
-from store.term_ids import HASH_BITS
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.nodes import cluster_node, members
 from wukongs.nodes.cluster_node import ClusterNode, Shape
 from wukongs.nodes.writing import StreamWriter, writer_of
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_columns
+from wukongs.store.term_ids import HASH_BITS
 from wukongs.wire.packets import Handler, Packet
 
 EX = "http://ex/"

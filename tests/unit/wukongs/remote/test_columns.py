@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import wukongs
-from store.term_ids import is_literal_id, term_ids
 from tests.unit.wukongs.remote.served import Wire
 from wukongs.output.formats import GRAPH_FORMATS, ROW_FORMATS
 from wukongs.output.results import Result
 from wukongs.remote import columns, kinds
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.columns import Incoming, Outgoing, spread
+from wukongs.store.term_ids import is_literal_id, term_ids
 from wukongs.wire.packets import Packet
 
 pytestmark = pytest.mark.nojit

@@ -58,7 +58,7 @@ def lies() -> dict[str, tuple[Callable[[Packet], Packet], str]]:
 
 def bad_literal() -> int:
     """An inlined id whose subtype is free."""
-    from store.payload_kernels import _MASK_62, _MIX_1, _MIX_2, _SHIFT, SUBTYPE_BITS
+    from wukongs.store.payload_kernels import _MASK_62, _MIX_1, _MIX_2, _SHIFT, SUBTYPE_BITS
 
     x, mask = (3 << 60) | (25 << int(SUBTYPE_BITS)) | 5, int(_MASK_62)
     for factor in (int(_MIX_1), int(_MIX_2)):

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import wukongs
-from store.encoded import MalformedLine
 from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served
 from wukongs.errors import NodeUnavailable, QueryTimeout
 from wukongs.remote import connection, kinds, service
 from wukongs.remote.client import RemoteEngine
+from wukongs.store.encoded import MalformedLine
 from wukongs.wire.packets import Packet
 
 pytestmark = pytest.mark.nojit

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import wukongs
-from store.dtypes import NO_MATCH
 from tests.shards import Shards
 from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
 from wukongs.plans import plan_layout as layout
 from wukongs.settings import Settings
 from wukongs.sharded import asking, owner, requests
 from wukongs.sharded.requests import Run
+from wukongs.store.dtypes import NO_MATCH
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet
 
