@@ -20,7 +20,7 @@ from wukongs.adapters.lsbench_generator import (
     generate_network,
 )
 from wukongs.adapters.run import run_config
-from wukongs.run_config import (
+from wukongs.adapters.run_config import (
     PipelineConfig,
     QueryConfig,
     RunConfig,

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from wukongs.adapters.replay import PipelineReport
-from wukongs.output.results import Result, WindowResult
+from wukongs.query.output.results import Result, WindowResult
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from wukongs.continuous.continuous import ContinuousQuery
     from wukongs.engine import Engine
+    from wukongs.live.continuous import ContinuousQuery
     from wukongs.remote.client import RemoteEngine
     from wukongs.remote.query import RemoteQuery
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, StreamSource
 from wukongs.errors import StreamError
-from wukongs.run_config import PipelineConfig
 from wukongs.wire.messages import Opened
 
 CHUNK_ROWS = 1 << 16

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from wukongs.adapters.planner import EpochPlanner, Position, ReplayClock
 from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.adapters.source import PreparedSource, SetAside
-from wukongs.run_config import PipelineConfig, StreamConfig
 from wukongs.wire.link import IngestLink
 
 OnProgress = Callable[["PipelineReport"], None]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from wukongs.adapters.display import Display, Progress, choose_display
 from wukongs.adapters.replay import PipelineReport
+from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.engine import Engine
 from wukongs.errors import DataError, SettingsError, StreamError
-from wukongs.interpreter import take_turns_quickly
-from wukongs.run_config import RunConfig, load_run_config
+from wukongs.live.interpreter import take_turns_quickly
 
 if TYPE_CHECKING:
-    from wukongs.continuous.continuous import ContinuousQuery
+    from wukongs.live.continuous import ContinuousQuery
     from wukongs.remote.client import RemoteEngine
     from wukongs.remote.query import RemoteQuery
 

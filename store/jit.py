@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 _PACKAGE = Path(__file__).absolute().parent.parent
 """The folder of the package wukongs. In a checkout, its store, adapters and csparql are links."""
 _WITH_KERNELS = (".", "store", "adapters")
-_CONSTANTS = ("store/dtypes.py", "store/layout.py", "paths/path_layout.py", "plans/plan_layout.py")
+_CONSTANTS = ("store/dtypes.py", "store/layout.py", "query/paths/path_layout.py", "query/plans/plan_layout.py")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from wukongs.nodes.boot import new_boot
-from wukongs.nodes.cluster_node import SILENCE_PULSES_MAX, ClusterNode, Shape
+from wukongs.cluster.boot import new_boot
+from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode, Shape
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
 

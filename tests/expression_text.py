@@ -6,7 +6,7 @@ from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Extend, Project
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import XSD
-from wukongs.expressions.expressions import evaluate
+from wukongs.query.expressions.expressions import evaluate
 
 PREFIXES = f"PREFIX xsd: <{XSD}> PREFIX : <http://e/> "
 

@@ -15,11 +15,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import wukongs
-from wukongs.constants import constants_of
-from wukongs.continuous.query_source import QuerySource
-from wukongs.injection.declarations import parse_continuous, stream_options
-from wukongs.nodes.node_store import NodeStore
-from wukongs.nodes.node_stream import first_tick_of
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.node_stream import first_tick_of
+from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.query_source import QuerySource
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Incarnation, Message
@@ -28,10 +27,11 @@ from wukongs.protocol.records import Change, DeclareStream, DropQuery, DropStrea
 from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Cluster as Shape
 from wukongs.protocol.state import Kept, boot
+from wukongs.query.constants import constants_of
+from wukongs.query.terms.rdf_terms import from_python
 from wukongs.settings import Settings
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns, encode_ntriples
-from wukongs.terms.rdf_terms import from_python
 from wukongs.wire.messages import Close, Piece, timing_mask
 from wukongs.wire.sharding import ShardMap, TermCutter, share_of, split_piece
 

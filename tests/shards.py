@@ -16,18 +16,18 @@ from functools import partial
 import numpy as np
 
 import wukongs
-from wukongs.core import Core
+from wukongs.cluster.reads.owner import handlers
+from wukongs.cluster.reads.reach import Reach
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.terms import RDF, iri
 from wukongs.errors import NodeUnavailable
-from wukongs.limits import Limits
+from wukongs.live.core import Core
+from wukongs.live.update import evaluated
+from wukongs.query.limits import Limits
 from wukongs.settings import Settings
-from wukongs.sharded.owner import handlers
-from wukongs.sharded.reach import Reach
 from wukongs.store.dtypes import INLINE_MARK, BoolArray, Int32Array, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.quads import Quads, is_held, joined, taken
-from wukongs.updates.update import evaluated
 from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
 from wukongs.wire.packets import Handler, Packet
 

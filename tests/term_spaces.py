@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.terms import Variable
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.terms.moment import Moment
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
-from wukongs.terms.moment import Moment
 
 Solution = dict[str, str]
 """A solution mapping: variable names to canonical texts; an unbound variable has no entry."""

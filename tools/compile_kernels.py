@@ -16,8 +16,8 @@ from wukongs import Engine, connect
 from wukongs.adapters.demo import demo_config
 from wukongs.adapters.lsbench_generator import NetworkSettings, generate_network
 from wukongs.adapters.replay import replay
-from wukongs.node_config import Member, NodeConfig
-from wukongs.remote.serving import ServedEngine
+from wukongs.cluster.node_config import Member, NodeConfig
+from wukongs.cluster.serving import ServedEngine
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.jit import kernels_are_cached

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wukongs.csparql.updates import Update
     from wukongs.durable.backup import restore
     from wukongs.engine import Engine
-    from wukongs.output.results import Result, WindowResult
+    from wukongs.query.output.results import Result, WindowResult
     from wukongs.remote.client import RemoteEngine, connect
     from wukongs.settings import Settings
 
@@ -65,9 +65,9 @@ _HOME = {
     "RemoteEngine": "wukongs.remote.client",
     "connect": "wukongs.remote.client",
     "Engine": "wukongs.engine",
-    "Result": "wukongs.output.results",
+    "Result": "wukongs.query.output.results",
     "Settings": "wukongs.settings",
-    "WindowResult": "wukongs.output.results",
+    "WindowResult": "wukongs.query.output.results",
     "restore": "wukongs.durable.backup",
 }
 

@@ -10,18 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from wukongs.continuous.continuous import ContinuousQuery
-from wukongs.continuous.query_source import QuerySource
-from wukongs.core import Core
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.terms import Term
 from wukongs.errors import StreamError
-from wukongs.execution.bindings import bind
-from wukongs.execution.explaining import explain_over
-from wukongs.execution.one_shot import ask
-from wukongs.execution.profile import Profile
-from wukongs.execution.reading import dataset_of
-from wukongs.injection.declarations import (
+from wukongs.live import export
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.core import Core
+from wukongs.live.declarations import (
     check_windows,
     declare_stream,
     drop_stream,
@@ -29,21 +24,26 @@ from wukongs.injection.declarations import (
     register_query,
     stream_options,
 )
-from wukongs.injection.injector import Injector
-from wukongs.injection.stream import Stream
-from wukongs.limits import limits_of
-from wukongs.output import export
-from wukongs.output.results import Result, WindowResult
-from wukongs.plans.plan_memo import PlanMemo
-from wukongs.plans.prepared import Prepared, PreparedQueries
+from wukongs.live.explaining import explain_over
+from wukongs.live.injector import Injector
+from wukongs.live.one_shot import ask
+from wukongs.live.query_source import QuerySource
+from wukongs.live.reading import dataset_of
+from wukongs.live.stream import Stream
+from wukongs.query.execution.bindings import bind
+from wukongs.query.execution.profile import Profile
+from wukongs.query.limits import limits_of
+from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.plans.prepared import Prepared, PreparedQueries
+from wukongs.query.terms.names import canonical, graph_term
 from wukongs.settings import Settings
 from wukongs.store.encoded import MalformedLine
-from wukongs.terms.names import canonical, graph_term
 
 if TYPE_CHECKING:
     import rdflib
 
-    from wukongs.injection.ingest import IngestService
+    from wukongs.live.ingest import IngestService
     from wukongs.store.bulk import Run
     from wukongs.store.rdf_files import RdfReader
     from wukongs.wire.client_socket import ClientSocket
@@ -96,7 +96,7 @@ class Engine:
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
         strict raises. Raises DataError (file, line); then nothing of the file was added.
         """
-        from wukongs.loading.bulk_load import load
+        from wukongs.live.bulk_load import load
 
         report = self._report_malformed(on_malformed)
         return load(self._core, self._injector, source, graph, base, format, strict=strict, on_run=report)
@@ -126,7 +126,7 @@ class Engine:
 
         Raises QuerySyntaxError, UnsupportedFeatureError, UpdateError (a graph that is not there, or is there already),
         DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
-        from wukongs.updates.update import update
+        from wukongs.live.update import update
 
         return update(self._core, self._injector, text, base, timeout_s)
 
@@ -284,7 +284,7 @@ class Engine:
 
     def _ingest_handler(self) -> IngestService:
         """Return what takes the messages of pipelines."""
-        from wukongs.injection.ingest import IngestService
+        from wukongs.live.ingest import IngestService
 
         return IngestService(self._core, self._injector)
 

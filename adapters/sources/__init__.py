@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wukongs.adapters.run_config import StreamConfig
     from wukongs.adapters.source import PreparedSource
-    from wukongs.run_config import StreamConfig
 
 
 def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSource]:
     """Open and index every source partition of the streams; unpacked copies go to the folder, which is theirs alone.
 
     Raises: DataError (a file that cannot be read), SettingsError (a mapping; two partitions of one name)."""
+    from wukongs.adapters.run_config import CsvSource, TimestampedSource
     from wukongs.adapters.source import PreparedSource
     from wukongs.errors import SettingsError
-    from wukongs.run_config import CsvSource, TimestampedSource
 
     prepared: list[PreparedSource] = []
     for stream in streams:

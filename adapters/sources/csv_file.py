@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wukongs.adapters.run_config import CsvSource
 from wukongs.adapters.source import NO_TIME, RowRange, Rows, SetAside, SourceIndex, plain_copy, read_bytes, running_max
 from wukongs.adapters.sources.csv_mapping import (
     RDF_TYPE,
@@ -22,7 +23,6 @@ from wukongs.adapters.sources.csv_mapping import (
 )
 from wukongs.adapters.sources.expressions import DivisionByZero, Value, number
 from wukongs.errors import DataError
-from wukongs.run_config import CsvSource
 from wukongs.store.dtypes import Int64Array
 
 _TEXT_MAX = 200

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from wukongs.adapters.sources.expressions import Expression, Value, compile_expression, number
 from wukongs.errors import DataError, SettingsError
-from wukongs.toml_reader import TableReader, read_toml
+from wukongs.settings.toml_reader import TableReader, read_toml
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 SSN = "http://purl.oclc.org/NET/ssnx/ssn#"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wukongs.adapters.run_config import LsbenchSource
 from wukongs.adapters.source import (
     NO_TIME,
     RowRange,
@@ -26,7 +27,6 @@ from wukongs.adapters.source import (
 from wukongs.adapters.sources import rows_kernels as kernels
 from wukongs.adapters.sources.timestamped_file import RowText, map_file, readonly
 from wukongs.errors import DataError
-from wukongs.run_config import LsbenchSource
 from wukongs.store.dtypes import Int64Array, UInt8Array
 
 RDF_TYPE = b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"

@@ -22,9 +22,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from wukongs.adapters.planner import EpochPlanner, Position, ReplayClock, WorkItem, balanced
 from wukongs.adapters.push import PushStats, push_item
+from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, SourceIndex, StreamSource
 from wukongs.errors import WukongsError
-from wukongs.run_config import PipelineConfig
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Opened
 from wukongs.wire.sharding import ShardMap

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.errors import StreamError, WukongsError
-from wukongs.run_config import PipelineConfig, StreamConfig
 from wukongs.wire.link import IngestLink, error_of
 from wukongs.wire.messages import Refused
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from wukongs.plans.plan_kernels import run_plan, start_step
-from wukongs.plans.plan_layout import COUNT, FULL, LEVEL, STATE_WIDTH
+from wukongs.query.plans.plan_kernels import run_plan, start_step
+from wukongs.query.plans.plan_layout import COUNT, FULL, LEVEL, STATE_WIDTH
 from wukongs.store.jit import njit
 from wukongs.store.lookup_kernels import find_key
 

@@ -12,18 +12,18 @@ import numpy as np
 from wukongs.bench.harness import Report, median_cpu_seconds, summary
 from wukongs.bench.kernels.loop_kernels import run_each, run_group
 from wukongs.bench.kernels.social import NAMESPACE, STREAM, Social, make_social, name_id
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Bgp, Project
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import Term, Variable
-from wukongs.limits import Limits
-from wukongs.plans import plan_layout as layout
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import LoweredPlan, with_parts
-from wukongs.plans.plan_memo import PlanMemo
-from wukongs.plans.plan_runner import CHUNK_ROWS, OUT_ROWS, SPANS, run
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import LoweredPlan, with_parts
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.plans.plan_runner import CHUNK_ROWS, OUT_ROWS, SPANS, run
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array
 

@@ -14,7 +14,7 @@ from wukongs.bench.harness import Report, repeat, summary
 from wukongs.bench.kernels.batches import bytes_per_triple
 from wukongs.bench.lsbench.data import LsbenchData
 from wukongs.bench.store.injection import mixed
-from wukongs.core import Core
+from wukongs.live.core import Core
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
 from wukongs.store.rdf_files import read_rdf

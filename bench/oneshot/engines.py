@@ -21,7 +21,7 @@ from rdflib.term import Literal
 
 import wukongs
 from wukongs.csparql.terms import XSD
-from wukongs.terms.rdf_terms import canonical_of
+from wukongs.query.terms.rdf_terms import canonical_of
 
 Row = tuple[Any, ...]
 Answer = list[tuple[str, ...]]

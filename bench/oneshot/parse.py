@@ -18,10 +18,10 @@ from wukongs.csparql.rules import rewrite
 from wukongs.csparql.rules.walk import map_children
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.tokens import tokenize
-from wukongs.plans.cardinalities import DatasetCardinalities
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.plan_memo import PlanMemo
-from wukongs.terms.query_terms import ConstantIds
+from wukongs.query.plans.cardinalities import DatasetCardinalities
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.query_terms import ConstantIds
 
 NOTHING: frozenset[Variable] = frozenset()
 _L3 = next(query for query in QUERIES if query.name == "L3")

@@ -23,8 +23,8 @@ from typing import Any
 from wukongs.bench.harness import ROOT, Report, WrongAnswer, repeat, summary
 from wukongs.bench.scale.network import Network
 from wukongs.bench.scale.queries import one_shot_queries
+from wukongs.cli.folder_query import open_folder
 from wukongs.engine import Engine
-from wukongs.loading.folder_query import open_folder
 
 PARTS = 8
 REPEATS = 20

@@ -22,8 +22,8 @@ from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import Report, summary
 from wukongs.bench.lsbench.data import generate_lsbench
 from wukongs.bench.scale.network import Network
+from wukongs.durable.folder_load import FolderLoad
 from wukongs.engine import Engine
-from wukongs.loading.folder_load import FolderLoad
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import build_batch

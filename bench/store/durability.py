@@ -20,7 +20,7 @@ import numpy as np
 
 import wukongs
 from wukongs.bench.harness import Report, summary
-from wukongs.injection.ingest import IngestService
+from wukongs.live.ingest import IngestService
 from wukongs.settings import Settings
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_ntriples

@@ -33,8 +33,9 @@ from wukongs.bench.lsbench.data import (
     read_lsbench,
     rename_entities,
 )
-from wukongs.core import Core
-from wukongs.injection.injector import IDLE_FUEL
+from wukongs.live.core import Core
+from wukongs.live.injector import IDLE_FUEL
+from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.settings import Settings
 from wukongs.store import arrangement
 from wukongs.store.arrangement import Arrangement
@@ -46,7 +47,6 @@ from wukongs.store.encoder import encode_ntriples
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.term_registry import TermRegistry
 from wukongs.store.trace import Trace
-from wukongs.streams.stream_state import PUSH_PARTITION, StreamState
 from wukongs.wire.messages import timing_mask
 
 STORED = 10_000_000

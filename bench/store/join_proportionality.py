@@ -18,16 +18,16 @@ from wukongs.bench.harness import Report, repeat, summary
 from wukongs.bench.kernels.loop_kernels import run_group
 from wukongs.bench.kernels.social import NAMESPACE, name_id
 from wukongs.bench.kernels.steps import Prepared
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Bgp, Project
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import Term, Variable
-from wukongs.limits import Limits
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.plan_memo import PlanMemo
-from wukongs.plans.plan_runner import run
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.plans.plan_runner import run
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI

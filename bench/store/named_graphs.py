@@ -17,17 +17,17 @@ import numpy as np
 
 from wukongs.bench.harness import Report, median_cpu_seconds
 from wukongs.bench.kernels.social import random_ids
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, TermOrVariable, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
-from wukongs.limits import Limits
-from wukongs.plans import plan_layout as layout
-from wukongs.plans import span_kernels
-from wukongs.plans.cardinalities import DatasetCardinalities
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import lower, with_parts
-from wukongs.plans.plan_runner import run
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans import span_kernels
+from wukongs.query.plans.cardinalities import DatasetCardinalities
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import lower, with_parts
+from wukongs.query.plans.plan_runner import run
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.directory_kernels import row_of_graph

@@ -14,14 +14,14 @@ import numpy as np
 
 from wukongs.bench.harness import Report, median_cpu_seconds
 from wukongs.bench.kernels.batches import random_triples
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
-from wukongs.limits import Limits
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import LoweredPlan, lower
-from wukongs.plans.plan_runner import run
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import LoweredPlan, lower
+from wukongs.query.plans.plan_runner import run
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet

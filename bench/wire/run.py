@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from wukongs.bench.harness import Report, summary
-from wukongs.interpreter import take_turns_quickly
+from wukongs.live.interpreter import take_turns_quickly
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.context import context
 from wukongs.wire.network import Network

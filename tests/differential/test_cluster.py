@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 import wukongs
 from tests.clusters import PATIENT, cluster, start_again
 from tests.differential.scenario import Advance, Ask, Check, Harness, Scenario, fuzz, scenarios
-from wukongs.nodes.cluster_node import ClusterNode
+from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
 from wukongs.settings import Settings
 

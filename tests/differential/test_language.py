@@ -19,7 +19,7 @@ from tests.unit.csparql.random_queries import ALL_KINDS, random_dataset, random_
 from tests.unit.csparql.test_translation import rows_of_oxigraph
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
-from wukongs.terms.rdf_terms import canonical_of
+from wukongs.query.terms.rdf_terms import canonical_of
 
 Rows = Counter[frozenset[tuple[str, str]]]
 

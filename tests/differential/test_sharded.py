@@ -29,8 +29,8 @@ from tests.oracles.update_ast import Operation
 from tests.oracles.values import Undefined
 from tests.shards import Shards, all_quads
 from tests.update_requests import NAMES, REQUESTS, request_text
+from wukongs.cluster.reads.fork_join import ForkJoin
 from wukongs.settings import Settings
-from wukongs.sharded.fork_join import ForkJoin
 from wukongs.store.quads import Quads
 
 SHAPES = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2))

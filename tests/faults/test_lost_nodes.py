@@ -13,9 +13,9 @@ import pytest
 
 import wukongs
 from tests.clusters import cluster
-from wukongs.nodes import changes, claims, cluster_engine, cluster_stream, homes, settling
-from wukongs.nodes.cluster_node import ClusterNode
-from wukongs.nodes.writing import writer_of
+from wukongs.cluster import changes, claims, cluster_engine, cluster_stream, homes, settling
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.writing import writer_of
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
 

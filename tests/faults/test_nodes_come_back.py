@@ -17,8 +17,8 @@ import pytest
 
 import wukongs
 from tests.clusters import READY_S, cluster, start_again
-from wukongs.nodes import joining
-from wukongs.nodes.cluster_node import ClusterNode
+from wukongs.cluster import joining
+from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_columns

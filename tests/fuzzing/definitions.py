@@ -44,11 +44,11 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import Term, Variable
-from wukongs.expressions.scalar_evaluator import value_in
-from wukongs.operators.ordering import sort_key
-from wukongs.terms.moment import Moment
-from wukongs.terms.value_operators import arithmetic, effective_boolean_value
-from wukongs.terms.values import FALSE, TRUE, Kind, Value, computed, string, text_of, value_of
+from wukongs.query.expressions.scalar_evaluator import value_in
+from wukongs.query.operators.ordering import sort_key
+from wukongs.query.terms.moment import Moment
+from wukongs.query.terms.value_operators import arithmetic, effective_boolean_value
+from wukongs.query.terms.values import FALSE, TRUE, Kind, Value, computed, string, text_of, value_of
 
 PAIRS_MAX = 400_000
 DEFAULT_NAME = "urn:x-wukongs:default"

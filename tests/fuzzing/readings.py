@@ -14,10 +14,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from wukongs.expressions import scalar_evaluator
-from wukongs.terms import values
-from wukongs.terms.value_operators import arithmetic, compare
-from wukongs.terms.values import Kind, Value, string, text_of
+from wukongs.query.expressions import scalar_evaluator
+from wukongs.query.terms import values
+from wukongs.query.terms.value_operators import arithmetic, compare
+from wukongs.query.terms.values import Kind, Value, string, text_of
 
 
 def _compare_more(op: str, left: Value, right: Value) -> bool | None:

@@ -10,9 +10,9 @@ import pytest
 
 import wukongs
 from wukongs.cli import COMMANDS
-from wukongs.continuous.continuous import ContinuousQuery
-from wukongs.injection.stream import Stream
-from wukongs.output.results import Result, WindowResult
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.stream import Stream
+from wukongs.query.output.results import Result, WindowResult
 from wukongs.remote.query import RemoteQuery
 from wukongs.remote.stream import RemoteStream
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from wukongs.continuous.query_source import QuerySource
 from wukongs.csparql.parser import parse_query
-from wukongs.injection.declarations import parse_continuous
+from wukongs.live.declarations import parse_continuous
+from wukongs.live.query_source import QuerySource
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "csparql.md").read_text("utf-8")
 BASE = "http://e/"

@@ -17,18 +17,18 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.term_spaces import ListTermSpace
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.expressions.expressions import evaluate, holds
-from wukongs.expressions.number_columns import CHANGES
-from wukongs.expressions.scalar_evaluator import value_in
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.expressions.expressions import evaluate, holds
+from wukongs.query.expressions.number_columns import CHANGES
+from wukongs.query.expressions.scalar_evaluator import value_in
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.query.terms.rdf_terms import to_ntriples
+from wukongs.query.terms.value_operators import effective_boolean_value
+from wukongs.query.terms.values import Kind, Value, text_of, value_of
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.term_registry import TermRegistry
-from wukongs.terms.query_terms import QueryTerms
-from wukongs.terms.rdf_terms import to_ntriples
-from wukongs.terms.value_operators import effective_boolean_value
-from wukongs.terms.values import Kind, Value, text_of, value_of
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.property.test_expressions import NUMBERS, POOL, X, Y, Z, check_columns, check_store_ids
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.terms import Term
-from wukongs.expressions.membership import CONSTANTS_MIN
+from wukongs.query.expressions.membership import CONSTANTS_MIN
 
 MEMBERS = [X, Call("+", (X, Term(NUMBERS[0]))), Call("STR", (X,)), Term(NUMBERS[7])]
 

@@ -13,23 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.term_spaces import ListTermSpace
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Aggregate, Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.expressions import text_expressions
-from wukongs.expressions.exact_numbers import ExactNumbers, exact_ranks
-from wukongs.expressions.expressions import evaluate
-from wukongs.expressions.scalar_evaluator import value_in
-from wukongs.expressions.text_column import TextColumn
-from wukongs.expressions.text_numbers import doubles_of, doubles_of_ids
-from wukongs.operators import text_order
-from wukongs.operators.aggregates import group
-from wukongs.operators.ordering import ranks_of, ranks_of_ids
-from wukongs.operators.text_order import ranks_of_texts
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.expressions import text_expressions
+from wukongs.query.expressions.exact_numbers import ExactNumbers, exact_ranks
+from wukongs.query.expressions.expressions import evaluate
+from wukongs.query.expressions.scalar_evaluator import value_in
+from wukongs.query.expressions.text_column import TextColumn
+from wukongs.query.expressions.text_numbers import doubles_of, doubles_of_ids
+from wukongs.query.operators import text_order
+from wukongs.query.operators.aggregates import group
+from wukongs.query.operators.ordering import ranks_of, ranks_of_ids
+from wukongs.query.operators.text_order import ranks_of_texts
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.query.terms.values import Kind, computed, number_lexical, text_of, value_of
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.term_registry import TermRegistry
-from wukongs.terms.query_terms import QueryTerms
-from wukongs.terms.values import Kind, computed, number_lexical, text_of, value_of
 
 
 @pytest.fixture(autouse=True, scope="module")

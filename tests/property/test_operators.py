@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.oracles import operators as oracle
 from tests.oracles.operators import Solution
 from tests.term_spaces import ListTermSpace
-from wukongs import operator_kernels as kernels
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Aggregate, Call, Expression
 from wukongs.csparql.terms import Term, Variable
-from wukongs.expressions.expressions import evaluate
-from wukongs.operators import aggregates, operators
+from wukongs.query import rows_kernels as kernels
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.expressions.expressions import evaluate
+from wukongs.query.operators import aggregates, operators
 
 TERMS = ["<a>", "<b>", '"x"']
 NAMES = "pqrst"

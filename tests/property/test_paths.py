@@ -15,14 +15,14 @@ from tests.fuzz import fuzzed
 from tests.oracles import paths as oracle
 from tests.property.test_plan import GRAPHS, LITERALS, NAMES, PREDICATES, VERTICES, Maker, term
 from tests.quads import spread
-from wukongs.binding_table import BindingTable
 from wukongs.csparql import paths
 from wukongs.csparql.algebra import DEFAULT, GraphRef, PathPattern
 from wukongs.csparql.terms import Term, Variable
-from wukongs.limits import Limits
-from wukongs.paths import path_layout, path_search
-from wukongs.paths import paths as searched
-from wukongs.paths.paths import PathExplorer
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.paths import path_layout, path_search
+from wukongs.query.paths import paths as searched
+from wukongs.query.paths.paths import PathExplorer
 from wukongs.store.dtypes import Int64Array
 
 NOWHERE = Term("<of no data>")

@@ -15,14 +15,14 @@ from tests.fuzz import fuzzed
 from tests.oracles.plan import PlanModel, Solution, Triple
 from tests.property.test_slice_ring import add
 from tests.quads import Quad, batch_of, spread
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, StreamWindow, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
-from wukongs.limits import Limits
-from wukongs.plans import plan_layout, plan_runner
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import lower
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout, plan_runner
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import lower
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
 from wukongs.store.slice_ring import SliceRing

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.wukongs.rows import columns_of
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
-from wukongs.output.row_formats import row_format
-from wukongs.output.row_text import RowFormat
+from wukongs.query.output.row_formats import row_format
+from wukongs.query.output.row_text import RowFormat
 
 FORMATS = ["json", "xml", "csv", "tsv", "nt"]
 
@@ -83,7 +83,7 @@ def test_each_kind_of_term_and_each_character_of_ascii(format: str) -> None:
     tables = rows.forms.tables
     text, offsets = reader.gather(np.arange(len(reader.terms)))
     assert not rows.rows([columns[0][:0], columns[1][:0]], 0, reader)
-    from wukongs.output.row_text_kernels import write_terms
+    from wukongs.query.output.row_text_kernels import write_terms
 
     _, _, odd = write_terms(text, offsets, *tables)
     assert {reader.terms[at][0] for at in np.flatnonzero(odd)} <= {"("} | ({"<", '"'} if format == "xml" else set()), (

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wukongs import rows
-from wukongs.limits import Limits, current
+from wukongs.query import rows
+from wukongs.query.limits import Limits, current
 from wukongs.store.dtypes import Int64Array
 
 ID = st.one_of(st.integers(-2, 4), st.sampled_from([1 << 11, (1 << 62) + 1, (1 << 63) - 3]))

@@ -14,23 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.term_spaces import ListTermSpace
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.terms import RDF, XSD, Term, Variable, literal
-from wukongs.expressions import text_column, text_expressions
-from wukongs.expressions import text_functions as functions
-from wukongs.expressions import text_truths as truths
-from wukongs.expressions.expressions import evaluate, holds
-from wukongs.expressions.scalar_evaluator import value_in
-from wukongs.expressions.text_column import TextColumn
-from wukongs.expressions.text_expressions import TERM_CALLS, TRUTH_CALLS
-from wukongs.expressions.text_kernels import take_apart
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.expressions import text_column, text_expressions
+from wukongs.query.expressions import text_functions as functions
+from wukongs.query.expressions import text_truths as truths
+from wukongs.query.expressions.expressions import evaluate, holds
+from wukongs.query.expressions.scalar_evaluator import value_in
+from wukongs.query.expressions.text_column import TextColumn
+from wukongs.query.expressions.text_expressions import TERM_CALLS, TRUTH_CALLS
+from wukongs.query.expressions.text_kernels import take_apart
+from wukongs.query.terms import arrow_texts
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.query.terms.value_operators import effective_boolean_value
+from wukongs.query.terms.values import text_of, value_of
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.term_registry import TermRegistry
-from wukongs.terms import arrow_texts
-from wukongs.terms.query_terms import QueryTerms
-from wukongs.terms.value_operators import effective_boolean_value
-from wukongs.terms.values import text_of, value_of
 
 
 @pytest.fixture(autouse=True, scope="module")

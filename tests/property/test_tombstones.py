@@ -17,15 +17,15 @@ from tests.fuzz import fuzzed
 from tests.oracles.updates import UpdateModel
 from tests.property.test_batch import SHAPES
 from tests.quads import Quad, assert_same_batch, batch_of, columns, quads_of, spread
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import CompactedError
-from wukongs.limits import Limits
-from wukongs.plans import plan_runner
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import lower
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_runner
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import lower
 from wukongs.store import merge as merge_module
 from wukongs.store import tombstones as tombstones_module
 from wukongs.store import trace as trace_module

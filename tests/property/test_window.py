@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzzed
 from tests.property.test_slice_ring import held
 from tests.quads import spread
-from wukongs.continuous.windows import first_multiple, interval
 from wukongs.csparql.algebra import StreamWindow
+from wukongs.live.stream_state import batch_number
+from wukongs.live.windows import first_multiple, interval
 from wukongs.store.slice_ring import SliceRing
-from wukongs.streams.stream_state import batch_number
 
 
 @given(

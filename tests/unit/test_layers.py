@@ -223,7 +223,7 @@ def test_every_folder_with_python_is_a_package() -> None:
     [
         ("csparql/parser.py", "import wukongs.store.dtypes"),
         ("csparql/parser.py", "from wukongs.engine import Engine"),
-        ("csparql/parser.py", "def f():\n    from wukongs.output.results import Result"),
+        ("csparql/parser.py", "def f():\n    from wukongs.query.output.results import Result"),
         ("store/batch.py", "from wukongs.csparql.terms import Term"),
         ("store/batch.py", "import numba"),
         ("wukongs/engine.py", "from wukongs.adapters.replay import Replay"),

@@ -20,14 +20,14 @@ from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
+from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
 from wukongs.store.disk import storage_errors
-from wukongs.terms.names import graph_term
 
 if TYPE_CHECKING:
+    from wukongs.cli.engine_load import EngineLoad
+    from wukongs.durable.folder_load import FolderLoad
     from wukongs.durable.loaded_files import FileState
-    from wukongs.loading.engine_load import EngineLoad
-    from wukongs.loading.folder_load import FolderLoad
     from wukongs.store.bulk import Run
     from wukongs.store.encoded import MalformedLine
 
@@ -112,7 +112,7 @@ def main(argv: Sequence[str]) -> int:
         return _load_to_node(options, files)
     settings = Settings.from_environment()
     say_if_compiling()
-    from wukongs.loading.engine_load import open_load
+    from wukongs.cli.engine_load import open_load
 
     settings = replace(
         settings,

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.query import check_file, say_if_compiling
-from wukongs.interpreter import take_turns_quickly
-from wukongs.node_config import NodeConfig, load_node_config
+from wukongs.cluster.node_config import NodeConfig, load_node_config
+from wukongs.live.interpreter import take_turns_quickly
 
 _EPILOG = """examples:
   wukongs node --config node.toml
@@ -77,10 +77,10 @@ def start(config: NodeConfig) -> Running:
     """Return the node that a file describes, as it serves. Raises SettingsError, StorageError, CorruptionError,
     NodeUnavailable (the other nodes do not start)."""
     if len(config.nodes) == 1:
-        from wukongs.remote.serving import ServedEngine
+        from wukongs.cluster.serving import ServedEngine
 
         return ServedEngine(config)
-    from wukongs.nodes.node import run
+    from wukongs.cluster.node import run
 
     return run(config)
 

@@ -17,13 +17,13 @@ from wukongs.cli import DONE, say
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError, StreamError
-from wukongs.output.formats import FORMATS, check_format
+from wukongs.query.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
-from wukongs.text_file import decode_text
+from wukongs.settings.text_file import decode_text
 
 if TYPE_CHECKING:
     from wukongs.engine import Engine
-    from wukongs.output.results import Result
+    from wukongs.query.output.results import Result
     from wukongs.remote.client import RemoteEngine
 
 _PREFIX = re.compile(r"\bPREFIX\s+([A-Za-z][\w-]*|):\s*<([^<>\s]*)>", re.IGNORECASE)
@@ -212,7 +212,7 @@ def _open_engine(options: argparse.Namespace, settings: Settings) -> Engine | Re
         return connect_to(options)
     say_if_compiling()
     if options.data_dir is not None:
-        from wukongs.loading.folder_query import open_folder
+        from wukongs.cli.folder_query import open_folder
 
         return open_folder(options.data_dir, settings)
     from wukongs.engine import Engine
@@ -232,7 +232,7 @@ def print_result(result: Result, format: str, text: str) -> None:
     """Write an answer to standard output as it is made. text: of the query, whose prefixes shorten IRIs."""
     if format == "arrow" and sys.stdout.isatty():
         raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
-    from wukongs.output.serialize import write
+    from wukongs.query.output.serialize import write
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     write(result, format, sys.stdout.buffer, dict(_PREFIX.findall(text)), width)

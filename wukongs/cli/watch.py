@@ -10,8 +10,8 @@ from wukongs.cli import DONE, say
 from wukongs.cli.query import parse_seconds, print_result
 from wukongs.cli.server import add_server_options, connect_to, elsewhere
 from wukongs.errors import StreamError
-from wukongs.output.formats import FORMATS
-from wukongs.output.results import WindowResult
+from wukongs.query.output.formats import FORMATS
+from wukongs.query.output.results import WindowResult
 
 _EPILOG = """examples:
   wukongs watch --server tcp://127.0.0.1:7411 traffic

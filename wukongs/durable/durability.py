@@ -23,12 +23,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wukongs.continuous.delivery import Delivery, Fired
-from wukongs.core import Core
 from wukongs.durable.backup import copy_folder
 from wukongs.durable.catalogue import Catalogue, Definition
 from wukongs.durable.checkpoint_plan import Load, Mark, Plan
-from wukongs.durable.journal import (
+from wukongs.durable.loaded_files import FileState, LoadedFiles
+from wukongs.errors import StorageError
+from wukongs.live.core import Core
+from wukongs.live.delivery import Delivery, Fired
+from wukongs.live.injector import Injector
+from wukongs.live.journal import (
     ACKNOWLEDGED,
     CHANGE,
     MARK,
@@ -39,9 +42,6 @@ from wukongs.durable.journal import (
     load_piece,
     pack_frames,
 )
-from wukongs.durable.loaded_files import FileState, LoadedFiles
-from wukongs.errors import StorageError
-from wukongs.injection.injector import Injector
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.quad_terms import encode_quads

@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from wukongs.continuous.query_source import QuerySource
-from wukongs.continuous.reporting import Remembered
-from wukongs.core import Core
 from wukongs.csparql.terms import Term
 from wukongs.durable.backup import LOG_FOLDER
 from wukongs.durable.catalogue import Definition
 from wukongs.durable.durability import DurableJournal
-from wukongs.durable.journal import (
+from wukongs.errors import SettingsError, StorageError
+from wukongs.live.core import Core
+from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
+from wukongs.live.ingest import take_piece
+from wukongs.live.injector import Injector
+from wukongs.live.journal import (
     ACKNOWLEDGED,
     CHANGE,
     COMES,
@@ -34,16 +36,14 @@ from wukongs.durable.journal import (
     Journal,
     unpack_frames,
 )
-from wukongs.errors import SettingsError, StorageError
-from wukongs.injection.declarations import declare_stream, drop_stream, parse_continuous, register_query
-from wukongs.injection.ingest import take_piece
-from wukongs.injection.injector import Injector
+from wukongs.live.query_source import QuerySource
+from wukongs.live.reporting import Remembered
+from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
+from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.snapshot import tick_of
 from wukongs.store.wal import Record, WriteAheadLog
-from wukongs.streams.stream_state import PUSH_PARTITION, StreamState, batch_number
-from wukongs.terms.names import graph_term
 from wukongs.wire.messages import Close, Finish, Open, Piece, from_frames
 
 

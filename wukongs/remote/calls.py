@@ -20,19 +20,19 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from wukongs.continuous.query_source import QuerySource
 from wukongs.errors import DataError, StreamError
-from wukongs.injection.declarations import parse_continuous, stream_options
-from wukongs.injection.injector import not_settled
-from wukongs.injection.stream import Stream
-from wukongs.output.results import Result
+from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.injector import not_settled
+from wukongs.live.query_source import QuerySource
+from wukongs.live.stream import Stream
+from wukongs.query.output.results import Result
+from wukongs.query.terms.names import graph_term
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed, Query
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
 from wukongs.settings import Settings
-from wukongs.terms.names import graph_term
 from wukongs.wire.packets import Array, Packet
 
 Args = Mapping[str, Any]

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser_base import check_text
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
-from wukongs.injection.injector import not_settled
-from wukongs.output.export import check_dump_name
-from wukongs.output.results import Result, WindowResult
+from wukongs.live.export import check_dump_name
+from wukongs.live.injector import not_settled
+from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost
 from wukongs.remote.listening import Listener
 from wukongs.remote.query import RemoteQuery
@@ -25,8 +27,6 @@ from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
 from wukongs.remote.stream import RemoteStream
 from wukongs.store.encoded import MalformedLine
-from wukongs.terms.names import graph_term
-from wukongs.terms.rdf_terms import from_python
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.transport import check_address
 from wukongs.wire.trust import read_keys

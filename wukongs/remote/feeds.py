@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from wukongs.continuous.query_source import QuerySource
-from wukongs.continuous.subscription import Fetched, Subscription
 from wukongs.errors import StreamError, WukongsError
+from wukongs.live.query_source import QuerySource
+from wukongs.live.subscription import Fetched, Subscription
 from wukongs.remote.columns import Outgoing
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from wukongs.errors import NodeUnavailable, WukongsError
-from wukongs.output.results import WindowResult
+from wukongs.query.output.results import WindowResult
 from wukongs.remote.connection import Connection
 from wukongs.remote.kinds import POLL_S
 from wukongs.remote.query import RemoteQuery, fetch_any

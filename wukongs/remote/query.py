@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wukongs.errors import DataError, WukongsError
-from wukongs.output.results import WindowResult
+from wukongs.query.output.results import WindowResult
 from wukongs.remote.connection import Connection, Joined, SessionLost, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wukongs.errors import DataError
-from wukongs.output.results import Result
+from wukongs.query.output.results import Result
 from wukongs.remote.columns import Incoming
 from wukongs.remote.connection import Connection, Joined, raise_failure
 from wukongs.remote.kinds import ANSWER, BYTES, RELEASE, ROWS

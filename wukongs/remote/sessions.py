@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
-from wukongs.injection.stream import Stream
+from wukongs.live.stream import Stream
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed
 from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wukongs.injection.stream import TABLE_COLUMNS, check_table, check_timestamp, columns_of
+from wukongs.live.stream import TABLE_COLUMNS, check_table, check_timestamp, columns_of
 from wukongs.remote.connection import Connection, Joined
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.unit.adapters.helpers import triples_of
 from wukongs.errors import StreamError
-from wukongs.streams.ledger import PartitionLedger
+from wukongs.live.ledger import PartitionLedger
 from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
 
 TimedTriple = tuple[int, tuple[str, str, str]]

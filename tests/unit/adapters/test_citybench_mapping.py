@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.helpers import PROJECT, SCOPE, lines_of, shared, triples_of
+from wukongs.adapters.run_config import CsvSource
 from wukongs.adapters.sources.csv_file import prepare_csv
-from wukongs.run_config import CsvSource
 
 SERVICE = "http://www.insight-centre.org/dataset/SampleEventService#"
 MAPPINGS = PROJECT / "examples" / "citybench" / "mappings"

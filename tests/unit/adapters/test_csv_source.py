@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.helpers import SCOPE, read_all, triples_of
+from wukongs.adapters.run_config import CsvSource
 from wukongs.adapters.source import Rows
 from wukongs.adapters.sources.csv_file import CsvFile, prepare_csv
 from wukongs.adapters.sources.csv_mapping import load_mapping, time_of
 from wukongs.adapters.sources.expressions import DivisionByZero, compile_expression, number
 from wukongs.errors import DataError, SettingsError
-from wukongs.run_config import CsvSource
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 VALUE = "<http://purl.oclc.org/NET/sao/hasValue>"

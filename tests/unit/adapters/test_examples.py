@@ -11,10 +11,10 @@ import pytest
 
 from tests.oracles.window_text import answer
 from tests.unit.adapters.helpers import PROJECT, SCOPE, lines_of, shared, triples_of
+from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.adapters.source import PreparedSource
 from wukongs.adapters.sources import prepare
-from wukongs.run_config import RunConfig, load_run_config
-from wukongs.terms.rdf_terms import to_ntriples
+from wukongs.query.terms.rdf_terms import to_ntriples
 from wukongs.wire.sharding import TermCutter
 
 pytestmark = pytest.mark.shared

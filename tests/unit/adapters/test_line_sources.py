@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.unit.adapters.helpers import SCOPE, read_all, triples_of
+from wukongs.adapters.run_config import LsbenchSource, StreamConfig, TimestampedSource
 from wukongs.adapters.source import NO_TIME, RowRange, Rows
 from wukongs.adapters.sources import prepare
 from wukongs.adapters.sources.lsbench_file import prepare_lsbench
 from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 from wukongs.errors import DataError, SettingsError
-from wukongs.run_config import LsbenchSource, StreamConfig, TimestampedSource
 
 pytestmark = pytest.mark.nojit
 

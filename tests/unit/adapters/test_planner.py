@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, Position, ReplayClock, balanced
+from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SourceIndex
 from wukongs.errors import StreamError
-from wukongs.run_config import PipelineConfig
 from wukongs.wire.messages import Opened
 
 

@@ -10,8 +10,8 @@ from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.adapters import planner as planner_module
 from wukongs.adapters.replay import PipelineReport, replay
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 from wukongs.errors import NodeUnavailable, StreamError
-from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Piece
 

@@ -12,10 +12,10 @@ import pytest
 from tests.clusters import cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 from wukongs.adapters.spark.pipeline import run_pipeline
 from wukongs.engine import Engine
 from wukongs.errors import StreamError
-from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
 from wukongs.wire.client_socket import ClientSocket
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import pytest
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.helpers import PROJECT
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.adapters.run_config import StreamConfig, TimestampedSource
 from wukongs.adapters.spark.pipeline import run_pipeline
 from wukongs.adapters.spark.session import check_java
 from wukongs.errors import SettingsError
-from wukongs.run_config import StreamConfig, TimestampedSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCRIPT = """
 import sys
 from wukongs.adapters.spark.pipeline import run_pipeline
-from wukongs.run_config import PipelineConfig, StreamConfig, TimestampedSource
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 
 path, address, speed, checkpoint = sys.argv[1:]
 stream = StreamConfig(iri="http://ex/s", source=TimestampedSource(paths=(path,)))

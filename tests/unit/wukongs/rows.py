@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wukongs.output.results import Result, Triple
+from wukongs.query.output.results import Result, Triple
+from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.store.dictionary import join_texts
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
-from wukongs.terms.decoding import Utf8Reader
 
 
 class ListReader:

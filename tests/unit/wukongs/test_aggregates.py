@@ -10,7 +10,7 @@ import pytest
 from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Aggregate, Call, Expression
 from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.operators.aggregates import group
+from wukongs.query.operators.aggregates import group
 
 pytestmark = pytest.mark.nojit
 

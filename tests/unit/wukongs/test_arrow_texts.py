@@ -10,9 +10,9 @@ import pytest
 import wukongs
 from tests.unit.wukongs.test_budgets import DOUBLED, PREFIX, check_health
 from tests.unit.wukongs.test_budgets import engine as engine
-from wukongs.limits import Limits, current
-from wukongs.terms import arrow_texts
-from wukongs.terms.arrow_texts import TEXT, byte_lengths, cuts, in_parts, parts_of, taken
+from wukongs.query.limits import Limits, current
+from wukongs.query.terms import arrow_texts
+from wukongs.query.terms.arrow_texts import TEXT, byte_lengths, cuts, in_parts, parts_of, taken
 
 TEXTS = ["", "a", "äöü", "x" * 40, "", "yy", "z" * 9]
 

@@ -14,14 +14,14 @@ from tests.quads import batch_of, spread
 from wukongs.csparql.algebra import Bgp, Extend, Project
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.execution.bindings import bind
-from wukongs.execution.executor import Executor
-from wukongs.limits import Limits
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.plan_memo import PlanMemo
+from wukongs.query.execution.bindings import bind
+from wukongs.query.execution.executor import Executor
+from wukongs.query.limits import Limits
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.moment import Moment
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array, UInt8Array
-from wukongs.terms.moment import Moment
 
 A, B = iri("http://ex/a"), iri("http://ex/b")
 

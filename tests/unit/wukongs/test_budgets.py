@@ -16,10 +16,11 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
-from wukongs import limits as limits_module
-from wukongs import rows, settings
-from wukongs.limits import Limits, current, limits_of
-from wukongs.updates import update_request
+from wukongs import settings
+from wukongs.live import update_request
+from wukongs.query import limits as limits_module
+from wukongs.query import rows
+from wukongs.query.limits import Limits, current, limits_of
 
 # In the thread that the tests run in, before any of them.
 NO_EXECUTION = current()
@@ -289,7 +290,7 @@ def test_limits_nest_and_count() -> None:
 
 
 def test_long_sorts_are_merged_from_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wukongs.operators import ordering
+    from wukongs.query.operators import ordering
 
     keys = [(number * 7919 % 101,) for number in range(1000)]
     whole = ordering.sorted_places(keys)
@@ -298,7 +299,7 @@ def test_long_sorts_are_merged_from_pieces(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_long_lists_of_texts_are_matched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wukongs.functions import patterns
+    from wukongs.query.functions import patterns
 
     texts = ["".join(letters) for letters in itertools.product("ab", repeat=6)]
     monkeypatch.setattr(patterns, "PART_STEPS", 500)

@@ -11,7 +11,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.conftest import Ran
 from tests.unit.wukongs.engine_helpers import EX, A, at, names, register_text, subjects, windows
-from wukongs.loading.engine_load import EngineLoad
+from wukongs.cli.engine_load import EngineLoad
 
 LINE = b"<http://ex/loaded> <http://ex/p> <http://ex/o> .\n"
 SUBJECTS = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s"

@@ -14,8 +14,8 @@ import pytest
 from tests.unit.wukongs.conftest import Ran
 from wukongs.cli.load import find_files
 from wukongs.cli.progress import short_bytes
+from wukongs.durable import folder_load
 from wukongs.errors import DataError
-from wukongs.loading import folder_load
 from wukongs.store.bulk import BulkPlan
 
 COUNT = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"

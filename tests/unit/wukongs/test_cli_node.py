@@ -196,7 +196,7 @@ def test_nodes_of_a_cluster_have_no_data_folder(capsys: pytest.CaptureFixture[st
 
 
 def test_the_files_of_the_nodes(tmp_path: Path) -> None:
-    from wukongs.node_config import load_node_config
+    from wukongs.cluster.node_config import load_node_config
 
     data_dir = str(tmp_path / 'a "b')
     options = cluster.make_parser().parse_args(["--nodes", "3", "--replicas", "2", "--data-dir", data_dir])

@@ -14,8 +14,8 @@ import pytest
 import wukongs
 from tests.unit.wukongs.conftest import Ran
 from tests.unit.wukongs.engine_helpers import A, at, register_text
-from wukongs.node_config import load_node_config
-from wukongs.remote.serving import ServedEngine
+from wukongs.cluster.node_config import load_node_config
+from wukongs.cluster.serving import ServedEngine
 
 pytestmark = pytest.mark.nojit
 SELECT = "PREFIX ex: <http://ex/> SELECT ?a ?b WHERE { ?a ex:knows ?b } ORDER BY ?a"

@@ -11,9 +11,9 @@ from tests.property.test_slice_ring import add
 from tests.quads import Quad, batch_of, spread
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, StreamWindow, TriplePattern
 from wukongs.csparql.terms import Term, Variable
-from wukongs.plans.cardinalities import DatasetCardinalities
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
+from wukongs.query.plans.cardinalities import DatasetCardinalities
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.slice_ring import SliceRing
 

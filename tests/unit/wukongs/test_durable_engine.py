@@ -13,7 +13,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.unit.wukongs.pieces import make_piece, many
-from wukongs.injection.ingest import IngestService
+from wukongs.live.ingest import IngestService
 from wukongs.store.disk import Disk
 from wukongs.wire.messages import Close, Finish, Open
 

@@ -7,7 +7,7 @@ import pytest
 from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.expressions.expressions import evaluate, holds
+from wukongs.query.expressions.expressions import evaluate, holds
 
 pytestmark = pytest.mark.nojit
 

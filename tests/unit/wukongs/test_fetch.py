@@ -16,7 +16,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.conftest import Ran
 from tests.unit.wukongs.engine_helpers import rows
-from wukongs.updates.fetch import is_allowed
+from wukongs.live.fetch import is_allowed
 
 QUADS = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 TURTLE = b"@prefix : <http://ex/> . :a :p 1 . <x> :p 2 .\n"

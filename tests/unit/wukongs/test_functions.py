@@ -9,9 +9,9 @@ import pytest
 
 from tests.expression_text import column, result
 from wukongs.errors import BudgetExceeded, QueryTimeout
-from wukongs.functions import strings
-from wukongs.limits import Limits
-from wukongs.terms.values import string
+from wukongs.query.functions import strings
+from wukongs.query.limits import Limits
+from wukongs.query.terms.values import string
 
 pytestmark = pytest.mark.nojit
 

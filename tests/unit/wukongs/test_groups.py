@@ -11,11 +11,11 @@ import pytest
 
 import wukongs
 from tests.clusters import cluster
-from wukongs.continuous.groups import Groups
-from wukongs.continuous.templates import template_of
 from wukongs.csparql.parser import parse_query
-from wukongs.injection import injector as injector_module
-from wukongs.injection.stream import Stream
+from wukongs.live import injector as injector_module
+from wukongs.live.groups import Groups
+from wukongs.live.query_templates import template_of
+from wukongs.live.stream import Stream
 
 EX, STREAM = "http://ex/", "http://ex/stream"
 WINDOW = f"FROM <urn:x-wukongs:default> FROM STREAM <{STREAM}> [RANGE 200ms STEP 100ms]"

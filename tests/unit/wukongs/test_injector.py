@@ -12,8 +12,8 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, B, at, names, register_text, windows
 from tests.unit.wukongs.test_ingest import Pipe
-from wukongs.core import Core
 from wukongs.errors import StreamError, WukongsError
+from wukongs.live.core import Core
 from wukongs.settings import Settings
 
 STORED = "FROM <urn:x-wukongs:default>"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import StreamError
-from wukongs.streams.ledger import PartitionLedger
+from wukongs.live.ledger import PartitionLedger
 from wukongs.wire.messages import Close
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import rows
-from wukongs.durable.journal import CHANGE, MESSAGE, load_piece, pack_frames
+from wukongs.live.journal import CHANGE, MESSAGE, load_piece, pack_frames
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.wal import WriteAheadLog
 from wukongs.wire.messages import to_frames

@@ -6,15 +6,15 @@ import pytest
 
 from tests.property.test_plan import DEFAULT_ID, PREDICATES, VERTICES, resolve, term
 from tests.quads import batch_of
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
-from wukongs.limits import Limits
-from wukongs.plans import plan_layout as layout
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import LoweredPlan, lower, with_parts
-from wukongs.plans.plan_runner import run
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import LoweredPlan, lower, with_parts
+from wukongs.query.plans.plan_runner import run
 from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from wukongs.cluster.node_config import Member, NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import SettingsError
-from wukongs.node_config import Member, NodeConfig, TrustFiles, load_node_config
 from wukongs.settings import Settings
 from wukongs.wire.sharding import SPLIT_PREDICATES
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.term_spaces import ListTermSpace
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.errors import BudgetExceeded
-from wukongs.expressions.expressions import evaluate
-from wukongs.operators.operators import distinct, filter_rows, join, left_join, project, slice_rows, union, with_column
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.expressions.expressions import evaluate
+from wukongs.query.operators.operators import (
+    distinct,
+    filter_rows,
+    join,
+    left_join,
+    project,
+    slice_rows,
+    union,
+    with_column,
+)
 
 pytestmark = pytest.mark.nojit
 

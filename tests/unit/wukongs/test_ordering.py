@@ -11,9 +11,9 @@ import pytest
 from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.operators.ordering import canonical_order, order_by, ranks_of
-from wukongs.terms.value_operators import compare
-from wukongs.terms.values import value_of
+from wukongs.query.operators.ordering import canonical_order, order_by, ranks_of
+from wukongs.query.terms.value_operators import compare
+from wukongs.query.terms.values import value_of
 
 pytestmark = pytest.mark.nojit
 

@@ -9,7 +9,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, at, names, register_text, rows
 from wukongs.errors import BudgetExceeded, QueryTimeout
-from wukongs.paths import path_search
+from wukongs.query.paths import path_search
 
 PREFIX = f"PREFIX : <{EX}> "
 

@@ -14,10 +14,10 @@ import pytest
 
 import wukongs
 from tests.expression_text import result
-from wukongs.functions import pattern_process, patterns
-from wukongs.functions.pattern_parser import translate
-from wukongs.limits import Limits
-from wukongs.terms.arrow_texts import TEXT
+from wukongs.query.functions import pattern_process, patterns
+from wukongs.query.functions.pattern_parser import translate
+from wukongs.query.limits import Limits
+from wukongs.query.terms.arrow_texts import TEXT
 
 pytestmark = pytest.mark.nojit
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.expression_text import column, result
-from wukongs.functions import patterns
-from wukongs.functions.pattern_parser import PatternError, translate
-from wukongs.functions.pattern_sets import any_case, category, complement, united, without
+from wukongs.query.functions import patterns
+from wukongs.query.functions.pattern_parser import PatternError, translate
+from wukongs.query.functions.pattern_sets import any_case, category, complement, united, without
 
 pytestmark = pytest.mark.nojit
 

@@ -14,11 +14,11 @@ from wukongs.csparql.algebra import DEFAULT, Bgp, DatasetClause, PathPattern, St
 from wukongs.csparql.paths import ZeroOrMore
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Term, Variable
-from wukongs.plans import plan_layout as layout
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import LoweredPlan
-from wukongs.plans.plan_memo import FAR_FACTOR, PlanMemo
-from wukongs.plans.plan_versions import PATIENCE, VERSIONS_MAX
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import LoweredPlan
+from wukongs.query.plans.plan_memo import FAR_FACTOR, PlanMemo
+from wukongs.query.plans.plan_versions import PATIENCE, VERSIONS_MAX
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
 
@@ -128,7 +128,7 @@ def test_a_plan_that_cannot_be_made_anew_leaves_the_old_one(
     memo, ids = PlanMemo(is_patient=True), Ids()
     first = lowered(memo, (), 1, dataset(10, 2, ids))
     lowered(memo, (), 1, dataset(40, 2, ids))
-    monkeypatch.setattr("wukongs.plans.plan_memo.plan_filtered", lambda *_: 1 / 0)
+    monkeypatch.setattr("wukongs.query.plans.plan_memo.plan_filtered", lambda *_: 1 / 0)
     memo.renew()
     assert "a plan could not be made anew" in caplog.text
     assert lowered(memo, (), 1, dataset(40, 2, ids)) is first

@@ -10,16 +10,16 @@ import pytest
 
 from tests.property.test_plan import DEFAULT_ID, LITERALS, PREDICATES, VERTICES, resolve, shrink_buffers, term
 from tests.quads import batch_of, spread
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, StreamWindow, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded, QueryTimeout
-from wukongs.limits import Limits
-from wukongs.plans import plan_layout, plan_runner
-from wukongs.plans.dataset import Dataset
-from wukongs.plans.lowering import lower
-from wukongs.plans.plan_runner import run
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout, plan_runner
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import lower
+from wukongs.query.plans.plan_runner import run
 from wukongs.store.batch_set import BatchSet
 
 S, P, END, X, Y = (Variable(name) for name in "spoxy")

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from wukongs.csparql.terms import XSD
-from wukongs.terms.python_values import to_python
+from wukongs.query.terms.python_values import to_python
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rdflib import BNode, Literal, URIRef
 
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
-from wukongs.terms.rdf_terms import (
+from wukongs.query.terms.rdf_terms import (
     canonical_of,
     from_ntriples,
     from_python,

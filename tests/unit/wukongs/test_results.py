@@ -12,10 +12,10 @@ from rdflib import BNode, Literal, URIRef
 
 from tests.unit.wukongs.rows import ListReader, ask, columns_of, construct, select
 from wukongs.csparql.terms import XSD
-from wukongs.output.results import Result, WindowResult
+from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.terms.decoding import terms_of_ids
+from wukongs.query.terms.rdf_terms import canonical_of, from_ntriples, terms_of
 from wukongs.store.dtypes import UNBOUND
-from wukongs.terms.decoding import terms_of_ids
-from wukongs.terms.rdf_terms import canonical_of, from_ntriples, terms_of
 
 ROWS: list[tuple[str | None, str | None]] = [
     ("<http://ex/a>", f'"01"^^<{XSD}integer>'),

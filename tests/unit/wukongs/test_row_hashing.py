@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wukongs import operator_kernels as kernels
+from wukongs.query import rows_kernels as kernels
 from wukongs.store.dtypes import UNBOUND, Int64Array
 
 pytestmark = pytest.mark.nojit

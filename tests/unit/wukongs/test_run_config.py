@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wukongs.errors import QuerySyntaxError, SettingsError
-from wukongs.run_config import (
+from wukongs.adapters.run_config import (
     CsvSource,
     LsbenchSource,
     PipelineConfig,
@@ -17,6 +16,7 @@ from wukongs.run_config import (
     TimestampedSource,
     load_run_config,
 )
+from wukongs.errors import QuerySyntaxError, SettingsError
 
 WHOLE = """
 [engine]

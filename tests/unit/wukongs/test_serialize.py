@@ -18,9 +18,9 @@ from rdflib.query import Result as RdflibResult
 from tests.unit.wukongs.rows import ask, construct, select
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError, SettingsError
-from wukongs.output.results import Result
-from wukongs.output.serialize import arrow_stream, serialize
-from wukongs.terms.rdf_terms import canonical_of, to_ntriples
+from wukongs.query.output.results import Result
+from wukongs.query.output.serialize import arrow_stream, serialize
+from wukongs.query.terms.rdf_terms import canonical_of, to_ntriples
 
 INTEGER = f"{XSD}integer"
 ROWS: list[tuple[str | None, str | None]] = [

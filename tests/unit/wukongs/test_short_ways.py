@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import wukongs
-from wukongs.binding_table import BindingTable
 from wukongs.csparql.algebra import Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.expressions.expressions import holds
-from wukongs.operators.ordering import order_by, ranks_of, ranks_of_ids
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.expressions.expressions import holds
+from wukongs.query.operators.ordering import order_by, ranks_of, ranks_of_ids
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.query.terms.values import value_of
 from wukongs.store.term_registry import TermRegistry
-from wukongs.terms.query_terms import QueryTerms
-from wukongs.terms.values import value_of
 
 pytestmark = pytest.mark.nojit
 

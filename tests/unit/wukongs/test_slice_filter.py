@@ -9,10 +9,10 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
-from wukongs.continuous.windows import matched_in
 from wukongs.csparql.parser import parse_query
+from wukongs.live.slice_filter import ANY_PREDICATE, SliceFilter
+from wukongs.live.windows import matched_in
 from wukongs.settings import Settings
-from wukongs.streams.slice_filter import ANY_PREDICATE, SliceFilter
 
 P_ONLY = f"{{ ?s <{EX}p> ?o }}"
 Q_ONLY = f"{{ ?s <{EX}q> ?o }}"

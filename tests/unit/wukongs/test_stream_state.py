@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from wukongs.errors import StreamError
+from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.settings import Settings
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
-from wukongs.streams.stream_state import PUSH_PARTITION, StreamState
 
 NO_IDS = np.empty(0, np.int64)
 

@@ -17,8 +17,8 @@ import pytest
 from tests.unit.wukongs.rows import ask, columns_of, construct, select
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError, SettingsError, StorageError
-from wukongs.output.results import Result
-from wukongs.output.serialize import serialize, text_chunks
+from wukongs.query.output.results import Result
+from wukongs.query.output.serialize import serialize, text_chunks
 from wukongs.store.dictionary import join_texts
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
@@ -59,7 +59,7 @@ class Measure(io.RawIOBase):
 
 @pytest.mark.parametrize("format", ["json", "xml", "csv", "tsv", "arrow"])
 def test_the_text_is_never_in_memory_as_a_whole(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wukongs.output.results._CHUNK_ROWS", 512)
+    monkeypatch.setattr("wukongs.query.output.results._CHUNK_ROWS", 512)
     result, file = many(LONG), Measure()
     many(1).serialize(format, cast(BinaryIO, Measure()))  # whatever is imported late
     tracemalloc.start()
@@ -78,7 +78,7 @@ def test_chunks_join_to_what_one_chunk_gives(format: str, monkeypatch: pytest.Mo
     reader, columns = columns_of([("<http://ex/a>", None), (None, '"b"'), ('"c,"', "_:d"), (None, None)] * 5, 2)
     result = Result("select", ("x", "y"), columns, reader, 7)
     whole = serialize(result, format)
-    monkeypatch.setattr("wukongs.output.results._CHUNK_ROWS", 3)
+    monkeypatch.setattr("wukongs.query.output.results._CHUNK_ROWS", 3)
     assert len(list(text_chunks(result, format))) > 7
     assert serialize(result, format) == whole
 
@@ -107,7 +107,7 @@ def test_record_batches_make_the_table() -> None:
 def test_triples_of_one_subject_stand_together_within_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     triples = [(f"<http://ex/{at % 2}>", "<http://ex/p>", f'"{at}"') for at in range(4)]
     assert construct(triples).serialize("ttl").count("<http://ex/p>") == 2
-    monkeypatch.setattr("wukongs.output.results._CHUNK_ROWS", 2)
+    monkeypatch.setattr("wukongs.query.output.results._CHUNK_ROWS", 2)
     assert construct(triples).serialize("ttl").count("<http://ex/p>") == 4
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from wukongs.continuous.subscription import Subscription
 from wukongs.errors import QueryTimeout, WukongsError
+from wukongs.live.subscription import Subscription
 
 
 def window(name: str) -> Any:

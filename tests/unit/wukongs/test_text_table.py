@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from wukongs.csparql.cells import display_width, visible
-from wukongs.terms.text_table import TableLayout, cut
+from wukongs.query.terms.text_table import TableLayout, cut
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[str | None]], width: int | None = None) -> str:

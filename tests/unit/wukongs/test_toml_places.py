@@ -1,4 +1,4 @@
-"""wukongs/toml_places.py: where keys and texts stand, whatever TOML lets people write."""
+"""wukongs/settings/toml_places.py: where keys and texts stand, whatever TOML lets people write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from wukongs.toml_places import TomlPlaces
+from wukongs.settings.toml_places import TomlPlaces
 
 WHOLE = """\
 top = 1 # [not.a.table]

@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, B, at, register_text, rows, subjects, windows
-from wukongs.updates.update_request import UpdateRequest
+from wukongs.live.update_request import UpdateRequest
 
 PREFIX = "PREFIX : <http://ex/> "
 TIMEOUT_S = 60

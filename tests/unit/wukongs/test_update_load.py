@@ -9,7 +9,7 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import rows
-from wukongs.updates.update_documents import path_of
+from wukongs.live.update_documents import path_of
 
 QUADS = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 TURTLE = "@prefix : <http://ex/> . :a :p 1 . <x> :p 2 .\n"

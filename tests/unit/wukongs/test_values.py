@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from wukongs.csparql.terms import RDF, XSD, literal
-from wukongs.terms.values import Kind, computed, text_of, to_float32, value_of
+from wukongs.query.terms.values import Kind, computed, text_of, to_float32, value_of
 
 
 def typed(lexical: str, name: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.wukongs.engine_helpers import A, register_text
-from wukongs.continuous.windows import check_clause, check_window, firing_step, first_multiple, interval
 from wukongs.csparql.algebra import StreamWindow
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import StreamError
+from wukongs.live.stream_state import StreamState, batch_number
+from wukongs.live.windows import check_clause, check_window, firing_step, first_multiple, interval
 from wukongs.settings import Settings
-from wukongs.streams.stream_state import StreamState, batch_number
 
 
 def window(range_ms: int, step_ms: int) -> StreamWindow:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from wukongs.nodes import agreed_terms
-from wukongs.nodes.agreed_terms import AgreedTerms
+from wukongs.cluster import agreed_terms
+from wukongs.cluster.agreed_terms import AgreedTerms
 from wukongs.store.encoded import TermTable
 from wukongs.store.quad_terms import encode_texts
 

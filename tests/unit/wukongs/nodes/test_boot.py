@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
-from wukongs.nodes.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.packets import Handler, Packet
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
+from wukongs.cluster import changes as changes_module
+from wukongs.cluster.changes import NOTHING, STAGE, Changes
+from wukongs.cluster.host import Dropped
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
-from wukongs.nodes import changes as changes_module
-from wukongs.nodes.changes import NOTHING, STAGE, Changes
-from wukongs.nodes.host import Dropped
 from wukongs.protocol.snapshots import Sn
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_ntriples

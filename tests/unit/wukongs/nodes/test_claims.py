@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
+from wukongs.cluster import claims as claims_module
+from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.errors import DataError, NodeUnavailable
-from wukongs.nodes import claims as claims_module
-from wukongs.nodes.claims import CLAIM, Claims
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings

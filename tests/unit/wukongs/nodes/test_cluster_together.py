@@ -10,7 +10,7 @@ import pytest
 
 import wukongs
 from tests.clusters import PATIENT, cluster
-from wukongs.nodes.cluster_node import ClusterNode
+from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.settings import Settings
 
 EX = "http://ex/"

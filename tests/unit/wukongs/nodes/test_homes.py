@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from wukongs.cluster import homes as homes_module
+from wukongs.cluster.homes import closing_here, free_name
+from wukongs.cluster.host import Dropped
+from wukongs.cluster.members import SILENT_PULSES
 from wukongs.errors import NodeUnavailable, StreamError
-from wukongs.nodes import homes as homes_module
-from wukongs.nodes.homes import closing_here, free_name
-from wukongs.nodes.host import Dropped
-from wukongs.nodes.members import SILENT_PULSES
 from wukongs.protocol.control import Member, Query
 from wukongs.protocol.membership import Watch
 from wukongs.protocol.messages import Incarnation

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from wukongs.cluster import host as host_module
+from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.node_stream import first_tick_of
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
-from wukongs.nodes import host as host_module
-from wukongs.nodes.host import Dropped, Host
-from wukongs.nodes.node_store import NodeStore
-from wukongs.nodes.node_stream import first_tick_of
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Gossip, Incarnation, Message
 from wukongs.protocol.records import DeclareStream, OpenPartition

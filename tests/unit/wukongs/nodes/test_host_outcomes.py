@@ -6,9 +6,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from wukongs.nodes import host as host_module
-from wukongs.nodes.host import Applied, Dropped, Host
-from wukongs.nodes.node_store import NodeStore
+from wukongs.cluster import host as host_module
+from wukongs.cluster.host import Applied, Dropped, Host
+from wukongs.cluster.node_store import NodeStore
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import DeclareStream

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, STREAM, Wires, encoded, wired
+from wukongs.cluster import intake as intake_module
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.feeding import FEED, INDEX, feed_packet
+from wukongs.cluster.intake import Standing, standing_in
 from wukongs.errors import DataError, NodeUnavailable, StreamError
-from wukongs.nodes import intake as intake_module
-from wukongs.nodes.cluster_node import ClusterNode
-from wukongs.nodes.feeding import FEED, INDEX, feed_packet
-from wukongs.nodes.intake import Standing, standing_in
 from wukongs.store.encoded import TermTable
 from wukongs.wire.messages import Close, Finish, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet

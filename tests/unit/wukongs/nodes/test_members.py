@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from wukongs.cluster import members as members_module
+from wukongs.cluster.members import SILENT_PULSES, ask_members, await_word, is_silent, members_of
 from wukongs.errors import NodeUnavailable, StreamError, WukongsError
-from wukongs.nodes import members as members_module
-from wukongs.nodes.members import SILENT_PULSES, ask_members, await_word, is_silent, members_of
 from wukongs.protocol.control import Member
 from wukongs.protocol.membership import Watch
 from wukongs.protocol.messages import Incarnation

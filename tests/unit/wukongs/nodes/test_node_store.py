@@ -14,11 +14,11 @@ import wukongs
 from tests.node_cluster import Cluster
 from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
 from tests.unit.wukongs.pieces import make_piece
+from wukongs.cluster.node_core import unpacked
+from wukongs.cluster.node_store import MissingSlices, NodeStore
+from wukongs.cluster.node_stream import first_tick_of
 from wukongs.errors import CompactedError, StreamError
-from wukongs.injection.declarations import stream_options
-from wukongs.nodes.node_core import unpacked
-from wukongs.nodes.node_store import MissingSlices, NodeStore
-from wukongs.nodes.node_stream import first_tick_of
+from wukongs.live.declarations import stream_options
 from wukongs.protocol.records import BeginStream, Change, DeclareStream
 from wukongs.protocol.snapshots import Sn
 from wukongs.settings import Settings

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.unit.wukongs.pieces import make_piece, many
+from wukongs.cluster import node_terms
+from wukongs.cluster.node_terms import NodeRegistry, TermClaims, exception_id
 from wukongs.errors import DataError
-from wukongs.nodes import node_terms
-from wukongs.nodes.node_terms import NodeRegistry, TermClaims, exception_id
 from wukongs.protocol.messages import Term
 from wukongs.store.encoded import TermTable
 from wukongs.store.encoder import encode_columns

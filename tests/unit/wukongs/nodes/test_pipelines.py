@@ -10,9 +10,9 @@ import pytest
 
 import wukongs
 from tests.clusters import PATIENT, cluster
+from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError, StreamError
-from wukongs.nodes.cluster_node import ClusterNode
 from wukongs.store.encoder import encode_columns
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink

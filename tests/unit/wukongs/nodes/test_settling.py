@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, STREAM, Fault, Wires, encoded, wired
+from wukongs.cluster import settling as settling_module
+from wukongs.cluster.settling import CLOSED, SETTLE
 from wukongs.errors import DataError, NodeUnavailable, StreamError
-from wukongs.nodes import settling as settling_module
-from wukongs.nodes.settling import CLOSED, SETTLE
 from wukongs.protocol import node as protocol_node
 from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.waiting import wanted

@@ -10,9 +10,9 @@ import pytest
 
 from tests.node_cluster import Cluster, ClusterStream
 from tests.unit.wukongs.engine_helpers import A, at
+from wukongs.cluster.node_store import MissingSlices, NodeStore
+from wukongs.cluster.slice_packets import read_answer
 from wukongs.errors import DataError, StreamError
-from wukongs.nodes.node_store import MissingSlices, NodeStore
-from wukongs.nodes.slice_packets import read_answer
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.nodes.slice_shares import ShareRows, SliceShares
+from wukongs.cluster.slice_shares import ShareRows, SliceShares
 from wukongs.wire.assignment import SHARD_COUNT
 
 

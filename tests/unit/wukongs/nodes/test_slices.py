@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, STREAM, wired
+from wukongs.cluster.node_store import MissingSlices
+from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
-from wukongs.nodes.node_store import MissingSlices
-from wukongs.nodes.slices import SLICES, SlicePuller
 from wukongs.wire.assignment import SHARD_COUNT, Assignment
 from wukongs.wire.packets import Packet
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from wukongs.cluster.staging import OVER_MAX, STAGED_AGE_MAX_S, Staging
 from wukongs.errors import BudgetExceeded, QueryTimeout
-from wukongs.nodes.staging import OVER_MAX, STAGED_AGE_MAX_S, Staging
 from wukongs.store.encoder import encode_ntriples
 
 CHUNK, _ = encode_ntriples(b"<http://ex/a> <http://ex/p> <http://ex/b> .\n", b"")

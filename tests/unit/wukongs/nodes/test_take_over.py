@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from tests.clusters import cluster
+from wukongs.cluster import donating, joining
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.installing import StreamTaken, Taken, install, prepare
+from wukongs.cluster.members import ask_members
+from wukongs.cluster.node_stream import NodeStream
+from wukongs.cluster.node_terms import NodeRegistry
+from wukongs.cluster.slice_shares import NEVER, ShareRows, SliceShares
+from wukongs.cluster.staging import Staging
 from wukongs.errors import DataError, NodeUnavailable
-from wukongs.nodes import donating, joining
-from wukongs.nodes.cluster_node import ClusterNode
-from wukongs.nodes.installing import StreamTaken, Taken, install, prepare
-from wukongs.nodes.members import ask_members
-from wukongs.nodes.node_stream import NodeStream
-from wukongs.nodes.node_terms import NodeRegistry
-from wukongs.nodes.slice_shares import NEVER, ShareRows, SliceShares
-from wukongs.nodes.staging import Staging
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Stream, genesis
 from wukongs.protocol.records import Membership, Role

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
+from wukongs.cluster import cluster_engine
+from wukongs.cluster.changes import STAGE
 from wukongs.errors import BudgetExceeded, QueryTimeout, UpdateError, WukongsError
-from wukongs.nodes import cluster_engine
-from wukongs.nodes.changes import STAGE
 from wukongs.settings import Settings
 
 COUNT = 300

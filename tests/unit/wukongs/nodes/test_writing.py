@@ -11,14 +11,14 @@ from unittest.mock import patch
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, STREAM, Fault, Wires, encoded, wired
+from wukongs.cluster import members
+from wukongs.cluster.claims import CLAIM
+from wukongs.cluster.feeding import FEED, feed_packet
+from wukongs.cluster.writing import PUSH, StreamWriter
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
-from wukongs.nodes import members
-from wukongs.nodes.claims import CLAIM
-from wukongs.nodes.feeding import FEED, feed_packet
-from wukongs.nodes.writing import PUSH, StreamWriter
+from wukongs.live.stream_state import PUSH_PARTITION
 from wukongs.protocol.sealing import position
 from wukongs.settings import Settings
-from wukongs.streams.stream_state import PUSH_PARTITION
 from wukongs.wire.packets import Packet
 
 SHORT_S = 0.05

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from wukongs.cluster import cluster_node, members
+from wukongs.cluster.cluster_node import ClusterNode, Shape
+from wukongs.cluster.writing import StreamWriter, writer_of
 from wukongs.errors import NodeUnavailable, WukongsError
-from wukongs.nodes import cluster_node, members
-from wukongs.nodes.cluster_node import ClusterNode, Shape
-from wukongs.nodes.writing import StreamWriter, writer_of
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
 from wukongs.store.encoded import Encoded

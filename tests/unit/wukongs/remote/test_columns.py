@@ -9,8 +9,8 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.remote.served import Wire
-from wukongs.output.formats import GRAPH_FORMATS, ROW_FORMATS
-from wukongs.output.results import Result
+from wukongs.query.output.formats import GRAPH_FORMATS, ROW_FORMATS
+from wukongs.query.output.results import Result
 from wukongs.remote import columns, kinds
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.columns import Incoming, Outgoing, spread

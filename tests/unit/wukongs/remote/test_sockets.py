@@ -12,7 +12,7 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, rows, windows
 from wukongs.errors import NodeUnavailable, SettingsError
-from wukongs.injection.ingest import IngestService
+from wukongs.live.ingest import IngestService
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 

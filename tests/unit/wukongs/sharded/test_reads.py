@@ -13,11 +13,11 @@ import pytest
 
 import wukongs
 from tests.shards import Shards
+from wukongs.cluster.reads import asking, owner, requests
+from wukongs.cluster.reads.requests import Run
 from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
-from wukongs.plans import plan_layout as layout
+from wukongs.query.plans import plan_layout as layout
 from wukongs.settings import Settings
-from wukongs.sharded import asking, owner, requests
-from wukongs.sharded.requests import Run
 from wukongs.store.dtypes import NO_MATCH
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet
@@ -194,7 +194,7 @@ def without_counts(packet: Packet) -> Packet:
 def test_a_node_that_lies_about_triples_is_named(
     node: wukongs.Engine, shards: Shards, lie: Callable[[Packet], Packet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wukongs.sharded.fork_join import ForkJoin
+    from wukongs.cluster.reads.fork_join import ForkJoin
 
     monkeypatch.setattr(ForkJoin, "is_better", lambda self, wanted: False)
     shards.peers[0].lies = lambda asked, packet: lie(packet) if packet.kind == requests.RUN else packet
@@ -205,7 +205,7 @@ def test_a_node_that_lies_about_triples_is_named(
 def test_rows_that_nobody_sent_are_not_believed(
     node: wukongs.Engine, shards: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wukongs.sharded.fork_join import ForkJoin
+    from wukongs.cluster.reads.fork_join import ForkJoin
 
     monkeypatch.setattr(ForkJoin, "is_better", lambda self, wanted: self.is_possible)
     shards.peers[0].lies = lambda asked, packet: (

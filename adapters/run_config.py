@@ -1,0 +1,285 @@
+"""The TOML file of `wukongs run`: engine options, stored data, streams, queries, one-shot questions, pipeline.
+
+Paths are relative to the file; `${NAME}` and `${NAME:-default}` in them stand for environment variables. A key that is
+not known, a value of the wrong type and a file that is not there are refused before anything starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from wukongs.csparql.algebra import Output
+from wukongs.csparql.parser import parse_query
+from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.names import graph_term
+from wukongs.settings import Settings
+from wukongs.settings.text_file import decode_text
+from wukongs.settings.toml_reader import TableReader, read_toml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampedSource:
+    """N-Triples or N-Quads with a time: `s p o . t_ms` (suffix), `t_ms<TAB>s p o .` (prefix). A path is a partition."""
+
+    paths: tuple[str, ...]
+    timestamps: Literal["suffix", "prefix"] = "suffix"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LsbenchSource:
+    """A stream file of the LSBench generator (prefixed names) and the file with one time per triple."""
+
+    path: str
+    times: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvSource:
+    """A CSV file, the mapping (a TOML file) that makes triples of its rows, and the IRI of the sensor they are from."""
+
+    path: str
+    mapping: str
+    sensor: str
+
+
+SourceConfig = TimestampedSource | LsbenchSource | CsvSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredConfig:
+    """A file to load before the streams start; graph None means the default graph."""
+
+    file: str
+    graph: str | None = None
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamConfig:
+    """A stream and where its tuples come from. timing: True for all, or the IRIs of the timing predicates."""
+
+    iri: str
+    source: SourceConfig
+    batch_ms: int | None = None
+    timing: bool | tuple[str, ...] = ()
+    into: str | None = None
+    history_ms: int | None = None
+    slice_bytes_max: int | None = None
+    index: Literal["all", "matching"] = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryConfig:
+    """A query: continuous ([[query]]), or asked once before and once after the streams ([[ask]]).
+
+    text: with white space before it where it stands in the TOML file, so that its places are those of the file;
+    source: how errors are to call it; output: of a continuous query, see Engine.register."""
+
+    name: str
+    text: str
+    source: str = "query"
+    output: Output | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """How the streams are replayed.
+
+    speed: milliseconds of event time per millisecond, 0 for as fast as possible; rows_per_epoch: about how many rows
+    one Spark epoch reads; align_ms: how far, in event time, one stream may run ahead of another (0: ten stream
+    batches); start_ms, stop_ms: only rows with start_ms < t <= stop_ms are sent; parallelism: tasks at a time.
+    """
+
+    speed: float = 0.0
+    rows_per_epoch: int = 100_000
+    align_ms: int = 0
+    start_ms: int | None = None
+    stop_ms: int | None = None
+    parallelism: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Everything that one run needs."""
+
+    file: str
+    settings: Settings
+    stored: tuple[StoredConfig, ...]
+    streams: tuple[StreamConfig, ...]
+    queries: tuple[QueryConfig, ...]
+    asks: tuple[QueryConfig, ...]
+    pipeline: PipelineConfig
+
+
+def load_run_config(path: str | Path, environment: Mapping[str, str] | None = None) -> RunConfig:
+    """Read and check the file.
+
+    Raises: SettingsError (a file, key or value that will not do: where, what was expected, what was found);
+    QuerySyntaxError, UnsupportedFeatureError (file, line, column).
+    """
+    top = read_toml(path, environment)
+    config = RunConfig(
+        file=top.file,
+        settings=engine_settings(top),
+        stored=top.tables("stored", _stored),
+        streams=top.tables("stream", _stream),
+        queries=top.tables("query", _continuous),
+        asks=top.tables("ask", _query),
+        pipeline=_pipeline(top.table("pipeline")),
+    )
+    top.done()
+    _check_unique(config)
+    _check_queries(config)
+    return config
+
+
+def engine_settings(top: TableReader) -> Settings:
+    """Return the options under [engine]; those of the environment where the file gives none. Raises SettingsError."""
+    reader = top.table("engine")
+    given: dict[str, Any] = {
+        option.name: reader.integer(option.name, None) for option in fields(Settings) if option.name != "load_from"
+    }
+    given["load_from"] = reader.texts("load_from") or None
+    reader.done()
+    try:
+        return Settings.from_environment(
+            reader.environment, **{name: value for name, value in given.items() if value is not None}
+        )
+    except SettingsError as error:
+        raise SettingsError(f"{reader.file}, [engine]: {error}") from None
+
+
+def _stored(reader: TableReader) -> StoredConfig:
+    return StoredConfig(
+        file=reader.path("file"), graph=_optional_iri(reader, "graph"), format=reader.optional_text("format")
+    )
+
+
+def _iri(reader: TableReader, key: str) -> str:
+    iri = _optional_iri(reader, key)
+    if iri is None:
+        raise reader.error(key, "an IRI", "nothing")
+    return iri
+
+
+def _optional_iri(reader: TableReader, key: str) -> str | None:
+    """Return an IRI; it may be relative, as in queries without BASE."""
+    text = reader.optional_text(key)
+    return None if text is None else checked_iri(reader, key, text)
+
+
+def checked_iri(reader: TableReader, key: str, text: str) -> str:
+    """Return a text that a key holds, if it is an IRI. Raises SettingsError."""
+    try:
+        graph_term(text)
+    except DataError:
+        expected = "an IRI, without spaces, quotes or any of < > { } | \\ ^ `"
+        raise reader.error(key, expected, repr(text)) from None
+    return text
+
+
+def _stream(reader: TableReader) -> StreamConfig:
+    return StreamConfig(
+        iri=_iri(reader, "iri"),
+        source=_source(reader.table("source")),
+        batch_ms=reader.integer("batch_ms", None, low=1),
+        timing=reader.timing("timing"),
+        into=_optional_iri(reader, "into"),
+        history_ms=reader.integer("history_ms", None),
+        slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),
+        index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
+    )
+
+
+def _source(reader: TableReader) -> SourceConfig:
+    kind = reader.choice("kind", ("timestamped", "lsbench", "csv"))
+    source: SourceConfig
+    if kind == "timestamped":
+        mark = reader.choice("timestamps", ("suffix", "prefix"), "suffix")
+        source = TimestampedSource(paths=reader.paths("path"), timestamps="prefix" if mark == "prefix" else "suffix")
+    elif kind == "lsbench":
+        source = LsbenchSource(path=reader.path("path"), times=reader.path("times"))
+    else:
+        source = CsvSource(path=reader.path("path"), mapping=reader.path("mapping"), sensor=_iri(reader, "sensor"))
+    reader.done()
+    return source
+
+
+def _continuous(reader: TableReader) -> QueryConfig:
+    output = reader.choice("output", ("", *get_args(Output)), "")
+    return replace(_query(reader), output=cast(Output, output) if output else None)
+
+
+def _query(reader: TableReader) -> QueryConfig:
+    name, file, text = reader.text("name"), reader.optional_path("file"), reader.optional_text("text")
+    if (file is None) == (text is None):
+        raise reader.error("file", "either file or text", "both" if file else "neither")
+    if text is not None:
+        return _inline_query(reader, name, text)
+    try:
+        text = decode_text(Path(str(file)).read_bytes(), "a query", str(file))
+    except (OSError, DataError) as error:
+        raise reader.error("file", "a query in UTF-8", f"{file} ({error})") from None
+    return QueryConfig(name=name, text=text, source=str(file))
+
+
+def _inline_query(reader: TableReader, name: str, text: str) -> QueryConfig:
+    """Return a query whose text stands in the file: with so many lines and blanks before it that its places are those
+    in the file; or, where escapes make these differ, as it is, and named by its query."""
+    place = reader.text_place("text", text)
+    if place is None:
+        return QueryConfig(name=name, text=text, source=f"{reader.file}, text of query {name!r}")
+    line, column = place
+    return QueryConfig(name=name, text="\n" * (line - 1) + " " * (column - 1) + text, source=reader.file)
+
+
+def _pipeline(reader: TableReader) -> PipelineConfig:
+    defaults = PipelineConfig()
+    config = PipelineConfig(
+        speed=reader.number("speed", defaults.speed),
+        rows_per_epoch=reader.integer("rows_per_epoch", defaults.rows_per_epoch, low=1) or 0,
+        align_ms=reader.integer("align_ms", defaults.align_ms) or 0,
+        start_ms=reader.integer("start_ms", None, low=-(1 << 62)),
+        stop_ms=reader.integer("stop_ms", None, low=-(1 << 62)),
+        parallelism=reader.integer("parallelism", defaults.parallelism, low=1) or 0,
+    )
+    reader.done()
+    return config
+
+
+def _check_unique(config: RunConfig) -> None:
+    kinds = {
+        "stream": [one.iri for one in config.streams],
+        "query": [one.name for one in config.queries],
+        "ask": [one.name for one in config.asks],
+    }
+    for kind, names in kinds.items():
+        for name in names:
+            if names.count(name) > 1:
+                raise SettingsError(f"{config.file}, [[{kind}]]: expected each name once, found {name!r} twice")
+
+
+def _check_queries(config: RunConfig) -> None:
+    """Refuse what does not parse, or stands under the wrong heading, before anything is loaded."""
+    declared = [one.iri for one in config.streams]
+    for one in config.queries:
+        windows = parse_query(one.text, source=one.source).dataset.windows
+        if not windows:
+            raise SettingsError(
+                f"{config.file}, [[query]] {one.name}: expected a continuous query, found one without FROM STREAM: "
+                "[[ask]] is for one-shot queries"
+            )
+        for stream in (window.stream for window in windows if window.stream not in declared):
+            raise SettingsError(
+                f"{config.file}, [[query]] {one.name}: expected streams of this file, found FROM STREAM <{stream}>: "
+                f"declare it under [[stream]]. Declared: {', '.join(declared) or 'none'}"
+            )
+    for one in config.asks:
+        if parse_query(one.text, source=one.source).dataset.windows:
+            raise SettingsError(
+                f"{config.file}, [[ask]] {one.name}: expected a one-shot query, found one with FROM STREAM: "
+                "[[query]] is for continuous queries"
+            )

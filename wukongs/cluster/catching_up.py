@@ -1,0 +1,56 @@
+"""CatchingUp: hands on to the store what the protocol says of records and SNs. A node that joins first takes over what
+came before; until then it is kept back here."""
+
+from __future__ import annotations
+
+from wukongs.cluster.node_core import ZERO
+from wukongs.cluster.node_store import NodeStore
+from wukongs.protocol import actions as act
+from wukongs.protocol.control import Control
+from wukongs.protocol.records import Record
+from wukongs.protocol.snapshots import Sn
+
+
+class CatchingUp:
+    """Of one node. Called by the protocol's thread. is_installed: whether the store has what came before.
+
+    least_sn: what is taken over has to be as new as this, since this node was sent no record before it."""
+
+    def __init__(self, store: NodeStore, is_installed: bool) -> None:
+        self.is_installed = is_installed
+        self.least_sn = ZERO
+        self._store = store
+        self._records: list[tuple[int, Record, Sn | None]] = []
+        self._exposed: act.Expose | None = None
+
+    def apply(self, index: int, record: Record, sn: Sn | None) -> None:
+        """Carry out Apply."""
+        if self.is_installed:
+            self._store.apply(index, record, sn)
+        else:
+            self._records.append((index, record, sn))
+
+    def expose(self, exposed: act.Expose) -> None:
+        """Carry out Expose."""
+        self._exposed = exposed
+        if self.is_installed:
+            self._store.expose(exposed.sn, exposed.vts)
+
+    def jump(self, control: Control) -> None:
+        """Note that this node goes on from a control state, without the records before it."""
+        self.least_sn = control.last_sn
+
+    def go_on(self, sn: Sn) -> None:
+        """The store has taken over what came up to an SN: hand on the records behind it."""
+        self.is_installed = True
+        for index, record, at in self._records:
+            if at is None or at > sn:
+                self._store.apply(index, record, at)
+            else:
+                self._store.records.pass_over(record)
+        self._records = []
+
+    def show(self) -> None:
+        """Let the store come to what is exposed."""
+        if self._exposed is not None:
+            self._store.expose(self._exposed.sn, self._exposed.vts)

@@ -1,0 +1,159 @@
+"""Changes: loads and updates of a cluster. Their terms are claimed, their rows are staged at the nodes that are to hold
+them, and one record of the majority log makes them count at one SN everywhere, or nowhere.
+
+An update has read a snapshot: if another update has come into the log since, its record is void, and the update is
+evaluated again (protocol/records.py, Change). A load has read nothing; its record waits while members come and go.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from wukongs.cluster.claims import Claims
+from wukongs.cluster.feeding import SIZES, as_piece, feed_packet, messages_in
+from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.members import VIEW, ask_members, members_of
+from wukongs.cluster.node_store import NodeStore
+from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.protocol import events as ev
+from wukongs.protocol.records import Change
+from wukongs.protocol.snapshots import Sn
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.wire.messages import Piece
+from wukongs.wire.packets import Packet, Peers
+from wukongs.wire.sharding import TermCutter, split
+
+log = logging.getLogger("wukongs")
+STAGE = "stage"
+TIMEOUT_S = 60.0
+"""How long the other nodes may take for one step of a change."""
+ABANDON_S = 2.0
+_NO_ROWS: Int64Array = np.empty(0, np.int64)
+NOTHING = Encoded(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, TermTable.empty())
+
+
+class Changes:
+    """The loads and updates that clients ask of one node."""
+
+    def __init__(self, host: Host, store: NodeStore, claims: Claims, peers: Peers) -> None:
+        self._host, self._store, self._claims, self._peers = host, store, claims, peers
+        self._client = f"node {host.me.node}.{host.me.disk}.{host.me.boot}"
+        self._numbers = itertools.count(1)
+
+    def add(self, chunks: Iterable[Encoded], graph: str | None) -> Sn:
+        """Add the tuples of a load, those without a graph of their own to `graph`; return their SN once reads here see
+        it. Raises NodeUnavailable, BudgetExceeded, StreamError (it is not visible in time), and what `chunks` raises;
+        then nothing was added, unless it says otherwise."""
+        with self._staged() as staged:
+            for chunk in chunks:
+                staged.send(chunk)
+        return self._submit(staged, {"graph": graph, "cleared": []}, None)
+
+    def change(self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int) -> Sn:
+        """Empty graphs, let quads go and come, in this order, if no other update was applied since the one at index
+        `after` of the log; return their SN once reads here see it. Raises Dropped (there was one), as add."""
+        with self._staged() as staged:
+            staged.send(gone, goes=True)
+            staged.send(come)
+        return self._submit(staged, {"graph": None, "cleared": list(cleared)}, after)
+
+    def answer(self, packet: Packet) -> Packet:
+        """Handler of STAGE: keep a chunk of a change, or forget what there is of one."""
+        fields = packet.fields
+        change, number = fields.get("change"), fields.get("number")
+        if not isinstance(change, str) or type(number) is not int:
+            raise DataError(f"{STAGE}: expected change and number, found {dict(fields)!r}")
+        if fields.get("is_abandoned"):
+            self._store.unstage(change)
+        else:
+            goes, is_last = bool(fields.get("goes")), bool(fields.get("is_last"))
+            self._store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last)
+        return Packet(STAGE, {VIEW: self._host.node.control.view})
+
+    @contextmanager
+    def _staged(self) -> Iterator[Staged]:
+        """Give a change to be filled; it is whole on all nodes behind that, or on none."""
+        staged = Staged(self._host, self._store, self._peers, self._claims)
+        try:
+            yield staged
+            staged.finish()
+        except BaseException:
+            staged.abandon()
+            raise
+
+    def _submit(self, staged: Staged, payload: Mapping[str, Any], after: int | None) -> Sn:
+        text = json.dumps({"change": staged.name, **payload})
+
+        def numbered() -> ev.Submitted:  # in order: a lower number behind a higher one would be taken for a repeat
+            return ev.Submitted(Change(self._client, next(self._numbers), text, after, self._host.node.control.view))
+
+        try:
+            return self._host.carry_out(numbered, TIMEOUT_S)
+        except Dropped:
+            staged.abandon()
+            raise
+        except (NodeUnavailable, StreamError) as error:
+            # The record may come into the log later on: then all nodes have to have what it is about.
+            raise type(error)(f"{error}. It may still be done") from error
+
+
+class Staged:
+    """One change on its way to the nodes."""
+
+    def __init__(self, host: Host, store: NodeStore, peers: Peers, claims: Claims) -> None:
+        self.name = uuid.uuid4().hex
+        self._host, self._store, self._peers, self._claims = host, store, peers, claims
+        self._counts = [0] * store.shard_map.node_count
+
+    def send(self, encoded: Encoded, goes: bool = False) -> None:
+        """Claim the terms of some tuples, and stage them."""
+        if not len(encoded):
+            return
+        self._claims.settle(self._store.new_terms(encoded), TIMEOUT_S)
+        cutter = TermCutter(encoded)
+        shares = [(node, cutter.cut(rows)) for node, rows in split(encoded, self._store.shard_map) if len(rows)]
+        self._send(shares, {"goes": goes})
+
+    def finish(self) -> None:
+        """Say that nothing more comes."""
+        self._send([(node, NOTHING) for node in range(len(self._counts))], {"is_last": True})
+
+    def abandon(self) -> None:
+        """Let the nodes forget it, as far as they can be reached: the others do so after a while."""
+        told = Packet(STAGE, {"change": self.name, "number": 0, "is_abandoned": True})
+        try:
+            self._peers.ask([(node, told) for node in sorted(members_of(self._host))], ABANDON_S)
+        except WukongsError as error:
+            log.debug("change %s: %s", self.name, error)
+
+    def _send(self, shares: Sequence[tuple[int, Encoded]], fields: Mapping[str, Any]) -> None:
+        asked = {}
+        for node, share in shares:
+            asked[node] = _packet(share, {"change": self.name, "number": self._counts[node], **fields})
+            self._counts[node] += 1
+        ask_members(self._host, self._peers, asked, TIMEOUT_S)
+
+
+def _packet(encoded: Encoded, fields: Mapping[str, Any]) -> Packet:
+    if not len(encoded):
+        return Packet(STAGE, fields)
+    made = feed_packet([as_piece(encoded)])
+    return Packet(STAGE, {**made.fields, **fields}, made.arrays)
+
+
+def _tuples(packet: Packet) -> Encoded:
+    if SIZES not in packet.fields:
+        return NOTHING
+    messages = messages_in(packet)
+    if len(messages) != 1 or not isinstance(messages[0], Piece):
+        raise DataError(f"{STAGE}: expected the tuples of one chunk, found {len(messages)} messages")
+    return messages[0].encoded

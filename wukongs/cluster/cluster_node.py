@@ -1,0 +1,206 @@
+"""ClusterNode: one node of a cluster, put together: the protocol's host, the store, and the ways to the other nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wukongs.cluster.boot import HELLO, hello_handler
+from wukongs.cluster.changes import STAGE, Changes
+from wukongs.cluster.claims import CLAIM, Claims
+from wukongs.cluster.cluster_engine import ClusterEngine
+from wukongs.cluster.donating import COLLECT, HALT, Donor
+from wukongs.cluster.feeding import FEED
+from wukongs.cluster.host import PULSE_S, Host
+from wukongs.cluster.intake import Intake
+from wukongs.cluster.joining import Joiner
+from wukongs.cluster.members import left_s
+from wukongs.cluster.node_core import packed, unpacked
+from wukongs.cluster.node_journal import NodeJournal
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.placing import Placing
+from wukongs.cluster.reads import owner
+from wukongs.cluster.reads.reach import Reach
+from wukongs.cluster.settling import CLOSED, SETTLE, Settling
+from wukongs.cluster.slices import SLICES, SlicePuller
+from wukongs.cluster.writing import PUSH, Writers
+from wukongs.errors import DataError, NodeUnavailable
+from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.records import Role, Voters
+from wukongs.protocol.state import Cluster, Node
+from wukongs.settings import Settings
+from wukongs.wire.header import PROTOCOL_VERSION
+from wukongs.wire.network import Network
+from wukongs.wire.packets import Handler, Packet
+from wukongs.wire.protocol_codec import message_in, message_packet
+from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap
+from wukongs.wire.trust import Trust
+
+SILENCE_PULSES_MAX = 100
+"""A node that says nothing for two seconds is taken out, if others hold its shards."""
+QUIET_PULSES = 5
+"""A node that nobody waits for says every 100 ms that it is there."""
+ELECTION_PULSES = 20
+"""Who hears no leader for 400 to 800 ms stands for election."""
+
+WAITS = ((FEED, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH,), (SETTLE,))
+"""Who feeds a node waits for its claims and for what it takes over, and who reads or halts at an SN for the slices that
+it needs; who pushes for the feeds; who settles for firings, which read, and whose callbacks may push."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What all nodes of a cluster are told alike."""
+
+    node_count: int
+    replica_count: int = 1
+    split: Sequence[str] = SPLIT_PREDICATES
+
+    peers: Sequence[str] = ()
+    """Where the nodes find each other, in the order of their numbers, if that is fixed."""
+
+    silence_pulses_max: int = SILENCE_PULSES_MAX
+
+    def told(self, settings: Settings) -> str:
+        """Return what has to be the same on all nodes, in words."""
+        parts = {
+            "version": PROTOCOL_VERSION,
+            "nodes": self.node_count,
+            "replicas": self.replica_count,
+            "split_predicates": sorted(self.split),
+            "hash_bits": settings.hash_bits,
+            "peers": list(self.peers),
+        }
+        return ", ".join(f"{name} {value}" for name, value in parts.items())
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(
+            self.node_count,
+            self.replica_count,
+            silence_pulses_max=self.silence_pulses_max,
+            election_pulses=ELECTION_PULSES,
+            quiet_pulses=QUIET_PULSES,
+        )
+
+
+class ClusterNode:
+    """engine: what clients of this node use. The node takes part from `start` on.
+
+    Raises SettingsError (an address that cannot be bound)."""
+
+    def __init__(
+        self,
+        me: Incarnation,
+        shape: Shape,
+        address: str,
+        settings: Settings,
+        *,
+        pulse_s: float = PULSE_S,
+        trust: Trust | None = None,
+    ) -> None:
+        handlers: dict[str, Handler] = {}
+        self.me = me
+        self.network = Network(me, address, handlers, self._told, trust=trust, waits=WAITS)
+        shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
+        self.store = NodeStore(settings, me.node, shard_map, on_missing=lambda: self._puller.ring())
+        # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
+        self.store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
+        self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s)
+        claims = Claims(self.host, self.store, self.network)
+        placing = Placing(self.host, self.store)
+        self._puller = SlicePuller(self.store, self.network, placing.now, self.host.fail)
+        core = self.store.core
+        core.reach = Reach(core, self.network, placing.now, claims.keep)
+        core.journal = NodeJournal(self.host)
+        self.intake = Intake(self.host, self.store, claims)
+        self._joiner = Joiner(self.host, self.store, self.intake, self.network)
+        self.host.on_install = self._joiner.begin
+        donor = Donor(self.host, self.store, self.intake)
+        self.host.on_pulse = donor.pulse
+        changes = Changes(self.host, self.store, claims, self.network)
+        writers = Writers(self.host, self.store, self.intake, self.network)
+        settling = Settling(self.host, self.store, self.network)
+        self.engine = ClusterEngine(self.host, self.store, claims, changes, writers, settling, self.network.stats)
+        handlers.update(owner.handlers(self.store.core, self._wait_for_sn))
+        handlers.update(settling.handlers())
+        handlers.update(donor.handlers())
+        handlers.update(
+            {
+                HELLO: hello_handler(self._life_of, shape.told(settings), self._is_covered_without),
+                CLAIM: claims.answer,
+                FEED: self.intake.answer,
+                PUSH: writers.answer,
+                SLICES: self._puller.answer,
+                STAGE: changes.answer,
+            }
+        )
+
+    @property
+    def address(self) -> str:
+        """Where the other nodes reach this one."""
+        return self.network.address
+
+    def start(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
+        """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers."""
+        self.network.join(addresses, public_keys)
+        self._puller.start()
+        self.host.start()
+
+    def wait_until_ready(self, timeout_s: float) -> None:
+        """Wait until the majority log works and reads may begin; of a node that was there before, until it is in sync
+        again, and votes: from then on another one may go. Raises NodeUnavailable."""
+        deadline = time.monotonic() + timeout_s
+        node = self.host.wait_until(
+            lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
+        )
+        if self.me.disk:
+            node = self.host.wait_until(
+                lambda node: node.role is Role.IN and _has_vote(node),
+                left_s(deadline),
+                "what it takes over of the other nodes",
+            )
+            assert node.exposed is not None, node.exposed
+            self._wait_for_sn(packed(node.exposed), left_s(deadline))
+
+    def close(self) -> None:
+        """Stop. Closing twice is allowed."""
+        self.host.close()
+        self._joiner.close()
+        self._puller.close()
+        self.network.close()
+        self.store.close()
+
+    def _life_of(self, node: int) -> Incarnation | None:
+        """Return the newest life of a node that this one has heard of."""
+        state = self.host.node
+        report = state.progress.latest.get(node)
+        known = [state.heard.get(node), None if report is None else report.incarnation]
+        return max((life for life in known if life is not None), default=None)
+
+    def _is_covered_without(self, node: int) -> bool:
+        return self.host.node.control.is_covered_without(node)
+
+    def _tell(self, node: int, body: Body) -> None:
+        self.network.send(node, message_packet(Message(self.me, body)))
+
+    def _told(self, sender: Incarnation, packet: Packet) -> None:
+        message = message_in(packet)
+        if message.sender != sender:
+            raise DataError(f"a message of {message.sender} came from {sender}")
+        self.host.receive(message)
+
+    def _wait_for_sn(self, sn: int, timeout_s: float) -> None:
+        try:
+            self.store.wait_for(unpacked(sn), timeout_s)
+        except Exception as error:
+            raise NodeUnavailable(f"node {self.me.node} has not come to SN {sn}: {error}") from error
+
+
+def _has_vote(node: Node) -> bool:
+    """Whether a node votes again, by a committed record; in a large cluster only some nodes ever do."""
+    log = node.log
+    if any(isinstance(entry.record, Voters) for entry in log.behind(log.commit)):
+        return False
+    return node.me.voter in log.voters or node.me.node not in {voter.node for voter in log.first_voters}

@@ -1,0 +1,259 @@
+"""Collecting: what a node's store holds of the shards of a node that joins, at one SN and one set of inserted stream
+batches, and the packets in which it goes there.
+
+All that is collected is immutable, or was copied with the store's lock held: packets are made of it later, one by one,
+while the store goes on. A tuple is in the answer of one donor only: of the one that is asked for its subject's shard,
+if the joining node is to hold that, else of the one that is asked for its object's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wukongs.cluster.feeding import as_piece, feed_packet
+from wukongs.cluster.node_core import packed
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.node_stream import NodeStream
+from wukongs.cluster.node_terms import TermClaims
+from wukongs.cluster.slice_packets import terms_of
+from wukongs.cluster.slice_shares import ShareRows
+from wukongs.errors import NodeUnavailable
+from wukongs.live.stream_state import Fragment
+from wukongs.protocol.snapshots import Sn
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.term_registry import TermReader
+from wukongs.wire.assignment import shards_of
+from wukongs.wire.messages import Piece
+from wukongs.wire.packets import Array, Packet
+from wukongs.wire.sharding import ShardMap, TermCutter, ends_of
+
+STATE = "state"
+HEAD, TRIPLES, AGREED, STAGED, END = "head", "triples", "agreed", "staged", "end"
+WAITING, PIECES, COUNTS, SHARES = "waiting", "pieces", "counts", "shares"
+"""The parts: those of the store, and those of each stream."""
+ROWS_MAX = 1 << 18
+"""Rows, or texts, of one packet: about as many."""
+SHARE_COLUMNS = ("subjects", "predicates", "objects", "timestamps", "places")
+FRAGMENT_COLUMNS = ("graphs", "subjects", "predicates", "objects", "timestamps")
+QUAD_COLUMNS = ("graphs", "subjects", "predicates", "objects")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """What one donor is asked for. node: who joins; mine: the shards that it is to hold; asked: those of them that this
+    donor is asked for: bool[1024]."""
+
+    node: int
+    shard_map: ShardMap
+    split_ids: frozenset[int]
+    mine: BoolArray
+    asked: BoolArray
+
+    def of_rows(self, subjects: Int64Array, predicates: Int64Array, objects: Int64Array) -> BoolArray:
+        """Tell which rows go there. bool[n]"""
+        is_whole = ~np.isin(predicates, list(self.split_ids))
+        return self._of(shards_of(subjects), shards_of(objects), is_whole)
+
+    def of_tuples(self, encoded: Encoded, timing: BoolArray | None = None) -> BoolArray:
+        """As of_rows, of tuples as they have come; timing tuples go by their subjects. bool[n]"""
+        of_subject, of_object, is_whole = ends_of(encoded, self.shard_map)
+        return self._of(of_subject, of_object, is_whole if timing is None else is_whole & ~timing)
+
+    def _of(self, of_subject: Int64Array, of_object: Int64Array, is_whole: BoolArray) -> BoolArray:
+        found: BoolArray = self.asked[of_subject] | (self.asked[of_object] & ~self.mine[of_subject] & is_whole)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamPart:
+    """Of one stream. facts: as JSON; dropped: per shard, the last stream batch with rows that was dropped."""
+
+    facts: Mapping[str, Any]
+    waiting: Sequence[tuple[int, Fragment]]
+    pieces: Sequence[Piece]
+    shares: Sequence[tuple[int, ShareRows]]
+    counts: Int64Array
+    dropped: Int64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """head: what stands in a few lines of JSON; agreed_count: entries of `claims` that belong to it."""
+
+    wanted: Wanted
+    head: Mapping[str, Any]
+    stored: BatchSet
+    reader: TermReader
+    claims: TermClaims
+    agreed_count: int
+    streams: Sequence[StreamPart]
+    staged: Mapping[str, Sequence[tuple[Encoded, bool]]]
+
+    def packets(self) -> Iterator[Packet]:
+        """Return everything, in packets of bounded size; the last one says so."""
+        yield Packet(STATE, {"part": HEAD, **self.head})
+        yield from self._agreed()
+        yield from self._triples()
+        for stream in self.streams:
+            yield from self._of_stream(stream)
+        for change, chunks in self.staged.items():
+            yield from self._of_change(change, chunks)
+        yield Packet(STATE, {"part": END})
+
+    def _agreed(self) -> Iterator[Packet]:
+        for first in range(0, self.agreed_count, ROWS_MAX):
+            table = self.claims.agreed(first, min(first + ROWS_MAX, self.agreed_count), self.wanted.asked)
+            terms: dict[str, Array] = {
+                "term_ids": table.ids,
+                "term_offsets": table.offsets,
+                "term_text": table.text,
+            }
+            yield Packet(STATE, {"part": AGREED}, terms)
+
+    def _triples(self) -> Iterator[Packet]:
+        waiting: list[tuple[Int64Array, ...]] = []
+        count = 0
+        for graph in self.stored.graphs.tolist():
+            for subjects, predicate, objects in self.stored.triples(graph):
+                for first in range(0, len(subjects), ROWS_MAX):
+                    ends = subjects[first : first + ROWS_MAX], objects[first : first + ROWS_MAX]
+                    rows = np.flatnonzero(self.wanted.of_rows(ends[0], np.full(len(ends[0]), predicate), ends[1]))
+                    alike = (np.full(len(rows), graph), np.full(len(rows), predicate))
+                    waiting.append((alike[0], ends[0][rows], alike[1], ends[1][rows]))
+                    count += len(rows)
+                    if count >= ROWS_MAX:
+                        yield self._rows({"part": TRIPLES}, QUAD_COLUMNS, waiting)
+                        waiting, count = [], 0
+        if count:
+            yield self._rows({"part": TRIPLES}, QUAD_COLUMNS, waiting)
+
+    def _rows(
+        self, fields: Mapping[str, Any], names: Sequence[str], parts: Sequence[Sequence[Int64Array]], terms: int = 4
+    ) -> Packet:
+        """Return rows with the texts of the terms in their first columns."""
+        joined = dict(zip(names, (np.concatenate(column) for column in zip(*parts, strict=True)), strict=True))
+        ids = terms_of([joined[name] for name in names[:terms]])
+        ids = ids[ids >= 0]
+        text, offsets = self.reader.gather(ids)
+        arrays: dict[str, Array] = {**joined, "term_ids": ids, "term_offsets": offsets, "term_text": text}
+        return Packet(STATE, fields, arrays)
+
+    def _of_stream(self, stream: StreamPart) -> Iterator[Packet]:
+        key = stream.facts["standing"]["key"]
+        counts: dict[str, Array] = {"counts": stream.counts, "dropped": stream.dropped}
+        yield Packet(STATE, {"part": COUNTS, "stream": key}, counts)
+        for parts in _bounded(stream.shares, lambda part: len(part[1].subjects)):
+            rows = [tuple(getattr(part, name) for name in SHARE_COLUMNS) for _, part in parts]
+            fields = {
+                "part": SHARES,
+                "stream": key,
+                "numbers": [number for number, _ in parts],
+                "sizes": [len(part.subjects) for _, part in parts],
+                "partitions": [part.partition for _, part in parts],
+                "first_offsets": [part.first_offset for _, part in parts],
+            }
+            yield self._rows(fields, SHARE_COLUMNS, rows, 3)
+        for waiting in _bounded(stream.waiting, lambda part: len(part[1].subjects)):
+            yield self._waiting(key, waiting)
+        for pieces in _bounded(stream.pieces, lambda piece: len(piece.encoded)):
+            shares = [self._share(piece) for piece in pieces]
+            made = feed_packet(shares)
+            yield Packet(STATE, {"part": PIECES, "stream": key, **made.fields}, made.arrays)
+
+    def _waiting(self, key: str, parts: Sequence[tuple[int, Fragment]]) -> Packet:
+        rows, sizes = [], []
+        for _, part in parts:
+            chosen = self.wanted.of_rows(part.subjects, part.predicates, part.objects) & ~part.timing
+            rows.append(tuple(getattr(part, name)[chosen] for name in FRAGMENT_COLUMNS))
+            sizes.append(int(chosen.sum()))
+        fields = {
+            "part": WAITING,
+            "stream": key,
+            "numbers": [number for number, _ in parts],
+            "sizes": sizes,
+            "partitions": [part.partition for _, part in parts],
+        }
+        return self._rows(fields, FRAGMENT_COLUMNS, rows)
+
+    def _share(self, piece: Piece) -> Piece:
+        rows = np.flatnonzero(self.wanted.of_tuples(piece.encoded, piece.timing))
+        encoded, places = TermCutter(piece.encoded).cut(rows), piece.row_places()[rows]
+        return replace(piece, piece=self.wanted.node, encoded=encoded, timing=piece.timing[rows], places=places)
+
+    def _of_change(self, change: str, chunks: Sequence[tuple[Encoded, bool]]) -> Iterator[Packet]:
+        yield Packet(STATE, {"part": STAGED, "change": change})
+        for chunk, goes in chunks:
+            rows = np.flatnonzero(self.wanted.of_tuples(chunk))
+            if len(rows):
+                made = feed_packet([as_piece(TermCutter(chunk).cut(rows))])
+                yield Packet(STATE, {"part": STAGED, "change": change, "goes": goes, **made.fields}, made.arrays)
+
+
+def _bounded(parts: Sequence[Any], size_of: Any) -> Iterator[list[Any]]:
+    """Put parts together to groups of about ROWS_MAX rows, in order."""
+    group, size = [], 0
+    for part in parts:
+        group.append(part)
+        size += size_of(part) + 1
+        if size >= ROWS_MAX:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -> Collected:
+    """Collect what a store holds at an SN, behind which it has been kept from going. head: what else stands in it.
+
+    Called by the protocol's thread, so that no piece comes in between. Raises NodeUnavailable (it does not stand there,
+    or no longer)."""
+    core, records = store.core, store.records
+    with core.lock:
+        if core.reached != sn or core.shown != sn.tick or not core.is_whole:
+            raise NodeUnavailable(f"node {store.me} stands at SN {packed(core.reached)}, not at {packed(sn)}")
+        streams = [_part(wanted, name, state) for name, state in _streams_of(store).items()]
+        return Collected(
+            wanted,
+            {
+                **head,
+                "sn": packed(sn),
+                "streams": [part.facts for part in streams],
+                "keys": dict(records.shown_keys),
+                "homes": {
+                    name: [found.index, found.streams, found.payload, nodes]
+                    for name, (found, nodes) in records.homes.items()
+                },
+                "exceptions": core.registry.exception_records(0),
+            },
+            core.arrangement.trace.read(packed(sn)),
+            core.registry.snapshot_reader(),
+            store.claims,
+            len(store.claims),
+            streams,
+            store.staging.held(),
+        )
+
+
+def _streams_of(store: NodeStore) -> dict[str, NodeStream]:
+    return {name: store.core.stream(name) for name in store.core.streams}
+
+
+def _part(wanted: Wanted, name: str, state: NodeStream) -> StreamPart:
+    shares, counts, dropped = state.shares.held(wanted.asked)
+    facts = {
+        "name": name,
+        "iri": state.iri,
+        "lsn": state.lsn,
+        "batch_ms": state.batch_ms,
+        "payload": json.dumps(state.options),
+        "shares_dropped_to": state.shares.dropped_to,
+        "standing": state.standing(),
+    }
+    return StreamPart(facts, state.inserted_fragments(), state.kept_pieces(), shares, counts, dropped)

@@ -1,0 +1,60 @@
+"""Homes: which node runs a registered query, and when another one may have its name, or go on with it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.members import is_silent
+from wukongs.cluster.node_store import NodeStore
+from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.protocol import events as ev
+from wukongs.protocol.control import Query
+from wukongs.protocol.records import DropQuery, Role
+from wukongs.protocol.state import Node
+
+PATIENCE_S = 1.0
+"""How long a name that is taken may still become free: another node's client has perhaps just closed its query."""
+OUT_S = 30.0
+"""How long it may take until a silent node is taken out."""
+
+
+def closing_here(node: Node, store: NodeStore) -> bool:
+    """Tell whether the log still has a query of this node that does not run here: it was closed, or just comes."""
+    return any(
+        query.nodes.keys() == {node.me.node} and store.query(name) is None
+        for name, query in node.control.queries.items()
+    )
+
+
+def free_name(host: Host, store: NodeStore, name: str, payload: str) -> Query | None:
+    """Wait until a query of this name and payload may be registered; return the one that it goes on with, if a node
+    that was taken out has left one.
+
+    Raises StreamError (the name is taken), NodeUnavailable (by a query of a node that does not answer)."""
+    began_s = time.monotonic()
+    while (known := host.node.control.queries.get(name)) is not None:
+        seen = host.node
+        homes = known.nodes.keys()
+        if not homes & seen.control.with_role(Role.IN):
+            if known.payload == payload:
+                return known
+            _drop(host, name, known)
+            continue
+        silent = sorted(home for home in homes if is_silent(seen, home))
+        is_closed = homes == {seen.me.node} and store.query(name) is None
+        waited_s = time.monotonic() - began_s
+        if silent and (waited_s > OUT_S or not all(map(seen.control.is_covered_without, silent))):
+            raise NodeUnavailable(
+                f"query {name} is registered at node {silent[0]}, which does not answer. Start it, or all nodes, anew"
+            )
+        if not silent and waited_s > (OUT_S if is_closed else PATIENCE_S):
+            raise StreamError(f"a query named {name} is registered already: close it first")
+        host.wait_until(lambda node, seen=seen: node is not seen, OUT_S, "a pulse")  # type: ignore[misc]
+    return None
+
+
+def _drop(host: Host, name: str, known: Query) -> None:
+    with suppress(Dropped):  # somebody else did
+        host.carry_out(ev.Submitted(DropQuery(name, known.since)), OUT_S)

@@ -1,0 +1,398 @@
+"""Host: runs the protocol of one node. One thread takes events in, one after the other, and carries out what they ask.
+
+Everybody else reads `host.node`, an immutable value, and hands events in by `post`, or by the calls that wait for an
+outcome. What each call waits for has a deadline. The thread itself waits for nobody: what needs an answer of another
+node happens elsewhere (claims.py, slices.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from wukongs.cluster.boot import FIRST_DISK
+from wukongs.cluster.catching_up import CatchingUp
+from wukongs.cluster.node_store import NodeStore
+from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.protocol import actions as act
+from wukongs.protocol import events as ev
+from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.node import step
+from wukongs.protocol.progress import oldest_held
+from wukongs.protocol.records import Membership, Record, Role, record_key
+from wukongs.protocol.sealing import position
+from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.state import Cluster, Kept, Node, boot
+from wukongs.protocol.waiting import is_waited_for
+
+log = logging.getLogger("wukongs")
+PULSE_S = 0.02
+"""While somebody waits for what the protocol says next; else Cluster.quiet_pulses times as long."""
+INBOX_MAX = 1 << 14
+"""Messages of other nodes that wait; more are dropped, as the protocol allows, and counted."""
+OFFER_S = 30.0
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Where a record stands: its index in the log, and its SN, or that of the last record before it that has one."""
+
+    index: int
+    sn: Sn
+
+
+class Dropped(WukongsError):
+    """A record that was handed in will not be in the log: it is there already, or what it rests on has changed."""
+
+
+class Host:
+    """send: (node, body), which may lose it. failure: what has ended it, if something has."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        me: Incarnation,
+        store: NodeStore,
+        send: Callable[[int, Body], object],
+        pulse_s: float = PULSE_S,
+    ) -> None:
+        self.me = me
+        self.node: Node = boot(cluster, me, Kept())
+        self.failure: BaseException | None = None
+        self.on_failure: Callable[[BaseException], object] = lambda _: None
+        """Is called once, in the protocol's thread, when something has ended it."""
+        self.on_install: Callable[[act.InstallState], object] = _not_joining
+        self.on_pulse: Callable[[], object] = lambda: None
+        self.catching_up = CatchingUp(store, is_installed=me.disk == FIRST_DISK)
+        self.dropped_messages = 0
+        self._store = store
+        self._send = send
+        self._pulse_s = pulse_s
+        self._draws = random.Random()
+        self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._next: deque[ev.Event] = deque()
+        self._keep: Callable[[], object] | None = None
+        self._outcomes: set[Future[Any]] = set()
+        """What callers wait for. Under the lock of `_changed`."""
+        self._waiting: dict[Hashable, list[Future[Applied]]] = {}
+        """By record: of these, also some that nobody waits for any more."""
+        self._decided: list[tuple[Future[Applied], Applied | Dropped]] = []
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="wukongs-host", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. Closing twice is allowed."""
+        self._is_closed = True
+        self._inbox.put(None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+        with self._changed:
+            self._changed.notify_all()
+
+    # --- from other threads -------------------------------------------------------------------------------------------
+
+    def post(self, event: ev.Event) -> None:
+        """Let the protocol take in an event, soon. Nothing, once this node has ended."""
+        if self._is_closed:
+            return
+        if isinstance(event, ev.Received) and self._inbox.qsize() >= INBOX_MAX:
+            self.dropped_messages += 1
+            return
+        self._inbox.put(lambda: self.take(event))
+
+    def receive(self, message: Message) -> None:
+        self.post(ev.Received(message))
+
+    def fail(self, error: BaseException) -> None:
+        """End this node, soon: it cannot do without what has failed."""
+
+        def end() -> None:
+            raise error
+
+        self._inbox.put(end)
+
+    def run(self, function: Callable[[], Outcome], timeout_s: float) -> Outcome:
+        """Run a function in the protocol's thread, and return what it returns. What it raises but NodeUnavailable ends
+        the node.
+
+        Raises NodeUnavailable (it does; not within timeout_s seconds)."""
+        outcome: Future[Outcome] = Future()
+
+        def call() -> None:
+            try:
+                outcome.set_result(function())
+            except NodeUnavailable as error:
+                outcome.set_exception(error)
+
+        return self._outcome_of(call, outcome, timeout_s, "the node's protocol")
+
+    def offer(
+        self, event: ev.Piece | ev.Marker, view: int | None, keep: Callable[[], object], timeout_s: float = OFFER_S
+    ) -> tuple[int, int, bool] | None:
+        """Hand in a piece or marker. keep: called, in the protocol's thread, if a piece is taken. Return how far the
+        partition has come; None if there is another view by now, under which its terms have to be claimed again.
+
+        Raises NodeUnavailable (not within timeout_s seconds)."""
+        outcome: Future[tuple[int, int, bool] | None] = Future()
+
+        def run() -> None:
+            if view not in (None, self.node.control.view):
+                outcome.set_result(None)
+                return
+            self._keep = keep
+            self.take(event)  # what goes wrong here leaves things half done: it ends the node
+            self._keep = None
+            outcome.set_result(position(self.node.intakes.get(event.stream), event.partition))
+
+        return self._outcome_of(run, outcome, timeout_s, "the node's protocol")
+
+    def carry_out(self, event: ev.Submitted | Callable[[], ev.Submitted], timeout_s: float) -> Sn:
+        """Ask for a record in the majority log; return its SN once reads here see what it has done.
+
+        event: or what makes it, in the protocol's thread: so numbers are given in the order of the records.
+
+        Raises as submit, and why it could not be carried out."""
+        applied = self.submit(event, timeout_s)
+        self._store.wait_for(applied.sn, timeout_s)
+        refused = self._store.refused(applied.index)
+        if refused is not None:
+            raise refused
+        return applied.sn
+
+    def submit(self, event: ev.Submitted | Callable[[], ev.Submitted], timeout_s: float) -> Applied:
+        """Ask for a record in the majority log; return its place once it is applied here.
+
+        Raises Dropped; NodeUnavailable (no majority agrees within timeout_s seconds: it may still come)."""
+        outcome: Future[Applied] = Future()
+
+        def hand_in() -> None:
+            made = event() if callable(event) else event
+            key = record_key(made.record)
+            self._waiting[key] = [*(one for one in self._waiting.get(key, ()) if one in self._outcomes), outcome]
+            self.take(made)
+
+        who = f"a majority of the cluster's {len(self.node.control.members)} nodes"
+        return self._outcome_of(hand_in, outcome, timeout_s, who)
+
+    def wait_until(self, holds: Callable[[Node], bool], timeout_s: float, what: str) -> Node:
+        """Wait until something holds of the node. Raises NodeUnavailable (not within timeout_s seconds)."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not holds(self.node):
+                self.check()
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    if holds(self.node):
+                        break
+                    raise NodeUnavailable(f"node {self.me.node}: waited {timeout_s:g} s for {what}: is a node away?")
+        return self.node
+
+    def wait_for_record(self, index: int, timeout_s: float) -> None:
+        """Wait until this node has come so far in the log. Raises NodeUnavailable."""
+        self.wait_until(lambda node: node.control.index >= index, timeout_s, f"record {index} of the log")
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this node has what came before it joined."""
+        return self.catching_up.is_installed
+
+    def wait_until_installed(self, timeout_s: float) -> None:
+        """Wait until a node that joins has what came before. Raises NodeUnavailable (not within timeout_s seconds)."""
+        if not self.is_installed:
+            self.wait_until(lambda _: self.is_installed, timeout_s, "what it takes over of the other nodes")
+
+    def check(self) -> None:
+        """Raise NodeUnavailable once this node has ended, WukongsError once it has failed."""
+        if self.failure is not None or self._is_closed:
+            raise self._end()
+
+    def _end(self) -> WukongsError:
+        if isinstance(self.failure, NodeUnavailable):
+            return NodeUnavailable(str(self.failure))
+        if self.failure is not None:
+            return WukongsError(f"node {self.me.node} has failed: {self.failure}. See its log")
+        return NodeUnavailable(f"node {self.me.node} is closing")
+
+    def _outcome_of(
+        self, function: Callable[[], object], outcome: Future[Outcome], timeout_s: float, who: str
+    ) -> Outcome:
+        """Let the protocol's thread call a function, and return the outcome that it decides on, then or later.
+
+        Raises as check; NodeUnavailable (not within timeout_s seconds)."""
+        with self._changed:
+            self._outcomes.add(outcome)
+        self._inbox.put(function)
+        try:
+            self.check()  # whoever ends the thread from here on finds the outcome among those that are awaited
+            return outcome.result(timeout_s)
+        except FutureTimeout:
+            raise NodeUnavailable(
+                f"node {self.me.node}: {who} did not answer within {timeout_s:g} s; check which nodes are up with "
+                "wukongs stats"
+            ) from None
+        finally:
+            with self._changed:
+                self._outcomes.discard(outcome)
+
+    # --- the protocol's thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pulsed_s = time.monotonic()
+        try:
+            while not self._is_closed:
+                # Who waits is looked for only where it matters, not at each of the events between two pulses.
+                wait_s = self._wait_s() if self._inbox.empty() else self._pulse_s
+                try:
+                    happens = self._inbox.get(timeout=max(0.0, pulsed_s + wait_s - time.monotonic()))
+                except Empty:
+                    happens = None
+                if happens is not None:
+                    happens()
+                passed_s = time.monotonic() - pulsed_s
+                if passed_s >= self._pulse_s and passed_s >= self._wait_s():
+                    self._pulse(passed_s)
+                    pulsed_s = time.monotonic()
+        except NodeUnavailable as error:
+            log.error("%s", error)
+            self._fail(error)
+        except BaseException as error:
+            log.exception("node %d: the protocol has failed", self.me.node)
+            self._fail(error)
+        finally:
+            self._give_up()
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        try:
+            self._store.fail(error)
+        finally:
+            self.on_failure(error)
+
+    def _wait_s(self) -> float:
+        """Return how long after the last pulse the next one is due."""
+        return self._pulse_s * (1 if is_waited_for(self.node) else self.node.cluster.quiet_pulses)
+
+    def _pulse(self, passed_s: float) -> None:
+        if self._store.core.failure is not None:
+            raise self._store.core.failure  # nothing is brought forward here any more: let others answer instead
+        self.on_pulse()
+        if self.is_installed:
+            self._store.hold(*oldest_held(self.node.progress, self.node.control))
+            held = self._store.held()
+            self.take(ev.Reading(held.oldest_sn, held.oldest_firing))
+        if self.node.control.index > self.node.settled:
+            self.take(ev.Settled(self.node.control.index))  # in memory, what a record did is there at once
+        elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
+        self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
+
+    def take(self, event: ev.Event) -> None:
+        """Take in an event and those that follow from it, and carry out what they ask."""
+        self._next.append(event)
+        node = self.node
+        while self._next:
+            node, actions = step(node, self._next.popleft())
+            for action in actions:
+                self._do(action, node)
+        if self.node is not node:
+            with self._changed:
+                self.node = node  # nobody sees a record in it before the store has taken it in
+                self._changed.notify_all()
+        self._tell_decided()
+
+    def _tell_decided(self) -> None:
+        """Answer those whose records are decided: all of them see it in `node`."""
+        decided, self._decided = self._decided, []
+        for outcome, found in decided:
+            if isinstance(found, Applied):
+                outcome.set_result(found)
+            else:
+                outcome.set_exception(found)
+
+    def _do(self, action: act.Action, node: Node) -> None:
+        match action:
+            case act.Send(node=other, body=body):
+                self._send(other, body)
+            case act.TakePiece():
+                assert self._keep is not None, action
+                self._keep()
+            case act.SealBatch(stream=stream, batch=batch):
+                self._store.seal(stream, batch)
+                self._next.append(ev.Inserted(stream, batch))
+            case act.CompareTerms(asker=asker, view=view, texts=texts):
+                self._next.append(ev.TermsCompared(asker, view, *self._store.compare_texts(texts)))
+            case act.Confirm(texts=texts):
+                self._store.confirm(texts)
+            case act.Apply(index=index, entry=entry, sn=sn):
+                self._check_is_in(entry.record)
+                self.catching_up.apply(index, entry.record, sn)
+                self._decide(entry.record, Applied(index, sn or node.control.last_sn))
+            case act.Drop(record=record):
+                self._decide(record, Dropped(f"{type(record).__name__}: superseded by another record of the log"))
+            case act.Expose():
+                self.catching_up.expose(action)
+            case act.SaveControl(control=control, is_jump=True):
+                self.catching_up.jump(control)
+            case act.SaveVote() | act.SaveEntries() | act.SaveControl():
+                pass  # In memory: whoever starts again is another voter, with a newer disk.
+            case act.CollectState(asker=asker, state=state):
+                # What this node holds is asked for by packets, once all that take part know of the joining node.
+                self._next.append(ev.StateCollected(asker, replace(state, payload="")))
+            case act.InstallState():
+                self.on_install(action)
+
+    def _decide(self, record: Record, found: Applied | Dropped) -> None:
+        self._decided += [(outcome, found) for outcome in self._waiting.pop(record_key(record), [])]
+
+    def _check_is_in(self, record: Record) -> None:
+        """End this node when it was taken out, or has begun anew elsewhere: what it has missed only a new life takes
+        over."""
+        if not isinstance(record, Membership) or record.node != self.me.node:
+            return
+        if record.disk > self.me.disk:
+            raise NodeUnavailable(f"node {self.me.node} was started anew elsewhere: this one ends")
+        if record.role is Role.OUT and record.disk == self.me.disk:
+            raise NodeUnavailable(
+                f"node {self.me.node} was taken out of the cluster, since the others had heard nothing of it for too "
+                "long; it has missed what came since, and ends. The others go on without it: ask one of them, or start "
+                "it again"
+            )
+
+    def go_on(self, sn: Sn, events: Iterable[ev.Event]) -> None:
+        """Go on from what the store has taken over, as of an SN. In the protocol's thread. events: what the protocol is
+        to be told; the pieces among them are in the store."""
+        self.catching_up.go_on(sn)
+        self._keep = lambda: None
+        for event in events:
+            self.take(event)
+        self._keep = None
+        self.catching_up.show()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _give_up(self) -> None:
+        """Tell all who wait that nothing will come."""
+        self._is_closed = True
+        with self._changed:
+            for outcome in self._outcomes:
+                if not outcome.done():
+                    outcome.set_exception(self._end())
+            self._changed.notify_all()
+
+
+def _not_joining(asked: act.InstallState) -> None:
+    raise AssertionError(f"nobody takes over what other nodes hold: {asked}")

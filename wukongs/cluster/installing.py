@@ -1,0 +1,302 @@
+"""Installing: makes the store of a node that joins stand where its donors' stood, at one SN and one set of inserted
+stream batches (collecting.py). What other nodes say is checked before anything is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from wukongs.cluster.collecting import (
+    AGREED,
+    COUNTS,
+    END,
+    FRAGMENT_COLUMNS,
+    HEAD,
+    PIECES,
+    QUAD_COLUMNS,
+    SHARE_COLUMNS,
+    SHARES,
+    STAGED,
+    STATE,
+    TRIPLES,
+    WAITING,
+)
+from wukongs.cluster.feeding import SIZES, messages_in
+from wukongs.cluster.node_core import unpacked
+from wukongs.cluster.node_payloads import read_options
+from wukongs.cluster.node_records import Registration
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.node_stream import NodeStream
+from wukongs.cluster.slice_packets import terms_of
+from wukongs.cluster.slice_shares import NEVER, ShareRows
+from wukongs.errors import DataError, NodeUnavailable
+from wukongs.live.declarations import make_stream
+from wukongs.protocol.records import DeclareStream
+from wukongs.protocol.snapshots import Sn
+from wukongs.store.batch import build_batch
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.quads import Quads, joined
+from wukongs.store.trace import Entry
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
+from wukongs.wire.messages import Piece
+from wukongs.wire.packets import Packet
+
+_NOTHING: Int64Array = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class StreamTaken:
+    """What the donors have of one stream. inserted_to: the stream batch up to which all of them have inserted it;
+    pieces: of those that are not exposed; waiting: inserted and not exposed, with stream batch and partition; shares:
+    by stream batch, with the texts of their terms; counts, dropped: per shard."""
+
+    inserted_to: int | None
+    pieces: list[Piece] = field(default_factory=list)
+    waiting: list[tuple[int, str, Encoded]] = field(default_factory=list)
+    shares: dict[int, list[tuple[ShareRows, TermTable]]] = field(default_factory=dict)
+    counts: Int64Array = field(default_factory=lambda: np.zeros(SHARD_COUNT, np.int64))
+    dropped: Int64Array = field(default_factory=lambda: np.full(SHARD_COUNT, NEVER, np.int64))
+
+
+class Taken:
+    """What has come of the donors so far."""
+
+    def __init__(self) -> None:
+        self.heads: list[Mapping[str, Any]] = []
+        self.terms: list[TermTable] = []
+        self.agreed: list[TermTable] = []
+        self.quads: list[Quads] = []
+        self.streams: dict[str, StreamTaken] = {}
+        self.staged: dict[str, list[tuple[Encoded, bool]]] = {}
+
+    def add(self, packet: Packet) -> bool:
+        """Take in a packet of a donor; tell whether it was its last. Raises DataError."""
+        part = packet.fields.get("part")
+        handler = _PARTS.get(part) if packet.kind == STATE and isinstance(part, str) else None
+        if handler is None:
+            raise DataError(f"{STATE}: expected a part of a node's state, found '{packet.kind}', {part!r}")
+        try:
+            handler(self, packet)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise DataError(f"{STATE}, {part}: {type(error).__name__}: {error}") from error
+        return part == END
+
+    @property
+    def sn(self) -> Sn:
+        return unpacked(self.heads[0]["sn"])
+
+    def _head(self, packet: Packet) -> None:
+        _check(packet.fields, _HEAD, HEAD)
+        for facts in packet.fields["streams"]:
+            _check(facts, _FACTS, "a stream")
+            inserted = facts["standing"]["inserted_to"]
+            stream = self.streams.setdefault(facts["standing"]["key"], StreamTaken(inserted))
+            if inserted is None or stream.inserted_to is None:
+                stream.inserted_to = None
+            else:
+                stream.inserted_to = min(inserted, stream.inserted_to)
+        self.heads.append(packet.fields)
+
+    def _end(self, _: Packet) -> None:
+        pass
+
+    def _agreed(self, packet: Packet) -> None:
+        self.agreed.append(_terms(packet))
+
+    def _triples(self, packet: Packet) -> None:
+        graphs, subjects, predicates, objects = _columns(packet, QUAD_COLUMNS)
+        self.quads.append((graphs, subjects, predicates, objects))
+        self.terms.append(_terms(packet))
+
+    def _stream(self, packet: Packet) -> StreamTaken:
+        return self.streams[packet.fields["stream"]]
+
+    def _counts(self, packet: Packet) -> None:
+        stream = self._stream(packet)
+        counts, dropped = _columns(packet, ("counts", "dropped"), SHARD_COUNT)
+        stream.counts = stream.counts + counts
+        stream.dropped = np.maximum(stream.dropped, dropped)
+
+    def _shares(self, packet: Packet) -> None:
+        stream = self._stream(packet)
+        columns = _columns(packet, SHARE_COLUMNS)
+        numbers, partitions, firsts = (_list(packet, name) for name in ("numbers", "partitions", "first_offsets"))
+        terms = _terms(packet)
+        for at, (lo, hi) in enumerate(_bounds(packet, len(columns[0]))):
+            subjects, predicates, objects, times, places = (column[lo:hi] for column in columns)
+            rows = subjects, predicates, objects
+            part = ShareRows(partitions[at], firsts[at], *rows, times, places, _NOTHING)
+            stream.shares.setdefault(numbers[at], []).append((part, _used(terms, rows)))
+
+    def _waiting(self, packet: Packet) -> None:
+        stream = self._stream(packet)
+        graphs, subjects, predicates, objects, times = _columns(packet, FRAGMENT_COLUMNS)
+        numbers, partitions = _list(packet, "numbers"), _list(packet, "partitions")
+        for at, (lo, hi) in enumerate(_bounds(packet, len(graphs))):
+            rows = slice(lo, hi)
+            terms = TermTable.empty()
+            encoded = Encoded(subjects[rows], predicates[rows], objects[rows], graphs[rows], times[rows], terms)
+            stream.waiting.append((numbers[at], partitions[at], encoded))
+        self.terms.append(_terms(packet))
+
+    def _pieces(self, packet: Packet) -> None:
+        self._stream(packet).pieces += [one for one in messages_in(packet) if isinstance(one, Piece)]
+
+    def _staged(self, packet: Packet) -> None:
+        chunks = self.staged.setdefault(str(packet.fields.get("change")), [])
+        if SIZES in packet.fields:
+            pieces = (one for one in messages_in(packet) if isinstance(one, Piece))
+            chunks += [(piece.encoded, bool(packet.fields.get("goes"))) for piece in pieces]
+
+
+_PARTS = {
+    HEAD: Taken._head,
+    TRIPLES: Taken._triples,
+    AGREED: Taken._agreed,
+    COUNTS: Taken._counts,
+    SHARES: Taken._shares,
+    WAITING: Taken._waiting,
+    PIECES: Taken._pieces,
+    STAGED: Taken._staged,
+    END: Taken._end,
+}
+
+
+_HEAD = {"sn": int, "index": int, "streams": list, "keys": dict, "homes": dict, "exceptions": list, "intakes": dict}
+_FACTS = {
+    "name": str,
+    "iri": str,
+    "lsn": int,
+    "batch_ms": int,
+    "payload": str,
+    "shares_dropped_to": int,
+    "standing": dict,
+}
+
+
+def _check(fields: Any, kinds: Mapping[str, type], what: str) -> None:
+    """Raise DataError unless there are fields of these types."""
+    if not isinstance(fields, Mapping) or not all(type(fields.get(name)) is kind for name, kind in kinds.items()):
+        raise DataError(f"{STATE}, {what}: expected {', '.join(kinds)}, found {str(fields)[:200]}")
+
+
+def _columns(packet: Packet, names: Sequence[str], length: int | None = None) -> list[Int64Array]:
+    found: list[Any] = [packet.arrays.get(name) for name in names]
+    lengths = {len(column) if column is not None and column.dtype == np.int64 else None for column in found}
+    if len(lengths) != 1 or None in lengths or length not in (None, *lengths):
+        raise DataError(f"{STATE}, {packet.fields.get('part')}: expected {', '.join(names)} of one length")
+    return found
+
+
+def _list(packet: Packet, name: str) -> list[Any]:
+    found = packet.fields.get(name)
+    if not isinstance(found, list) or len(found) != len(packet.fields.get("sizes", ())):
+        raise DataError(f"{STATE}, {packet.fields.get('part')}: expected {name} for each part of the rows")
+    return found
+
+
+def _bounds(packet: Packet, count: int) -> list[tuple[int, int]]:
+    sizes = _list(packet, "sizes")
+    if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != count:
+        raise DataError(f"{STATE}, {packet.fields.get('part')}: expected sizes of {count} rows together")
+    ends = np.cumsum(sizes, dtype=np.int64).tolist()
+    return [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def _terms(packet: Packet) -> TermTable:
+    ids, offsets = _columns(packet, ("term_ids",))[0], _columns(packet, ("term_offsets",))[0]
+    text: Any = packet.arrays.get("term_text")
+    table = TermTable(ids, offsets, text)
+    if text is None or text.dtype != np.uint8 or not table.is_divided:
+        raise DataError(f"{STATE}, {packet.fields.get('part')}: expected a text for each term id")
+    return table
+
+
+def _used(terms: TermTable, columns: Sequence[Int64Array]) -> TermTable:
+    """Return the terms that stand in some columns. Raises DataError (one has no text)."""
+    ids = terms_of(columns)
+    rows = np.searchsorted(terms.ids, ids)
+    if len(ids) and (rows[-1] >= len(terms) or not np.array_equal(terms.ids[rows], ids)):
+        raise DataError(f"{STATE}, {SHARES}: expected the texts of all terms")
+    return terms.take(rows)
+
+
+def prepare(store: NodeStore, taken: Taken) -> Entry:
+    """Take over the terms, and build the stored graph: what takes long, and what nobody reads before `install`.
+
+    Raises DataError (donors that do not agree)."""
+    exceptions = max((head["exceptions"] for head in taken.heads), key=len)
+    registry = store.core.terms
+    try:
+        registry.restore_exceptions((int(term), str(text)) for term, text in exceptions)
+    except ValueError as error:
+        raise DataError(f"{STATE}: {error}") from error
+    for table in taken.terms:
+        registry.take_over(table)
+    for table in taken.agreed:
+        store.claims.take_over(table)
+    if len({head["sn"] for head in taken.heads}) != 1:
+        raise DataError(f"{STATE}: expected one SN of all donors, found {sorted({head['sn'] for head in taken.heads})}")
+    batch = build_batch(*joined(taken.quads))
+    sn = int(taken.heads[0]["sn"])
+    # From 0 on: a read at an older SN is told that this node does not have it.
+    return Entry(batch, 0, sn + 1)
+
+
+def install(store: NodeStore, taken: Taken, entry: Entry) -> None:
+    """Let the store stand at the SN of its donors. Called by the protocol's thread, before anything else happens here.
+
+    Raises NodeUnavailable (it stands somewhere already), DataError, SettingsError (a stream's options)."""
+    core, sn = store.core, taken.sn
+    with core.lock:
+        if len(core.arrangement) or core.streams or core.shown:
+            raise NodeUnavailable(f"node {store.me} was told anew to take over what others have: start it again")
+        core.arrangement.trace.restore([entry], entry.upper)
+        head = taken.heads[0]
+        streams: dict[str, NodeStream] = {}
+        for facts in head["streams"]:
+            key = facts["standing"]["key"]
+            dropped_to = max(one["shares_dropped_to"] for h in taken.heads for one in h["streams"] if _is(one, key))
+            streams[facts["name"]] = _stream(store, facts, taken.streams[key], dropped_to)
+        homes = {
+            name: (Registration(index, tuple(keys), payload), tuple(nodes))
+            for name, (index, keys, payload, nodes) in head["homes"].items()
+        }
+        store.records.restore(sn, streams, head["keys"], homes)
+        for change, chunks in taken.staged.items():
+            store.staging.adopt(change, chunks)
+        core.show(sn.tick)
+        core.come_to(sn)
+        store.injector.exposed = sn
+
+
+def _is(facts: Mapping[str, Any], key: str) -> bool:
+    return bool(facts["standing"]["key"] == key)
+
+
+def _stream(store: NodeStore, facts: Mapping[str, Any], taken: StreamTaken, dropped_to: int) -> NodeStream:
+    core, standing = store.core, facts["standing"]
+    record = DeclareStream(
+        facts["iri"], (), facts["batch_ms"], first_tick=standing["first_tick"], payload=facts["payload"]
+    )
+    state = make_stream(core, facts["iri"], read_options(core.settings, record), facts["lsn"], NodeStream)
+    state.first_tick = record.first_tick
+    # What only some of the donors have inserted is inserted here from its pieces, when all of it has come.
+    last = state.shift if taken.inserted_to is None else taken.inserted_to
+    for number, partition, rows in taken.waiting:
+        if number <= last:
+            state.take(rows, np.zeros(len(rows), np.bool_), _NOTHING, partition)
+    state.restore({**standing, "inserted_to": taken.inserted_to})
+    shares = {
+        number: [replace(part, transient_ids=core.terms.borrow(terms)) for part, terms in parts]
+        for number, parts in taken.shares.items()
+        if number <= last
+    }
+    later = [part.subjects for number, parts in taken.shares.items() if number > last for part, _ in parts]
+    counts = taken.counts - np.bincount(shards_of(np.concatenate([_NOTHING, *later])), minlength=SHARD_COUNT)
+    core.release(state.shares.restore(shares, counts, taken.dropped, min(dropped_to, last)))
+    return state

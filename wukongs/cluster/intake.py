@@ -1,0 +1,248 @@
+"""Intake: what writers send to a node. Each piece's new terms are claimed, then the protocol decides whether it is
+taken, repeated or refused; a return means that it is safe here, as far as memory is.
+
+It is the IngestHandler of the node's socket for pipelines, and answers other nodes that write for their clients.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from wukongs.cluster.claims import TIMEOUT_S as CLAIM_S
+from wukongs.cluster.claims import Claims
+from wukongs.cluster.feeding import FEED, index_of, messages_in, view_of
+from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.members import VIEW
+from wukongs.cluster.node_store import NodeStore
+from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.protocol import events as ev
+from wukongs.protocol.records import OpenPartition
+from wukongs.protocol.sealing import Partition
+from wukongs.store.encoded import Encoded
+from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
+from wukongs.wire.packets import Packet
+
+LOG_S = 10.0
+"""How far behind a node's log may be."""
+DECLARED_S = 2.0
+"""How long a writer may be ahead of a node's log: a stream that is still unknown then is refused."""
+INSTALLED_S = 2.0
+"""How long a node that joins lets a writer wait; it asks again."""
+RECORD_S = 30.0
+"""How long a majority of the nodes may take to agree that a partition joins."""
+
+
+class Standing(NamedTuple):
+    """How far a partition is at a node: rows, the last stream batch for which it takes nothing more (the protocol's
+    number: it was closed, or later rows are here, or the partition has come late), whether it is at its end, and for
+    how many more tuples of the stream there is room."""
+
+    offset: int
+    closed: int
+    is_ended: bool
+    room: int
+
+
+def standing_in(answer: Packet) -> Standing:
+    """Return what a node has answered to FEED. Raises DataError."""
+    found = [answer.fields.get(name) for name in Standing._fields]
+    if [type(one) for one in found] != [int, int, bool, int]:
+        raise DataError(f"{FEED}: expected {', '.join(Standing._fields)}, found {dict(answer.fields)!r:.200}")
+    return Standing(*found)  # type: ignore[arg-type]
+
+
+class Intake:
+    """wukongs.wire.transport.IngestHandler of one node of a cluster. May be called from any thread."""
+
+    def __init__(self, host: Host, store: NodeStore, claims: Claims) -> None:
+        self._host, self._store, self._claims = host, store, claims
+        self._epochs: dict[tuple[str, str], int] = {}
+        """(key of a stream that is not gone, partition) -> its newest writer."""
+        self._lock = threading.Lock()
+
+    def open_partition(self, message: Open) -> Opened:
+        """Let a partition join its stream, if it has not before: when this returns, this node waits for it. Its writer
+        sends once all nodes have answered."""
+        with suppress(NodeUnavailable):  # where it was declared it may be known sooner
+            self._host.wait_until(lambda _: self._store.has_stream(message.stream), DECLARED_S, "a declaration")
+        self._host.check()
+        facts = self._store.stream(message.stream)
+        if not self._is_open(message.stream, message.partition):
+            facts.check_is_open()
+            self._join(message.stream, message.partition)
+        self._fence(message.stream, message.partition, message.epoch)
+        offset = self._partition(message.stream, message.partition).offset
+        sealed = self._sealed(message.stream)
+        return Opened(
+            facts.batch_ms,
+            facts.into_iri,
+            facts.timing,
+            offset,
+            self._store.core.settings.hash_bits,
+            (sealed + facts.shift) * facts.batch_ms if sealed else None,
+            self._store.shard_map.place(self._host.me.node),
+        )
+
+    def _join(self, stream: str, partition: str) -> None:
+        try:
+            self._host.submit(ev.Submitted(OpenPartition(self._key(stream), partition)), RECORD_S)
+        except Dropped:  # the other nodes are asked for the same
+            if not self._is_open(stream, partition):
+                raise StreamError(
+                    f"stream {stream}, partition {partition!r}: it came too late to join, the stream has ended or was "
+                    "dropped. Declare a new one to send more"
+                ) from None
+
+    def agree(self, encoded: Encoded, timeout_s: float) -> int:
+        """Have the new terms of some tuples confirmed; return the view under which they are."""
+        return self._claims.settle(self._store.new_terms(encoded), timeout_s)
+
+    def inject(self, piece: Piece, view: int | None = None) -> None:
+        """Take a piece. view: the one under which its new terms are confirmed already, if they are."""
+        facts = self._store.stream(piece.stream)
+        check_batch_number(piece, facts.batch_ms)
+        self._check_writer(piece)
+        if piece.end_offset <= self._partition(piece.stream, piece.partition).offset:
+            return
+        self._store.check(piece)
+        where = self._key(piece.stream), piece.partition
+        batch = self._store.protocol_batch(where[0], piece.batch_number)
+        self._check_is_new(piece, batch)
+        event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset)
+        while True:
+            if view is None:
+                view = self.agree(piece.encoded, CLAIM_S)
+            found = self._host.offer(event, view, lambda: self._store.take(piece))
+            if found is None:
+                view = None  # members have come or gone since: the terms are claimed of those that are there now
+                continue
+            self._check_writer(piece)  # a newer one has perhaps sent rows of its own meanwhile: these are not here then
+            if found[0] < piece.end_offset:
+                raise StreamError(
+                    f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
+                    f"{piece.end_offset} of stream batch {piece.batch_number} do not follow on what is here. Send "
+                    f"again from row {found[0]}, with stream batches that do not fall"
+                )
+            return
+
+    def close_batches(self, message: Close) -> None:
+        facts = self._store.stream(message.stream)
+        batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
+        self._mark(message, batch, message.end_offset)
+        self._store.take_close(message)
+
+    def finish_partition(self, message: Finish) -> None:
+        known = self._partition(message.stream, message.partition)
+        # The protocol closes the last piece's stream batch as well.
+        self._mark(message, known.closed, known.offset, is_last=True)
+
+    def answer(self, packet: Packet) -> Packet:
+        """Handler of FEED: messages of another node, in order; answered when all are safe here."""
+        index, view = index_of(packet), view_of(packet)
+        self._host.wait_for_record(index, LOG_S)
+        self._host.wait_until_installed(INSTALLED_S)
+        standing: Standing | None = None
+        for message in messages_in(packet):
+            if isinstance(message, Open):
+                self.open_partition(message)
+            elif isinstance(message, Piece):
+                self.inject(message, view)
+            elif isinstance(message, Close):
+                self.close_batches(message)
+            elif isinstance(message, Finish):
+                self.finish_partition(message)
+            else:
+                raise DataError(f"a node takes open, piece, close and finish, found {type(message).__name__}")
+            standing = self._standing(message.stream, message.partition)
+        return Packet(FEED, {VIEW: self._host.node.control.view, **({} if standing is None else standing._asdict())})
+
+    def epochs(self) -> list[list[Any]]:
+        """Return the newest writer's epoch of each stream's partition, as JSON: what restore_epochs takes."""
+        with self._lock:
+            return [[stream, partition, epoch] for (stream, partition), epoch in self._epochs.items()]
+
+    def restore_epochs(self, epochs: Iterable[Sequence[Any]]) -> None:
+        """Lock out the writers that another node has locked out."""
+        with self._lock:
+            for stream, partition, epoch in epochs:
+                self._epochs[stream, partition] = max(epoch, self._epochs.get((stream, partition), 0))
+
+    def newest_epoch(self, stream: str, partition: str) -> int:
+        """Return the newest writer's epoch, 0 if there was none."""
+        with self._lock:
+            return self._epochs.get((self._key(stream), partition), 0)
+
+    def _standing(self, stream: str, partition: str) -> Standing:
+        known = self._partition(stream, partition)
+        closed = max(known.closed, known.reached - 1, self._sealed(stream))
+        return Standing(known.offset, closed, known.is_ended, self._store.room(stream))
+
+    def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool = False) -> None:
+        """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were
+        set aside: they come as no piece."""
+        stream, partition, epoch = message.stream, message.partition, message.epoch
+        self._check_writer(message)
+        known = self._partition(stream, partition)
+        if known.is_ended or (batch <= known.closed and end_offset <= known.offset and not is_last):
+            return
+        if batch > known.closed or is_last:
+            event: ev.Marker | ev.Piece = ev.Marker(
+                self._key(stream), partition, epoch, batch, end_offset, is_last, min(known.offset, end_offset)
+            )
+        else:  # nothing new is closed, but rows were set aside
+            next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
+            event = ev.Piece(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
+        found = self._host.offer(event, None, lambda: None)
+        if found is None or found[1] < batch or (is_last and not found[2]):
+            raise StreamError(
+                f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "
+                f"not follow on what is here: send again from row {known.offset}"
+            )
+
+    def _check_writer(self, message: Piece | Close | Finish) -> None:
+        """Check that a partition was opened, and by no newer writer."""
+        if not self._is_open(message.stream, message.partition):
+            raise StreamError(
+                f"stream {message.stream}, partition {message.partition!r}: no writer has opened it here. If the "
+                "stream was dropped and declared anew, start the pipeline anew too"
+            )
+        self._fence(message.stream, message.partition, message.epoch)
+
+    def _check_is_new(self, piece: Piece, batch: int) -> None:
+        if batch <= self._sealed(piece.stream):
+            raise StreamError(
+                f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
+                f"{piece.end_offset} are of stream batch {piece.batch_number}, which is closed. Send what is later"
+            )
+
+    def _is_open(self, stream: str, partition: str) -> bool:
+        found = self._host.node.control.stream_named(stream)
+        return found is not None and partition in found.partitions
+
+    def _sealed(self, stream: str) -> int:
+        intake = self._host.node.intakes.get(self._key(stream))
+        return intake.sealed if intake is not None else 0
+
+    def _partition(self, stream: str, partition: str) -> Partition:
+        intake = self._host.node.intakes.get(self._key(stream))
+        return intake.partitions.get(partition, Partition()) if intake is not None else Partition()
+
+    def _key(self, stream: str) -> str:
+        """Return how the protocol calls a stream: another one was perhaps declared under this name before."""
+        return self._host.node.control.key_of(stream)
+
+    def _fence(self, stream: str, partition: str, epoch: int) -> None:
+        streams, known = self._host.node.control.streams, (self._key(stream), partition)
+        with self._lock:
+            if known not in self._epochs:
+                self._epochs = {one: newest for one, newest in self._epochs.items() if one[0] in streams}
+            newest = max(epoch, self._epochs.get(known, 0))
+            self._epochs[known] = newest
+        if epoch < newest:
+            raise StreamError(
+                f"stream {stream}, partition {partition!r}: writer {epoch} is locked out by the newer writer {newest}. "
+                "Only one may send a partition; stop the other one"
+            )

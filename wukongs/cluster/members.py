@@ -1,0 +1,76 @@
+"""Asks those nodes that take part: who is taken out while it is asked is not waited for any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from wukongs.cluster.host import Host
+from wukongs.errors import NodeUnavailable
+from wukongs.protocol.records import Role
+from wukongs.protocol.state import Node
+from wukongs.wire.packets import Packet, Peers
+
+VIEW = "view"
+"""The field of an answer that says which members its node knows: the index of the last record about them."""
+RETRY_S = 0.05
+ROUND_S = 4.0
+"""A node that does not answer for longer is perhaps out by now. The next round is twice as long: it may be busy."""
+SILENT_PULSES = 25
+"""A node that reports nothing for longer is perhaps gone: reports come with each pulse, by way of others, too."""
+
+
+def left_s(deadline: float) -> float:
+    """Return the seconds until a time (of time.monotonic), a moment at least: what is there at once is still taken."""
+    return max(0.001, deadline - time.monotonic())
+
+
+def members_of(host: Host) -> set[int]:
+    """Return the nodes that everybody waits for."""
+    return host.node.control.with_role(Role.IN, Role.HOLDING, Role.JOINING)
+
+
+def is_silent(node: Node, other: int) -> bool:
+    """Tell whether nothing new was heard of another node for longer than usual."""
+    seen = node.watch.seen.get(other)
+    return seen is not None and seen[2] > SILENT_PULSES
+
+
+def await_word(host: Host, other: int, timeout_s: float) -> None:
+    """Return at once, unless a node is silent: then when it is heard again, or was taken out.
+
+    Raises NodeUnavailable (neither within timeout_s seconds)."""
+
+    def is_told(node: Node) -> bool:
+        is_out = node.control.members[other].role is Role.OUT
+        return other == node.me.node or is_out or not is_silent(node, other)
+
+    if not is_told(host.node):
+        host.wait_until(is_told, timeout_s, f"node {other}, of which nothing is heard")
+
+
+def ask_members(host: Host, peers: Peers, asked: Mapping[int, Packet], timeout_s: float) -> dict[int, Packet]:
+    """Ask nodes at the same time, those that take part, again and again; return the answers of those that still do.
+    What is asked may come more than once.
+
+    A node that has begun to join meanwhile is asked as well. Who has answered that it knows of it (VIEW) may have given
+    it what it had before this was asked: so what is not there goes to the new node from here.
+
+    Raises NodeUnavailable (one takes part and does not answer within timeout_s), and what a node answers by name."""
+    deadline, round_s = time.monotonic() + timeout_s, ROUND_S
+    while True:
+        nodes = sorted(members_of(host) & asked.keys())
+        try:
+            answers = peers.ask([(node, asked[node]) for node in nodes], min(left_s(deadline), round_s))
+            view = max([0, *(found for answer in answers if type(found := answer.fields.get(VIEW)) is int)])
+            if view > host.node.control.view:
+                host.wait_for_record(view, left_s(deadline))
+            if members_of(host) & asked.keys() <= set(nodes):
+                return dict(zip(nodes, answers, strict=True))
+            continue
+        except NodeUnavailable:
+            host.check()
+            if time.monotonic() >= deadline:
+                raise
+        round_s *= 2
+        time.sleep(min(RETRY_S, left_s(deadline)))

@@ -1,0 +1,101 @@
+"""What `wukongs node` runs when the file has several nodes: a ClusterNode, and the socket that its clients use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
+from wukongs.cluster.cluster_node import ClusterNode, Shape
+from wukongs.cluster.node_config import NodeConfig
+from wukongs.errors import DataError, SettingsError
+from wukongs.protocol.messages import Incarnation
+from wukongs.remote.service import Service
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.network import Network
+from wukongs.wire.packets import Handler
+from wukongs.wire.trust import Trust
+
+START_S = 240.0
+"""How long the other nodes may take to start: the first time, kernels are compiled."""
+
+
+class ServedNode:
+    """address: where it listens for clients. Raises SettingsError, NodeUnavailable (too few other nodes start)."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        if config.data_dir is not None:
+            raise SettingsError(
+                f"{config.file}, data_dir: the nodes of a cluster keep everything in memory so far: leave it out, or "
+                "leave one [[node]]"
+            )
+        files = config.trust
+        peers = Trust(files.secret_key_file, files.allowed_nodes)
+        clients = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
+        addresses = {number: member.peers or "" for number, member in enumerate(config.nodes)}
+        keys = {number: member.public_key for number, member in enumerate(config.nodes) if member.public_key}
+        with ExitStack() as stack:
+            me = _next_life(config, peers, addresses, keys)
+            node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers)
+            stack.callback(node.close)
+            node.engine.ingest_addresses = tuple(member.clients for member in config.nodes)
+            node.start(addresses, keys)
+            node.wait_until_ready(START_S)
+            service = Service(node.engine, config.settings)
+            stack.callback(service.close)
+            self._socket = ClientSocket(config.listen_clients, service.handlers, node.intake, trust=clients)
+            stack.callback(self._socket.close)
+            self.address = self._socket.address
+            self._host = node.host
+            self._stack = stack.pop_all()
+
+    def on_failure(self, tell: Callable[[BaseException], object]) -> None:
+        """Let somebody be told when the node can do nothing any more: the others have taken it out, most of all."""
+        self._host.on_failure = tell
+        if self._host.failure is not None:
+            tell(self._host.failure)
+
+    def close(self) -> None:
+        """End clients' sessions, the sockets and the node; may be called again."""
+        self._stack.close()
+
+
+def run(config: NodeConfig) -> ServedNode:
+    """Start one node of a cluster, and return it once it serves. Raises as ServedNode."""
+    return ServedNode(config)
+
+
+def listen_peers(config: NodeConfig) -> str:
+    """Return where a node listens for the others."""
+    assert config.listen_peers is not None, config.file
+    return config.listen_peers
+
+
+def _shape(config: NodeConfig) -> Shape:
+    peers = tuple(member.peers or "" for member in config.nodes)
+    return Shape(len(config.nodes), config.replicas, config.split_predicates, peers)
+
+
+def _next_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:
+    """Ask the other nodes whether this one is new. Raises as next_disk."""
+    try:
+        return _asked_as(FIRST_DISK, config, trust, addresses, keys)
+    except DataError:
+        # They take nothing of a disk that is older than the newest one they know of this node.
+        return _asked_as(new_boot(), config, trust, addresses, keys)
+
+
+def _asked_as(
+    disk: int, config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]
+) -> Incarnation:
+    told = _shape(config).told(config.settings)
+    handlers: dict[str, Handler] = {HELLO: hello_handler(lambda _: None, told)}
+    network = Network(
+        Incarnation(config.number, disk, new_boot()), listen_peers(config), handlers, lambda *_: None, trust=trust
+    )
+    try:
+        network.join(addresses, keys)
+        others = [number for number in addresses if number != config.number]
+        return Incarnation(config.number, next_disk(network, others, told, START_S), new_boot())
+    finally:
+        network.close()

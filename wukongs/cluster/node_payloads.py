@@ -1,0 +1,71 @@
+"""What the payloads of control records say to a node's store: JSON that another node has written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from wukongs.errors import DataError, SettingsError
+from wukongs.live.declarations import stream_options
+from wukongs.live.query_source import QuerySource
+from wukongs.protocol.records import LIVE, DeclareStream
+from wukongs.settings import Settings
+from wukongs.store.snapshot import TICK_MIN_MS
+
+_OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
+
+
+def _read(payload: str, what: str, names: Sequence[str]) -> dict[str, Any]:
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise DataError(f"{what}: expected a payload in JSON, found {payload[:60]!r}") from None
+    if not isinstance(found, dict) or set(found) != set(names):
+        raise DataError(f"{what}: expected a payload with {', '.join(names)}, found {payload[:200]!r}")
+    return found
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
+    """Return the options of a stream: those of stream_options, which its coordinator has filled in.
+
+    Raises DataError (a payload that says something else), SettingsError (an option)."""
+    what = f"stream {record.stream}"
+    found = _read(record.payload, what, _OPTIONS)
+    timing = found["timing"]
+    is_sound = isinstance(timing, bool) or (isinstance(timing, list) and all(isinstance(iri, str) for iri in timing))
+    if not is_sound or not _is_text(found["into"]) or not isinstance(found["index"], str):
+        raise DataError(f"{what}: expected options of a stream, found {record.payload[:200]!r}")
+    options = stream_options(settings, **found)
+    batch_ms = options["batch_ms"]
+    if record.batch_ticks != batch_ms or (record.first_tick + TICK_MIN_MS) % batch_ms or record.group != LIVE:
+        raise SettingsError(
+            f"{what}: batch_ticks = {record.batch_ticks}, first_tick = {record.first_tick}, group = {record.group!r} "
+            f"do not fit batch_ms = {batch_ms}: expected batch_ticks = batch_ms, a first_tick at the end of a stream "
+            f"batch (first_tick_of), and group = {LIVE!r}"
+        )
+    return options
+
+
+def read_source(payload: str, name: str) -> QuerySource:
+    """Return the text of a query to register. Raises DataError."""
+    found = _read(payload, f"query {name}", ("text", "base", "output"))
+    if not isinstance(found["text"], str) or not _is_text(found["base"]) or not _is_text(found["output"]):
+        raise DataError(f"query {name}: expected text, base and output as texts, found {payload[:200]!r}")
+    return QuerySource(found["text"], found["base"], found["output"])
+
+
+def read_change(payload: str) -> tuple[str, str | None, list[str | None]]:
+    """Return what a change was staged as, the graph of its quads without one, and the graphs that it empties first;
+    None: the default graph. Raises DataError."""
+    found = _read(payload, "a change", ("change", "graph", "cleared"))
+    name, graph, cleared = found["change"], found["graph"], found["cleared"]
+    if not isinstance(name, str) or not _is_text(graph) or not isinstance(cleared, list):
+        raise DataError(f"a change: expected change, graph and cleared, found {payload[:200]!r}")
+    if not all(_is_text(one) for one in cleared):
+        raise DataError(f"change {name}: expected the IRIs of graphs in cleared, found {cleared!r}")
+    return name, graph, cleared

@@ -1,0 +1,299 @@
+"""NodeRecords: what the committed records of the log do to a node's store, when their SNs are exposed.
+
+What is asked of a node while a record is on its way to its SN (pieces of a stream that was just declared) goes by the
+log: `streams`. What readers see goes by what was exposed: the streams and queries of core and injector.
+
+A record that cannot be carried out, since who proposed it did not check it, does nothing, on all nodes alike; the error
+is logged and kept for whoever asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from wukongs.cluster.node_core import NodeCore, packed
+from wukongs.cluster.node_injector import Due, NodeInjector
+from wukongs.cluster.node_payloads import read_change, read_options, read_source
+from wukongs.cluster.node_stream import NodeStream
+from wukongs.cluster.staging import Staging
+from wukongs.errors import DataError, WukongsError
+from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
+from wukongs.protocol.records import (
+    BeginStream,
+    Change,
+    DeclareStream,
+    DropQuery,
+    DropStream,
+    EndStream,
+    MoveQuery,
+    Record,
+    ReEncode,
+    RegisterQuery,
+)
+from wukongs.protocol.snapshots import Sn
+from wukongs.query.terms.names import graph_term
+
+log = logging.getLogger("wukongs")
+REFUSED_MAX = 1024
+
+
+def _nothing() -> None:
+    return None
+
+
+def _ready() -> bool:
+    return True
+
+
+def _raising(error: WukongsError) -> Callable[[], None]:
+    def refuse() -> None:
+        raise error
+
+    return refuse
+
+
+def _dropped_name(state: NodeStream) -> str:
+    """Return what core.streams has a dropped stream under until it is gone: no name has a space."""
+    return f"{state.iri} {state.lsn}"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A query that some node runs, by its record. streams: their keys."""
+
+    index: int
+    streams: tuple[str, ...]
+    payload: str
+
+
+class NodeRecords:
+    """Called with the lock held. me: this node; ask_for_slices: called when a home needs slices that are exposed."""
+
+    def __init__(
+        self, core: NodeCore, injector: NodeInjector, staging: Staging, me: int, ask_for_slices: Callable[[], None]
+    ) -> None:
+        self.streams: dict[str, NodeStream] = {}
+        """By their keys: all that are not gone by the log."""
+        self.keys: dict[str, str] = {}
+        """Name of a stream -> key of the one that was declared under it last."""
+        self.refused: dict[int, WukongsError] = {}
+        """Index of a record -> why it did nothing."""
+        self._core = core
+        self._injector = injector
+        self._staging = staging
+        self._me = me
+        self._ask_for_slices = ask_for_slices
+        self._registered: dict[str, Registration] = {}
+        self.shown_keys: dict[str, str] = {}
+        """As keys, of the streams whose declaration is exposed."""
+        self.homes: dict[str, tuple[Registration, tuple[int, ...]]] = {}
+        """The queries whose registration is exposed, and the nodes that run them."""
+
+    def apply(self, index: int, record: Record, sn: Sn | None) -> None:
+        """Take in a committed record; what has an SN takes effect when that is exposed."""
+        if isinstance(record, ReEncode):
+            self._core.terms.re_encode(record.text)
+        if sn is not None:
+            run, is_ready = self._effect(index, record, sn)
+            self._injector.add_due(Due(sn, lambda: self._try(index, run), is_ready))
+
+    def _try(self, index: int, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except WukongsError as error:
+            log.error("record %d of the log: %s", index, error)
+            self.refused[index] = error
+            while len(self.refused) > REFUSED_MAX:
+                del self.refused[min(self.refused)]
+
+    def _effect(self, index: int, record: Record, sn: Sn) -> tuple[Callable[[], None], Callable[[], bool]]:
+        """Return what a record does at its SN, and whether it can be done."""
+        match record:
+            case DeclareStream():
+                return self._declare(index, record), _ready
+            case BeginStream(stream=name) if name in self.streams:
+                self.streams[name].began = sn.tick
+            case EndStream(stream=name, last_batch=last_batch, is_cut=True) if name in self.streams:
+                cut = self.streams.pop(name)
+                cut.cut(last_batch, sn.tick)
+                return lambda: self._forget(cut), _ready
+            case EndStream(stream=name, last_batch=last_batch) if name in self.streams:
+                state = self.streams[name]
+                state.last_batch = last_batch
+                return lambda: self._end(state), _ready
+            case DropStream(stream=name) if name in self.streams:
+                dropped = self.streams[name]
+                if dropped.began is None:
+                    del self.streams[name]
+                    return lambda: self._forget(dropped), _ready
+                return lambda: self._drop(dropped), _ready
+            case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
+                self._registered[name] = Registration(index, streams, payload)
+                return self._run_on(name, nodes)
+            case MoveQuery(query=name, nodes=nodes) if name in self._registered:
+                return self._run_on(name, nodes)
+            case DropQuery(query=name):
+                return self._drop_query(name), _ready
+            case Change(payload=payload):
+                return self._change(payload, sn), _ready
+        return _nothing, _ready
+
+    def pass_over(self, record: Record) -> None:
+        """Forget what came here for a record whose effect was taken over."""
+        if isinstance(record, Change):
+            with suppress(DataError):
+                self._staging.forget(read_change(record.payload)[0])
+
+    def restore(
+        self,
+        sn: Sn,
+        streams: Mapping[str, NodeStream],
+        keys: Mapping[str, str],
+        homes: Mapping[str, tuple[Registration, tuple[int, ...]]],
+    ) -> None:
+        """Take over what was exposed at an SN on another node; the records behind it are still to be applied here.
+
+        streams: by their names in core.streams. The queries that this node ran in an earlier life run on."""
+        self._core.streams.update(streams)
+        self.streams = {state.key: state for state in streams.values()}
+        self.shown_keys, self.keys, self.homes = dict(keys), dict(keys), dict(homes)
+        self._registered = {name: found for name, (found, _) in homes.items()}
+        mine = {name: found for name, (found, nodes) in homes.items() if self._me in nodes}
+        if mine:
+            needed = sorted({key for found in mine.values() for key in found.streams})
+
+            def run() -> None:
+                for name, found in mine.items():
+                    self._try(found.index, partial(self._register, name, found))
+
+            self._injector.add_due(Due(sn, run, lambda: self._is_home_of(needed)))
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def _declare(self, index: int, record: DeclareStream) -> Callable[[], None]:
+        try:
+            options = read_options(self._core.settings, record)
+            state = make_stream(self._core, record.stream, options, index, NodeStream)
+        except WukongsError as error:
+            return _raising(error)
+        name = record.stream
+        state.key = self.keys[name] = f"{name} {index}" if name in self.keys else name
+        state.first_tick = record.first_tick
+        self.streams[state.key] = state
+
+        def show() -> None:
+            self._core.streams[name] = state
+            self.shown_keys[name] = state.key
+
+        return show
+
+    def _end(self, state: NodeStream) -> None:
+        state.ends = True
+        state.show(self._core.shown)
+
+    def _drop(self, state: NodeStream) -> None:
+        """Free the name of a stream. What it has brought is still sealed, as on other nodes, until it is gone."""
+        state.is_dropped = True
+        del self._core.streams[state.iri]
+        self._core.streams[_dropped_name(state)] = state
+
+    def _forget(self, state: NodeStream) -> None:
+        for name in (state.iri, _dropped_name(state)):
+            if self._core.streams.get(name) is state:
+                del self._core.streams[name]
+        self._core.release(state.forget())
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def _run_on(self, name: str, nodes: Collection[int]) -> tuple[Callable[[], None], Callable[[], bool]]:
+        found = self._registered[name]
+
+        def run() -> None:
+            self.homes[name] = found, tuple(nodes)
+            if self._me in nodes:
+                self._register(name, found)
+            else:
+                self._stop(name, found)
+
+        return run, (lambda: self._is_home_of(found.streams)) if self._me in nodes else _ready
+
+    def _is_home_of(self, streams: Collection[str]) -> bool:
+        """Begin to keep whole slices of some streams; tell whether those that are exposed are here."""
+        states = [self.streams[key] for key in streams if key in self.streams]
+        for state in states:
+            if not state.is_home:
+                state.become_home()
+        if any(state.missing_at(self._core.shown) for state in states):
+            self._ask_for_slices()
+        return all(state.missing_at(self._core.shown) is None for state in states)
+
+    def _register(self, name: str, found: Registration) -> None:
+        if name in self._injector.queries:
+            return
+        try:
+            source = read_source(found.payload, name)
+            query = parse_continuous(source)
+            if query.registration is None or query.registration.name != name:
+                raise DataError(f"query {name}: its text registers another name")
+            check_windows(self._core, query, self._injector.queries)
+            registered = register_query(self._core, self._injector, query, None, source, found.index)
+            progress = registered.progress()
+            closed_ms = self._closed_behind_what_is_shown(registered.windows.states)
+            registered.restore_progress({**progress, "closed_at_start": {**closed_ms, **progress["closed_at_start"]}})
+        finally:
+            self._leave(found.streams)
+
+    def _closed_behind_what_is_shown(self, streams: Collection[str]) -> dict[str, int]:
+        """Return up to where those of some streams are closed whose beginning is exposed, but nothing of them yet."""
+        states = [self._core.stream(name) for name in streams]
+        states = [state for state in states if state.closed_ms is None]
+        return {state.iri: ms for state in states if (ms := state.closed_at_beginning()) is not None}
+
+    def _drop_query(self, name: str) -> Callable[[], None]:
+        registered = self._registered.pop(name, None)
+
+        def drop() -> None:
+            self.homes.pop(name, None)
+            self._stop(name, registered)
+
+        return drop
+
+    def _stop(self, name: str, registered: Registration | None) -> None:
+        query = self._injector.queries.get(name)
+        if query is not None and registered is not None:
+            query.end()
+            self._leave(registered.streams)
+
+    def _leave(self, streams: Collection[str]) -> None:
+        """Keep no whole slices of those of some streams that no query here reads."""
+        queries = self._injector.queries.values()
+        read = {self._core.stream(window.stream) for query in queries for window in query.query.dataset.windows}
+        for state in {self.streams[key] for key in streams if key in self.streams} - read:
+            if state.is_home:
+                self._core.release(state.leave_home())
+
+    # --- loads and updates --------------------------------------------------------------------------------------------
+
+    def _change(self, payload: str, sn: Sn) -> Callable[[], None]:
+        try:
+            name, graph, cleared = read_change(payload)
+        except WukongsError as error:
+            return _raising(error)
+        self._staging.keep(name)
+        return lambda: self._store(name, graph, cleared, sn)
+
+    def _store(self, name: str, graph: str | None, cleared: Collection[str | None], sn: Sn) -> None:
+        core = self._core
+        staged = self._staging.take(name)
+        into, *emptied = (core.graph_id(None if one is None else graph_term(one)) for one in (graph, *cleared))
+        deletes, inserts = (
+            [core.registry.confirm(chunk)[0] for chunk in staged.encoded(goes)] for goes in (True, False)
+        )
+        if deletes or emptied:
+            core.apply(deletes, inserts, into, emptied, packed(sn))
+        else:
+            core.absorb(inserts, into, packed(sn))

@@ -1,0 +1,395 @@
+"""NodeStore: the data side of a node: its share of streams and graph, brought forward by what the protocol exposes.
+
+The protocol loop tells it what has been decided, in that order, from one thread; no call waits for firings or for other
+nodes. What is exposed is carried out by the injector's thread, in order of SN: the stream batches that end at or before
+a tick, the firings due by then, then the records behind the tick, each at exactly its SN. Readers use `core` under its
+lock, as those of an embedded engine.
+
+Stream batches go by the protocol's numbers (from 1 on, counted from DeclareStream.first_tick) in calls that carry out
+its actions, and by their real numbers (ceil(timestamp_ms / batch_ms)) between nodes; `real_batch` and `protocol_batch`
+change one into the other.
+
+Nothing is durable: a node that starts anew begins as one that has lost its disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from wukongs.cluster.node_core import NodeCore, not_reached, packed, unpacked
+from wukongs.cluster.node_injector import NodeInjector
+from wukongs.cluster.node_records import NodeRecords
+from wukongs.cluster.node_stream import NodeStream
+from wukongs.cluster.node_terms import TermClaims
+from wukongs.cluster.slice_packets import read_answer, slice_packet, whole_slices
+from wukongs.cluster.staging import Staging
+from wukongs.csparql.terms import iri
+from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.protocol.messages import Term
+from wukongs.protocol.records import Record
+from wukongs.protocol.snapshots import Sn, Vts
+from wukongs.settings import Settings
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.snapshot import TICK_MIN_MS
+from wukongs.store.trace import NOTHING_KEPT, Handle
+from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.messages import Close, Piece
+from wukongs.wire.packets import Packet
+from wukongs.wire.sharding import ShardMap
+
+HELD_ENTRIES_MAX = 64
+"""Each SN that stays readable is a batch that every read looks into."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSlices:
+    """Stream batches from <= k <= to (real numbers) of a stream, which this node needs whole."""
+
+    stream: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """For the protocol's Reading: nobody here reads, or will begin to read, before this SN, or needs slices of stream
+    batches that end at or before this tick."""
+
+    oldest_sn: Sn
+    oldest_firing: int
+
+
+class NodeStore:
+    """core, injector: as those of an embedded engine. me: this node's number; shard_map: of the genesis."""
+
+    def __init__(
+        self, settings: Settings, me: int, shard_map: ShardMap, *, on_missing: Callable[[], object] = lambda: None
+    ) -> None:
+        """on_missing: called from any thread, with the lock held, when `missing_slices` may have become longer; it must
+        return at once, and only say so to whoever asks for them."""
+        self.core = NodeCore(settings)
+        self.injector = NodeInjector(self.core, self._drop_shares)
+        self.me = me
+        self.shard_map = shard_map
+        self._mine = shard_map.shards(me)
+        self._is_alone = shard_map.node_count == 1
+        self._on_missing = on_missing
+        self.claims = TermClaims(self.core.terms)
+        self.staging = Staging(settings.load_bytes_max)
+        self.records = NodeRecords(self.core, self.injector, self.staging, me, self._ask_for_slices)
+        self._hold: Handle | None = None
+        self._oldest_firing: int | None = None if self._is_alone else 0
+        if not self._is_alone:
+            self.core.arrangement.trace.keep_from(0)
+        with self.core.lock:
+            self.injector.start()
+
+    @property
+    def split_ids(self) -> frozenset[int]:
+        """The ids of the split predicates."""
+        return frozenset(self.core.registry.resolve(iri(name).text) for name in self.shard_map.split)
+
+    # --- pieces of streams --------------------------------------------------------------------------------------------
+
+    def key_of(self, name: str) -> str:
+        """Return the key of the stream that was declared under a name last, by the log; a key, or an unknown name, as
+        it is. Pieces and markers name streams by either, everything else by their keys."""
+        return self.records.keys.get(name, name)
+
+    def protocol_batch(self, stream: str, number: int) -> int:
+        """Return the protocol's number of a stream batch, by its real one. Raises StreamError (an unknown stream)."""
+        return number - self._stream(stream).shift
+
+    def real_batch(self, stream: str, batch: int) -> int:
+        """Return the real number of a stream batch, by the protocol's. Raises as protocol_batch."""
+        return batch + self._stream(stream).shift
+
+    def check(self, piece: Piece) -> None:
+        """Check a piece before it is told to the protocol, and that there is room for it. Raises StreamError."""
+        with self.core.lock:
+            self._stream(self.key_of(piece.stream)).check_piece(piece)
+
+    def room(self, stream: str) -> int:
+        """Return how many more tuples of a stream may wait. Raises StreamError (an unknown stream)."""
+        with self.core.lock:
+            return self._stream(self.key_of(stream)).room
+
+    def new_terms(self, encoded: Encoded) -> TermTable:
+        """Return the terms that have to be confirmed before these tuples are taken, under their hashes."""
+        return self.core.terms.new(encoded)
+
+    def unknown_terms(self, encoded: Encoded) -> frozenset[Term]:
+        """Return the terms that this node does not know as confirmed, for the protocol's Piece and Submitted."""
+        return self.core.terms.unknown(encoded)
+
+    def unknown_texts(self, texts: Sequence[str]) -> frozenset[Term]:
+        """As unknown_terms, of canonical forms: the constants of a query to register, the names of graphs and timing
+        predicates. They have to be confirmed before the record that names them is proposed."""
+        return self.core.terms.unknown_texts(texts)
+
+    def take(self, piece: Piece) -> None:
+        """Keep the rows of a piece for their stream batch (TakePiece)."""
+        with self.core.lock:
+            self._stream(self.key_of(piece.stream)).keep(piece)
+
+    def take_close(self, message: Close) -> None:
+        """Note a marker that was taken: a stream may begin with one, before it has tuples."""
+        with self.core.lock:
+            self._stream(self.key_of(message.stream)).note_close(message)
+
+    def seal(self, stream: str, up_to: int) -> None:
+        """Give the rows of all stream batches up to this one (the protocol's number) their final ids (SealBatch). They
+        are inserted when this returns; readers see them when they are exposed."""
+        with self.core.lock:
+            state = self._stream(stream)
+            state.insert(up_to + state.shift, self.core.terms, self._mine)
+            self.core.release(state.shares.shrink(state.slice_bytes_max))
+            self.injector.wake()
+            if self.missing_slices():
+                self._ask_for_slices()
+
+    def stream(self, name: str) -> NodeStream:
+        """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
+        return self._stream(self.key_of(name))
+
+    def has_stream(self, name: str) -> bool:
+        """Tell whether a stream was declared under a name, or has this key."""
+        return self.key_of(name) in self.records.streams
+
+    def _stream(self, stream: str) -> NodeStream:
+        state = self.records.streams.get(stream)
+        if state is None:
+            known = ", ".join(sorted(self.records.streams)) or "none"
+            raise StreamError(f"unknown stream {stream}: it has to be declared first. Declared: {known}")
+        return state
+
+    # --- terms --------------------------------------------------------------------------------------------------------
+
+    def compare_terms(self, table: TermTable) -> BoolArray:
+        """Tell of each term whether this node, as a replica of its shard, has this text under its hash, from now on
+        and for ever: bool[n]. ids : the hashes of the texts."""
+        return self.claims.compare(table)
+
+    def compare_texts(self, texts: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """As compare_terms, for CompareTerms: return (equal, clashing)."""
+        return self.claims.compare_texts(texts)
+
+    def confirm(self, texts: Iterable[str]) -> None:
+        """Note that these texts may be used under their hashes (Confirm)."""
+        self.core.terms.confirmed(texts)
+
+    # --- loads and updates --------------------------------------------------------------------------------------------
+
+    def stage(self, change: str, number: int, chunk: Encoded, *, goes: bool = False, is_last: bool = False) -> None:
+        """Keep chunk `number` (from 0 on) of this node's share of a change, before its record: quads that come, or that
+        go. Those without a graph of their own are of the change's graph. A repeated chunk is passed over; a node
+        without a share is given one empty chunk, the last.
+
+        Raises BudgetExceeded (too much is staged)."""
+        with self.core.lock:
+            self.staging.add(change, number, chunk, goes, is_last)
+
+    def unstage(self, change: str) -> None:
+        """Forget what is staged for a change that will have no record."""
+        with self.core.lock:
+            self.staging.forget(change)
+
+    # --- what the log and the stable vector timestamp say -------------------------------------------------------------
+
+    def apply(self, index: int, record: Record, sn: Sn | None) -> None:
+        """Take in a committed record (Apply). Those with an SN take effect when that is exposed; ReEncode at once.
+
+        DeclareStream.payload: the options of a stream as JSON (wukongs.live.declarations.stream_options).
+        RegisterQuery.payload: {"text", "base", "output"}. Change.payload: {"change": what it was staged as, "graph":
+        that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null among
+        them: the default graph)}; graphs by their IRIs."""
+        with self.core.lock:
+            self.records.apply(index, record, sn)
+
+    def expose(self, sn: Sn, vts: Vts) -> None:
+        """Bring everything forward up to this SN (Expose), as far as it is inserted here; returns at once. vts follows
+        from the SN and the records."""
+        with self.core.lock:
+            self.injector.expose(sn)
+            if self.missing_slices():
+                self._ask_for_slices()
+
+    def refused(self, index: int) -> WukongsError | None:
+        """Return why the record at this index of the log did nothing, if it could not be carried out."""
+        with self.core.lock:
+            return self.records.refused.get(index)
+
+    def wait_for(self, sn: Sn, timeout_s: float) -> None:
+        """Wait until reads see this SN. Raises StreamError (timeout_s passes first; called from on_result, which would
+        wait for itself), WukongsError (the store is closed)."""
+        if self.injector.is_own_thread:
+            raise StreamError("wait_for() called from on_result would wait for itself: call it from another thread")
+        deadline = time.monotonic() + timeout_s
+        with self.core.lock:
+            while self.core.reached < sn:
+                self.core.check_is_open()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise not_reached(sn, self.core.reached, timeout_s)
+                self.core.changed.wait(left)
+
+    @property
+    def reached(self) -> Sn:
+        """The newest SN that reads see here."""
+        with self.core.lock:
+            return self.core.reached
+
+    def query(self, name: str) -> ContinuousQuery | None:
+        """Return a registered query that runs on this node."""
+        with self.core.lock:
+            return self.injector.queries.get(name)
+
+    # --- slices -------------------------------------------------------------------------------------------------------
+
+    def missing_slices(self) -> list[MissingSlices]:
+        """Return what this node needs of other nodes before it can go on."""
+        with self.core.lock:
+            tick = self.injector.exposed.tick
+            found = [(state.key, state.missing_at(tick)) for state in self.core.node_streams()]
+            return [MissingSlices(stream, *missing) for stream, missing in found if missing is not None]
+
+    def _ask_for_slices(self) -> None:
+        if not self._is_alone:
+            self._on_missing()
+            return
+        for missing in self.missing_slices():
+            self.add_slices(missing, [], np.ones(SHARD_COUNT, np.bool_))
+
+    def slice_share(self, stream: str, first: int, last: int, shards: BoolArray) -> Packet:
+        """Answer another node: the rows of stream batches first <= k <= last, all inserted here, whose subjects are of
+        these shards, with the texts of their terms. Raises StreamError (an unknown stream; not inserted yet), DataError
+        (shards that are no bool[1024])."""
+        if shards.dtype != np.bool_ or shards.shape != (SHARD_COUNT,):
+            raise DataError(f"slices of stream {stream}: expected shards as bool[{SHARD_COUNT}]")
+        with self.core.lock:
+            state = self._stream(stream)
+            if state.inserted_to is None or last > state.inserted_to:
+                raise StreamError(
+                    f"stream {stream}: stream batches up to {last} were asked for, and are inserted here up to "
+                    f"{state.inserted_to}. Ask again later"
+                )
+            return slice_packet(state, self.core.terms, first, last, shards)
+
+    def add_slices(self, missing: MissingSlices, answers: Sequence[Packet], mine: BoolArray) -> None:
+        """Take the answers of other nodes, which together with this node's own shards (`mine`) are all shards once.
+
+        Raises DataError (a packet that is no such answer, or of another cluster), StreamError (an unknown stream)."""
+        stream, first, last = missing.stream, missing.first, missing.last
+        batch_ms = self._stream(stream).batch_ms
+        packets = [self.slice_share(stream, first, last, mine), *answers]
+        read = [read_answer(packet, stream, first, last, batch_ms) for packet in packets]
+        slices = whole_slices(read, batch_ms, self.core.terms)
+        latest = [answer.before[1] for answer in read if answer.before[1] is not None]
+        with self.core.lock:
+            state = self.records.streams.get(stream)
+            if state is None or not state.is_home or state.whole_to != first - 1:
+                for whole in slices.values():
+                    self.core.release(whole.transient_ids)
+                return
+            before = sum(answer.before[0] for answer in read), max(latest, default=None)
+            self.core.release(state.add_whole(last, slices, before))
+            self.injector.wake()
+
+    # --- going --------------------------------------------------------------------------------------------------------
+
+    def held(self) -> Held:
+        """Return what this node needs to stay in the cluster, for the protocol's next report."""
+        core = self.core
+        with core.lock:
+            oldest_sn = min([core.sn, *(h.sn for h in core.arrangement.trace.handles() if h is not self._hold)])
+            ticks = [core.shown]
+            homes = [state for state in core.node_streams() if state.is_home]
+            ticks += [state.whole_to * state.batch_ms - TICK_MIN_MS for state in homes]
+            for query in self.injector.queries.values():
+                ticks += [after_ms - TICK_MIN_MS for after_ms in query.keep_after_ms().values()]
+            return Held(unpacked(oldest_sn), max(min(ticks), 0))
+
+    def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
+        """Keep the graph readable at the cluster's oldest SN and at the newest SNs from there on, HELD_ENTRIES_MAX of
+        them at least, and slices from the cluster's oldest firing (a tick) on; what lies before may go.
+
+        None: no node has said anything. Then a node that is alone holds nothing, and one that is not goes on to hold
+        what it did, at first everything: `held` always says something, so it will hear of others soon."""
+        with self.core.lock:
+            if oldest_firing is not None or self._is_alone:
+                self._oldest_firing = oldest_firing
+            if oldest_sn is not None or self._is_alone:
+                self._hold_sn(NOTHING_KEPT if oldest_sn is None else packed(oldest_sn))
+            self._drop_shares()
+
+    def _hold_sn(self, sn: int) -> None:
+        trace, held = self.core.arrangement.trace, self._hold
+        recent = trace.entries()[-HELD_ENTRIES_MAX:]
+        trace.keep_from(max(sn, recent[0].lower) if recent else sn)
+        if held is not None and sn <= held.sn:
+            return
+        self._hold = None
+        if sn != NOTHING_KEPT:
+            # An SN that was never held may be gone: who reads it is told so.
+            with suppress(CompactedError):
+                self._hold = trace.open(min(sn, self.core.sn), "the cluster's readers", expires=False)
+        if held is not None:
+            held.close()
+
+    def _drop_shares(self) -> None:
+        for state in self.records.streams.values():
+            if state.closed_ms is None:
+                continue
+            after_ms = state.closed_ms - state.history_ms
+            if self._oldest_firing is not None:
+                after_ms = min(after_ms, self._oldest_firing + TICK_MIN_MS)
+            number = after_ms // state.batch_ms
+            number = min(number, state.whole_to) if state.is_home else number
+            self.core.release(state.shares.drop(number))
+
+    def stats(self) -> Mapping[str, object]:
+        """Return counts and sizes (bytes)."""
+        core = self.core
+        with core.lock:
+            return {
+                "reached": packed(core.reached),
+                "exposed": packed(self.injector.exposed),
+                "triples": len(core.arrangement),
+                "agreed_terms": len(self.claims),
+                "staged_changes": len(self.staging),
+                "staged_bytes": self.staging.size_bytes,
+                "streams": {
+                    name: {
+                        "waiting_bytes": state.waiting_bytes,
+                        "share_bytes": state.shares.size_bytes,
+                        "slice_bytes": state.ring.size_bytes,
+                        "is_home": state.is_home,
+                    }
+                    for name, state in self.records.streams.items()
+                },
+            }
+
+    def fail(self, error: BaseException) -> None:
+        """Refuse all reads from now on: nothing is brought forward any more. Counts can still be read."""
+        with self.core.lock:
+            self.core.failure = self.core.failure or error
+            self.core.changed.notify_all()
+            queries = list(self.injector.queries.values())
+        for query in queries:
+            query.fail(self.core.stopped())
+
+    def close(self) -> None:
+        """End the injector's thread and what waits for it."""
+        with self.core.lock:
+            self.core.is_closed = True
+            queries = list(self.injector.queries.values())
+        self.injector.stop()
+        for query in queries:
+            query.end()

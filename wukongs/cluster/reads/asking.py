@@ -1,0 +1,194 @@
+"""Asking: the questions of one execution to the other nodes, at one snapshot, and what of their answers is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wukongs.cluster.reads import requests
+from wukongs.cluster.reads.requests import Read, Run, wrong_answer
+from wukongs.cluster.reads.traffic import Traffic, time_left_s
+from wukongs.errors import DataError
+from wukongs.query.limits import current
+from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
+from wukongs.store.dtypes import IN, BoolArray, Int64Array
+from wukongs.store.quads import Quads, joined
+from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
+from wukongs.wire.packets import Packet
+
+if TYPE_CHECKING:
+    from wukongs.cluster.reads.reach import Reach
+
+KEYS_PER_QUESTION = 1 << 17
+Graphs = tuple[int, ...]
+"""Ids of stored graphs, or ALL_NAMED."""
+Triples = tuple[Int64Array, Int64Array, Int64Array]
+"""Subjects, predicates, objects: int64[n] ids each."""
+
+
+class Asking:
+    """assignment: which node answers for what, for the whole of the execution; traffic: what it has asked so far."""
+
+    def __init__(self, reach: Reach, assignment: Assignment, sn: int) -> None:
+        self._reach = reach
+        self._sn = sn
+        self.assignment = assignment
+        self.split = np.array(sorted(assignment.split), np.int64)
+        self.traffic = Traffic()
+        self.others = [node for node in assignment.all_nodes if node != assignment.me]
+
+    def triples(self, keys: Int64Array, direction: int, predicate: int | None, graphs: Graphs, spread: bool) -> Quads:
+        """Return the triples of keys that others answer for. keys : int64[n], sorted; predicate: None for any; spread:
+        they may stand with any node."""
+        step = requests.one_step(direction, predicate, False, len(graphs))
+        found: list[Quads] = []
+        for start in range(0, len(keys), KEYS_PER_QUESTION):
+            some = keys[start : start + KEYS_PER_QUESTION]
+            owners = self.assignment.of(some)
+            asked = [(node, some if spread else some[owners == node]) for node in self.others]
+            runs = [(node, self._run(step, graphs, (own,), len(own), node)) for node, own in asked if len(own)]
+            found += self._quads(runs, direction, predicate, graphs)
+        return joined(found)
+
+    def all_triples(self, predicate: int | None, graphs: Graphs) -> Quads:
+        """Return all triples of a predicate (None: of any) that others answer for."""
+        step = requests.one_step(0, predicate, True, len(graphs))
+        runs = [(node, self._run(step, graphs, (), 1, node)) for node in self.others]
+        return joined(list(self._quads(runs, 0, predicate, graphs)))
+
+    def graph_triples(self, graph: int) -> Iterator[Triples]:
+        """Yield all triples of a graph that others answer for by their subjects, some at a time."""
+        for node in self.others:
+            first, shards = 0, self.assignment.shards(node)
+            while first < SHARD_COUNT:
+                fields = {"sn": self._sn, "graph": graph, "first": first, "timeout_s": time_left_s()}
+                [(_, answer)] = self._ask([(node, Packet(requests.TRIPLES, fields, {"shards": shards}))])
+                columns, after = requests.checked(node, answer, _triples)
+                if after <= first or not shards[shards_of(columns[0])].all():
+                    raise wrong_answer(node, "triples of other subjects than were asked for, or none")
+                first = after
+                yield columns
+
+    def graphs_of(
+        self, nodes: Int64Array, graphs: Int64Array, parts: Graphs, is_named: bool
+    ) -> tuple[Int64Array, Int64Array]:
+        """Return (place of the node, graph) for each of some graphs in which another node sees a triple of it."""
+        fields = {"sn": self._sn, "named": is_named, "rows_max": current().rows_max, "timeout_s": time_left_s()}
+        arrays = {"nodes": nodes, "graphs": graphs, "stored": stored_rows(parts).reshape(-1)}
+
+        def read(answer: Packet) -> tuple[Int64Array, Int64Array]:
+            rows = requests.count_of(answer, "rows")
+            places, names = requests.ids_of(answer, "c0", rows), requests.ids_of(answer, "c1", rows)
+            if rows and places.max() >= len(nodes):
+                raise DataError(f"{answer.kind}: more nodes than were asked for")
+            return places, names
+
+        found = self._ask_others(Packet(requests.NODES, fields, arrays), read)
+        return np.concatenate([places for places, _ in found]), np.concatenate([names for _, names in found])
+
+    def graph_names(self) -> Int64Array:
+        """Return the ids of the graphs of which other nodes see a triple."""
+        packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
+        return np.unique(np.concatenate(self._ask_others(packet, partial(requests.ids_of, name="graphs"))))
+
+    def _ask_others(self, packet: Packet, read: Callable[[Packet], Read]) -> list[Read]:
+        """Ask all other nodes the same."""
+        answers = self._ask([(node, packet) for node in self.others])
+        return [requests.checked(node, answer, read) for node, answer in answers]
+
+    def rows(self, runs: Sequence[tuple[int, Run]]) -> list[tuple[tuple[Int64Array, ...], int, list[int]]]:
+        """Return the columns that steps make at some nodes, their length, and the rows after each step; long ones come
+        in several answers."""
+        limits = current()
+        gathered: list[list[tuple[Int64Array, ...]]] = [[] for _ in runs]
+        lengths = [0] * len(runs)
+        step_rows: list[list[int]] = [[] for _ in runs]
+        left = list(enumerate(runs))
+        while left:
+            answers = self._ask([(node, run.packet()) for _, (node, run) in left])
+            again = []
+            for (place, (node, run)), (_, answer) in zip(left, answers, strict=True):
+                columns, rows, is_more, step_rows[place] = requests.checked(node, answer, partial(_columns, run=run))
+                lengths[place] += rows
+                limits.check_rows(sum(lengths), "Start from fewer keys", "what other nodes give")
+                limits.hold(8 * rows * len(columns), "what other nodes give")
+                gathered[place].append(columns)
+                if is_more:
+                    again.append((place, (node, replace(run, skip=lengths[place]))))
+            left = again
+        return [
+            (pages[0] if len(pages) == 1 else tuple(map(np.concatenate, zip(*pages, strict=True))), length, counts)
+            for pages, length, counts in zip(gathered, lengths, step_rows, strict=True)
+        ]
+
+    def _run(self, steps: Int64Array, graphs: Graphs, columns: tuple[Int64Array, ...], length: int, node: int) -> Run:
+        return self.run_at(node, steps, stored_rows(graphs), columns, length)
+
+    def run_at(
+        self,
+        node: int,
+        steps: Int64Array,
+        stored: Int64Array,
+        columns: tuple[Int64Array, ...],
+        length: int,
+        rows_wanted: int | None = None,
+    ) -> Run:
+        """Return what a node is asked to run, for the shards that it answers for. rows_wanted: more are not needed."""
+        if rows_wanted is not None and rows_wanted > requests.ROWS_PER_ANSWER:
+            rows_wanted = None  # which rows are the first is open, and parts of an answer have to fit together
+        shards: BoolArray = self.assignment.shards(node)
+        rows_max = current().rows_max
+        return Run(self._sn, steps, stored, columns, length, shards, self.split, rows_max, time_left_s(), rows_wanted)
+
+    def _quads(
+        self, runs: Sequence[tuple[int, Run]], direction: int, predicate: int | None, graphs: Graphs
+    ) -> Iterable[Quads]:
+        """Ask for triples, as requests.one_step lays them out."""
+        for (node, run), (columns, length, _) in zip(runs, self.rows(runs), strict=True):
+            keys, values, names = columns[0], columns[-2], columns[-1]
+            if run.columns and not np.isin(keys, run.columns[0]).all():
+                raise wrong_answer(node, "triples of other keys than were asked for")
+            if ALL_NAMED not in graphs and not np.isin(names, graphs).all():
+                raise wrong_answer(node, "triples of other graphs than were asked for")
+            predicates = columns[1] if predicate is None else np.full(length, predicate, np.int64)
+            subjects, objects = (values, keys) if direction == IN else (keys, values)
+            yield names, subjects, predicates, objects
+
+    def _ask(self, asked: Sequence[tuple[int, Packet]]) -> list[tuple[int, Packet]]:
+        answers = self._reach.ask(asked, self.traffic)
+        return [(node, answer) for (node, _), answer in zip(asked, answers, strict=True)]
+
+
+def _triples(answer: Packet) -> tuple[Triples, int]:
+    """Read (triples, the shard to go on from). Raises DataError."""
+    rows = requests.count_of(answer, "rows")
+    columns = tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(3))
+    return (columns[0], columns[1], columns[2]), requests.count_of(answer, "next", SHARD_COUNT)
+
+
+def stored_rows(graphs: Graphs) -> Int64Array:
+    """Return (graph, the name that its triples are reported under) of graphs, as Run takes them. int64[n, 2]"""
+    names = [(graph, FROM_DIRECTORY if graph == ALL_NAMED else graph) for graph in graphs]
+    return np.array(names, np.int64).reshape(-1, 2)
+
+
+def _columns(answer: Packet, run: Run) -> tuple[tuple[Int64Array, ...], int, bool, list[int]]:
+    """Read an answer to a run: (columns, length, whether there is more, rows after each step). Raises DataError."""
+    rows = requests.count_of(answer, "rows", run.rows_max)
+    is_more = answer.fields.get("more") is True
+    if is_more and not rows:
+        raise DataError(f"{answer.kind}: nothing, and more to come")
+    if len(answer.arrays) != run.width:
+        raise DataError(f"{answer.kind}: {len(answer.arrays)} columns in place of {run.width}")
+    counts = answer.fields.get("counts")
+    if not (isinstance(counts, list) and len(counts) == len(run.steps) and all(map(partial(_is_count, run), counts))):
+        raise DataError(f"{answer.kind}: counts = {counts!r}: expected {len(run.steps)} of at most {run.rows_max}")
+    return tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more, counts
+
+
+def _is_count(run: Run, value: object) -> bool:
+    return type(value) is int and 0 <= value <= run.rows_max

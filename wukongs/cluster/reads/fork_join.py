@@ -1,0 +1,203 @@
+"""ForkJoin: a joint stage sent, with the rows that need it, to the nodes that can answer it; and whether that pays.
+
+What moves is compared in bytes, each time anew, from the rows that there are: in place, the keys that are not here yet
+and the triples that they have on average; by fork-join, the columns that the steps need, for every row, and what they
+become. A scan is asked of all nodes, each for its own shards; in place all its triples would have to come.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wukongs.cluster.reads.asking import Graphs, stored_rows
+from wukongs.cluster.reads.fetched_graph import FetchedGraph
+from wukongs.cluster.reads.requests import OPERANDS, Run, new_columns, wrong_answer
+from wukongs.cluster.reads.share_run import run_share
+from wukongs.cluster.reads.stages import Stage, stored_graphs
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_layout import ALL_NAMED
+from wukongs.store.directory_kernels import count_graph, count_named_edges
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.lookup_kernels import count_edges
+
+TRIPLE_BYTES = 24
+"""Of a triple that is fetched: key, value, graph."""
+CHECK_SHARE = 0.5
+"""Of rows that a step checks, so many are taken to stay."""
+
+
+class ForkJoin:
+    """One stage for some rows."""
+
+    def __init__(self, stage: Stage, rows: BindingTable, graph: FetchedGraph, dataset: Dataset) -> None:
+        self._stage = stage
+        self._rows = rows
+        self._graph = graph
+        self._dataset = dataset
+
+    # --- whether ------------------------------------------------------------------------------------------------------
+
+    def is_better(self, rows_wanted: int | None = None) -> bool:
+        """Whether less moves than in place; rows_wanted: more are not needed. Never where nothing would be fetched."""
+        if not self.is_possible:
+            return False
+        if self._is_scan:
+            is_listed = self._graph.is_listed(self._predicate(0), self._graphs(0))
+            return self._rows.length == 1 and not is_listed and (rows_wanted is not None or self._scan_pays())
+        return self._bytes_in_place() > self._bytes_forked()
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether each row can be sent to one node that can answer the steps for it, or to all for their own shards.
+        What an update has changed so far only this node knows."""
+        return self._stage.home is not None and self._rows.length > 0 and self._graph.change is None
+
+    @property
+    def _is_scan(self) -> bool:
+        return bool(self._stage.plan.steps[0, layout.KEY_KIND] == layout.NEW)
+
+    def _graphs(self, number: int) -> Graphs:
+        return stored_graphs(self._stage.plan.graphs[number], self._dataset)
+
+    def _homes(self) -> Int64Array:
+        """Return the home of each row."""
+        assert self._stage.home is not None
+        is_column, reference = self._stage.home
+        return self._rows.columns[reference] if is_column else np.full(self._rows.length, reference, np.int64)
+
+    def would_pay(self, rows: float) -> bool:
+        """Whether the first step would move less by fork-join, from about so many rows with a home each."""
+        if self._stage.home is None or self._graph.change is not None:
+            return False
+        if self._is_scan:
+            return rows <= 1
+        needed, made = len(self._needed()), new_columns(self._stage.plan.steps[0])
+        forked = 8 * (1 + needed + self._growth(0) * (1 + needed + made))
+        return 8 + TRIPLE_BYTES * self._degree(0) > forked
+
+    def _bytes_in_place(self) -> float:
+        total, homes = 0.0, self._homes()
+        for number, step in enumerate(self._stage.plan.steps):
+            direction, graphs = int(step[layout.DIRECTION]), self._graphs(number)
+            missing = self._graph.missing(homes, direction, self._predicate(number), graphs)
+            total += len(missing) * (8 + TRIPLE_BYTES * self._degree(number))
+        return total
+
+    def _bytes_forked(self) -> float:
+        distant = self._rows.length - int(self._graph.answers_for(self._homes()).sum())
+        rows = float(distant)
+        for number in range(len(self._stage.plan.steps)):
+            rows *= self._growth(number)
+        needed, made = len(self._needed()), sum(map(new_columns, self._stage.plan.steps))
+        return 8 * (distant * (1 + needed) + rows * (1 + needed + made))
+
+    def _scan_pays(self) -> bool:
+        """Whether a scan, with the steps on what it finds, moves less by fork-join, if nothing was fetched yet."""
+        distant = (1 - self._graph.answered) / self._graph.share
+        edges, keys = (count * distant for count in self._counts(0))
+        in_place, rows = 2 * TRIPLE_BYTES * edges, edges  # twice: they would be sorted and indexed here
+        for number in range(1, len(self._stage.plan.steps)):
+            in_place += keys * (8 + TRIPLE_BYTES * self._degree(number))
+            rows *= self._growth(number)
+        return 8 * (1 + sum(map(new_columns, self._stage.plan.steps))) * rows <= in_place
+
+    def _growth(self, number: int) -> float:
+        """Return into how many rows a step turns one, on average."""
+        is_check = self._stage.plan.steps[number, layout.VALUE_KIND] not in (layout.NEW, layout.SAME)
+        return CHECK_SHARE if is_check else self._degree(number)
+
+    def _degree(self, number: int) -> float:
+        """Return how many triples a key of a step has on average, as far as this node holds them."""
+        edges, keys = self._counts(number)
+        return edges / max(keys, 1)
+
+    def _counts(self, number: int) -> tuple[int, int]:
+        """Return the triples that this node holds of a step's predicate, and their keys."""
+        descriptors, default = self._graph.base.descriptors, self._dataset.default_graph
+        predicate, side = self._predicate(number), 1 + int(self._stage.plan.steps[number, layout.DIRECTION])
+        edges = keys = 0
+        for graph in self._graphs(number):
+            if predicate is None:
+                found = count_graph(descriptors, graph, default)
+            elif graph == ALL_NAMED:
+                found = count_named_edges(descriptors, default, predicate)
+            else:
+                found = count_edges(descriptors, graph, predicate)
+            edges, keys = edges + int(found[0]), keys + int(found[side])
+        return edges, keys
+
+    def _predicate(self, number: int) -> int | None:
+        """Return the predicate of a step, None if it is bound by the rows or by the match."""
+        step = self._stage.plan.steps[number]
+        return int(step[layout.PREDICATE]) if step[layout.PREDICATE_KIND] == layout.CONSTANT else None
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def run(
+        self, limits: Limits, rows_wanted: int | None, counts: Int64Array
+    ) -> tuple[BindingTable | None, list[BindingTable]]:
+        """Return the rows that this node can answer itself, which are left to do (None for none), and what the others
+        have become. counts: of rows after each step, added to."""
+        graph, rows = self._graph, self._rows
+        asking = graph.asking
+        steps, stored = self._steps()
+        if self._is_scan:
+            everything = np.arange(rows.length)
+            shares = [(node, everything) for node in asking.others]
+        else:
+            owners = graph.assignment.of(self._homes())
+            shares = [(node, np.flatnonzero(owners == node)) for node in asking.others]
+        shares = [(node, some) for node, some in shares if len(some)]
+
+        def run_at(node: int, some: Int64Array) -> Run:
+            columns = (some, *(rows.columns[column][some] for column in self._needed()))
+            return asking.run_at(node, steps, stored, columns, len(some), rows_wanted)
+
+        found = asking.rows([(node, run_at(node, some)) for node, some in shares])
+        here = None
+        if self._is_scan:
+            own_run = run_at(graph.assignment.me, everything)
+            found.append(run_share(own_run, graph.base, self._dataset.default_graph, limits))
+        else:
+            own = np.flatnonzero(graph.answers_for(self._homes()))
+            here = rows.take(own) if len(own) else None
+        for (node, some), (columns, _, _) in zip(shares, found, strict=False):
+            if not np.isin(columns[0], some).all():
+                raise wrong_answer(node, "rows that it was not sent")
+        tables = []
+        for columns, length, step_rows in found:
+            counts += step_rows
+            tables.append(self._joined(columns, length))
+        return here, tables
+
+    def _needed(self) -> list[int]:
+        """Return the columns of the rows that the steps look at, in order."""
+        used = {int(step[at]) for step in self._stage.plan.steps for kind, at in OPERANDS if step[kind] == layout.BOUND}
+        return sorted(column for column in used if column < self._stage.bound)
+
+    def _steps(self) -> tuple[Int64Array, Int64Array]:
+        """Return the steps over what is sent, (number of the row, the columns needed), and the graphs of each."""
+        needed = self._needed()
+        new = range(self._stage.bound, len(self._stage.plan.variables))
+        places = {column: place for place, column in enumerate([*needed, *new], 1)}
+        steps = self._stage.plan.steps.copy()
+        stored: list[Int64Array] = []
+        for number, step in enumerate(steps):
+            for kind, at in OPERANDS:
+                if step[kind] in (layout.BOUND, layout.NEW, layout.SAME):
+                    step[at] = places[int(step[at])]
+            looked_in = stored_rows(self._graphs(number))
+            step[layout.PARTS_FROM] = sum(len(graphs) for graphs in stored)
+            step[layout.PARTS_TO] = step[layout.PARTS_FROM] + len(looked_in)
+            step[layout.UNION] = step[layout.HIDING] = 0
+            stored.append(looked_in)
+        return steps, np.concatenate(stored)
+
+    def _joined(self, columns: tuple[Int64Array, ...], length: int) -> BindingTable:
+        """Put what the steps have bound beside the rows that they were sent."""
+        kept = self._rows.take(columns[0])
+        new = columns[1 + len(self._needed()) :]
+        return BindingTable(self._stage.plan.variables, (*kept.columns, *new), length)

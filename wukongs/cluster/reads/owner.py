@@ -1,0 +1,179 @@
+"""The side of a node that answers others: what its own trace holds at a snapshot, of the shards it answers for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from wukongs.cluster.reads.requests import (
+    GRAPHS,
+    NODES,
+    RESOLVE,
+    ROWS_PER_ANSWER,
+    RUN,
+    TEXTS,
+    TRIPLES,
+    Run,
+    column_of,
+    columns_packet,
+    count_of,
+    ids_of,
+    parts_in,
+    shards_in,
+    texts_in,
+    timeout_of,
+)
+from wukongs.cluster.reads.share_run import laid_out_parts, run_share
+from wukongs.live.core import Core
+from wukongs.query.limits import Limits
+from wukongs.query.paths.path_machine import any_links_over
+from wukongs.query.paths.path_search import Search
+from wukongs.query.rows import stable_order
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dictionary import split_texts
+from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
+from wukongs.wire.packets import Array, Handler, Packet
+
+KINDS = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE)
+"""What `handlers` answers."""
+WaitForSn = Callable[[int, float], None]
+"""(sn, timeout_s): returns once this node's trace has come to an SN. Raises NodeUnavailable if that takes longer."""
+TEXT_BYTES_PER_ANSWER = 1 << 26
+"""Texts beyond so many bytes are left for the next question."""
+
+
+def handlers(core: Core, wait_for_sn: WaitForSn) -> dict[str, Handler]:
+    """Return what answers the reads of other nodes: kind of a packet -> its handler. They may be called from any
+    thread, several at a time, without the core's lock.
+
+    Each raises DataError for a packet that is not what its kind says; those with an SN raise NodeUnavailable (not
+    there within the asker's time), CompactedError, QueryTimeout and BudgetExceeded."""
+    owner = Owner(core, wait_for_sn)
+    return {
+        RUN: owner.run,
+        NODES: owner.graphs_of_nodes,
+        GRAPHS: owner.graph_names,
+        TRIPLES: owner.triples,
+        TEXTS: owner.texts,
+        RESOLVE: owner.resolve,
+    }
+
+
+class Owner:
+    """One node's own trace and dictionaries, as others ask for them."""
+
+    def __init__(self, core: Core, wait_for_sn: WaitForSn) -> None:
+        self._core = core
+        self._wait_for_sn = wait_for_sn
+
+    def run(self, packet: Packet) -> Packet:
+        """Run steps; see run_share."""
+        asked = Run.of(packet)
+        limits = self._limits(asked.rows_max, asked.timeout_s)
+        with self._read(asked.sn, asked.timeout_s) as stored, limits:
+            columns, length, counts = run_share(asked, stored, self._core.default_graph, limits)
+        if asked.rows_wanted is not None:
+            length = min(length, asked.rows_wanted)
+            columns = tuple(column[:length] for column in columns)
+        if length <= ROWS_PER_ANSWER and not asked.skip:
+            return columns_packet(RUN, columns, rows=length, more=False, counts=counts)
+        # A page of an order that is the same at each question, however batches have been merged in between.
+        order = stable_order(columns)[asked.skip : asked.skip + ROWS_PER_ANSWER]
+        more = asked.skip + len(order) < length
+        return columns_packet(RUN, [column[order] for column in columns], rows=len(order), more=more, counts=counts)
+
+    def graphs_of_nodes(self, packet: Packet) -> Packet:
+        """Tell, for each (node, graph or -1 for any), in which graphs of some parts the node stands."""
+        nodes = ids_of(packet, "nodes")
+        graphs: Int64Array = column_of(packet, "graphs", np.int64, len(nodes))
+        parts, timeout_s = parts_in(packet), timeout_of(packet)
+        limits = self._limits(count_of(packet, "rows_max"), timeout_s)
+        with self._read(count_of(packet, "sn"), timeout_s) as stored, limits:
+            source = any_links_over(
+                bool(packet.fields.get("named")), laid_out_parts(parts, stored), stored, self._core.default_graph
+            )
+            found = Search(source, limits).graphs(nodes, graphs, False)
+        return columns_packet(NODES, [found[:, 0].copy(), found[:, 1].copy()], rows=len(found))
+
+    def graph_names(self, packet: Packet) -> Packet:
+        """Name the graphs with a triple that this node sees."""
+        with self._read(count_of(packet, "sn"), timeout_of(packet)) as stored:
+            return Packet(GRAPHS, {}, {"graphs": stored.graphs})
+
+    def triples(self, packet: Packet) -> Packet:
+        """Give the triples of a graph whose subjects are in some shards, from shard `first` on; `next`: the first
+        shard that there was no room for."""
+        graph, first, shards = count_of(packet, "graph"), count_of(packet, "first", SHARD_COUNT), shards_in(packet)
+        shards = shards & (np.arange(SHARD_COUNT) >= first)
+        limits = self._limits(self._core.settings.rows_max, timeout_of(packet))
+        with self._read(count_of(packet, "sn"), timeout_of(packet)) as stored, limits:
+            counts = np.zeros(SHARD_COUNT, np.int64)
+            for subjects, _, _ in stored.triples(graph):
+                limits.check()
+                counts += np.bincount(shards_of(subjects), minlength=SHARD_COUNT)
+            totals = np.cumsum(np.where(shards, counts, 0))
+            fitting = int(np.searchsorted(totals, ROWS_PER_ANSWER, side="right"))
+            stop = fitting if fitting == SHARD_COUNT or totals[max(fitting - 1, 0)] > 0 else fitting + 1
+            shards[stop:] = False
+            parts = []
+            for subjects, predicate, objects in stored.triples(graph):
+                limits.check()
+                rows = np.flatnonzero(shards[shards_of(subjects)])
+                parts.append((subjects[rows], np.full(len(rows), predicate, np.int64), objects[rows]))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 3
+        return columns_packet(TRIPLES, columns, rows=len(columns[0]), next=stop)
+
+    def texts(self, packet: Packet) -> Packet:
+        """Give the texts of those of the ids that this node knows, as many as one answer takes; `done`: how many of
+        the ids it has come to."""
+        ids = ids_of(packet, "ids")
+        with self._core.lock:
+            reader = self._core.registry.snapshot_reader()
+        known = np.flatnonzero(reader.contains(ids))
+        text, offsets = reader.gather(ids[known])
+        fitting = max(1, int(np.searchsorted(offsets, TEXT_BYTES_PER_ANSWER, side="right")) - 1)
+        done = len(ids) if fitting >= len(known) else int(known[fitting])
+        known = known[:fitting]
+        arrays: dict[str, Array] = {
+            "ids": ids[known],
+            "text": text[: offsets[len(known)]],
+            "offsets": offsets[: len(known) + 1],
+        }
+        return Packet(TEXTS, {"done": done}, arrays)
+
+    def resolve(self, packet: Packet) -> Packet:
+        """Tell by which ids this node knows some texts: UNBOUND for one that it does not know, NO_MATCH for one whose
+        id it knows as another's; and whether it knows them for ever."""
+        texts = split_texts(*texts_in(packet, count_of(packet, "count")))
+        registry = self._core.registry
+        ids = registry.resolve_all(texts)
+        bound = ids != NO_MATCH
+        ids[bound] = np.where(registry.snapshot_reader().contains(ids[bound]), ids[bound], UNBOUND)
+        lasting = registry.persistent.contains(np.maximum(ids, 0)) & (ids >= 0)
+        return Packet(RESOLVE, {}, {"ids": ids, "lasting": lasting})
+
+    # --- what all need ------------------------------------------------------------------------------------------------
+
+    def _limits(self, rows_max: int, timeout_s: float) -> Limits:
+        settings = self._core.settings
+        rows = min(rows_max, settings.rows_max)
+        return Limits(rows, time.monotonic() + timeout_s, timeout_s, settings.query_bytes_max)
+
+    @contextmanager
+    def _read(self, sn: int, timeout_s: float) -> Iterator[BatchSet]:
+        """Give the batches of an SN, held meanwhile."""
+        self._wait_for_sn(sn, timeout_s)
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            handle = core.arrangement.open(sn, "another node's query")
+            stored = handle.read()
+        try:
+            yield stored
+        finally:
+            with core.lock:
+                handle.close()

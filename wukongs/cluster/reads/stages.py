@@ -1,0 +1,97 @@
+"""Stages: the steps of a plan, cut at what one node can look up in one go.
+
+A *joint* stage is a run of steps whose triples all stand with one node, for each row: that which answers for the row's
+*home*, the end by which a step finds them. So the row can be sent there, and what it becomes comes back (fork-join).
+Other stages hold windows, or triples that are spread over the nodes.
+
+In place, a stage falls into pieces, each a call of the kernel: a new one begins with a step that looks up, in the
+stored graph, what steps before it in the stage bind: these keys have to be known before their triples can be fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wukongs.cluster.reads.asking import Graphs
+from wukongs.cluster.reads.requests import new_columns
+from wukongs.csparql.algebra import GraphRef
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import LoweredPlan
+from wukongs.store.dtypes import NO_MATCH, OUT, Int64Array
+
+Home = tuple[bool, int]
+"""(whether it is a column, the column or the id)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """plan: its steps; bound: columns of the rows that it starts from; home: None if it is not joint."""
+
+    plan: LoweredPlan
+    pieces: tuple[LoweredPlan, ...]
+    bound: int
+    home: Home | None
+
+
+def stages_of(plan: LoweredPlan, bound: int, dataset: Dataset, split: frozenset[int]) -> list[Stage]:
+    """Cut a plan that starts from so many columns."""
+    homes = [home_of(step, graph, dataset, split) for step, graph in zip(plan.steps, plan.graphs, strict=True)]
+    stages: list[Stage] = []
+    start, columns = 0, bound
+    for at, step in enumerate(plan.steps):
+        columns += new_columns(step)
+        if at + 1 < len(plan.steps) and homes[at + 1] == homes[at]:
+            continue
+        pieces = list(_cut(plan, start, at + 1, bound, dataset))
+        if homes[at] is None:
+            stages += [Stage(piece, (piece,), bound, None) for piece in pieces]
+        else:
+            stages.append(Stage(_piece(plan, start, at + 1, columns), tuple(pieces), bound, homes[at]))
+        start, bound = at + 1, columns
+    return stages
+
+
+def home_of(step: Int64Array, graph: GraphRef, dataset: Dataset, split: frozenset[int]) -> Home | None:
+    """Return the home of the rows of a step, None if no one node can answer it for a row."""
+    if not all(part.batches is dataset.stored for part in dataset.source(graph).parts):
+        return None
+    if not stored_graphs(graph, dataset):
+        return None
+    is_constant = step[layout.PREDICATE_KIND] == layout.CONSTANT
+    kind_at, at = layout.KEY_KIND, layout.KEY
+    if step[layout.DIRECTION] != OUT and (not is_constant or int(step[layout.PREDICATE]) in split):
+        if step[layout.KEY_KIND] != layout.NEW or not is_constant:
+            return None
+        kind_at, at = layout.VALUE_KIND, layout.VALUE
+    return bool(step[kind_at] != layout.CONSTANT), int(step[at])
+
+
+def stored_graphs(graph: GraphRef, dataset: Dataset) -> Graphs:
+    """Return the stored graphs among what a graph reference stands for."""
+    parts = dataset.source(graph).parts
+    return tuple(part.graph for part in parts if part.batches is dataset.stored and part.graph != NO_MATCH)
+
+
+def _cut(plan: LoweredPlan, start: int, stop: int, bound: int, dataset: Dataset) -> Iterator[LoweredPlan]:
+    columns = bound
+    for at in range(start, stop):
+        step = plan.steps[at]
+        operands = (
+            (layout.KEY_KIND, layout.KEY),
+            (layout.PREDICATE_KIND, layout.PREDICATE),
+            (layout.VALUE_KIND, layout.VALUE),
+        )
+        looked_up = [int(step[reference]) for kind, reference in operands if step[kind] == layout.BOUND]
+        if max(looked_up, default=-1) >= bound and stored_graphs(plan.graphs[at], dataset):
+            yield _piece(plan, start, at, columns)
+            start, bound = at, columns
+        columns += new_columns(step)
+    yield _piece(plan, start, stop, columns)
+
+
+def _piece(plan: LoweredPlan, start: int, stop: int, columns: int) -> LoweredPlan:
+    if start == 0 and stop == len(plan.steps):
+        return plan
+    return LoweredPlan(plan.steps[start:stop], plan.graphs[start:stop], plan.variables[:columns], False)

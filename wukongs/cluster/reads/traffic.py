@@ -1,0 +1,68 @@
+"""Traffic: what reads ask of other nodes, counted; and how long an answer may take."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from wukongs.query.limits import current
+from wukongs.wire.packets import Packet
+
+ASK_TIMEOUT_S = 30.0
+"""How long an answer is waited for where the query has no time limit."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Requests, and the rows and bytes of the arrays that went out and came."""
+
+    requests: int = 0
+    rows_sent: int = 0
+    rows_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def count(self, sent: Iterable[Packet], received: Iterable[Packet]) -> None:
+        """Count questions and their answers. From any thread."""
+        with self._lock:
+            for packet in sent:
+                self.requests += 1
+                self.rows_sent += _rows(packet, "length")
+                self.bytes_sent += _size(packet)
+            for packet in received:
+                self.rows_received += _rows(packet, "rows")
+                self.bytes_received += _size(packet)
+
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Return requests, rows and bytes, of both directions together. int64[3]"""
+        rows, size = self.rows_sent + self.rows_received, self.bytes_sent + self.bytes_received
+        return np.array([self.requests, rows, size], np.int64)
+
+    def stats(self) -> dict[str, int]:
+        """Return the counts by name."""
+        counted = fields(self)[:-1]
+        return {each.name: getattr(self, each.name) for each in counted}
+
+
+def _rows(packet: Packet, name: str) -> int:
+    rows = packet.fields.get(name, 0)
+    return rows if isinstance(rows, int) else 0
+
+
+def _size(packet: Packet) -> int:
+    return sum(array.nbytes for array in packet.arrays.values())
+
+
+def time_left_s() -> float:
+    """Return how many seconds an answer may take. Raises QueryTimeout if that is over."""
+    limits = current()
+    limits.check()
+    if limits.deadline_s is None:
+        return ASK_TIMEOUT_S
+    return max(limits.deadline_s - time.monotonic(), 1e-3)

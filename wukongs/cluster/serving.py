@@ -1,0 +1,44 @@
+"""ServedEngine: an embedded engine that clients and pipelines of other processes use: a node that has no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wukongs.cluster.node_config import NodeConfig
+from wukongs.engine import Engine
+from wukongs.remote.service import Service
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.trust import Trust
+
+
+class ServedEngine:
+    """address: where it listens. Raises what opening a data folder and binding an address raise."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._engine = Engine(config.data_dir, settings=config.settings)
+        try:
+            self._service = Service(self._engine, config.settings)
+            try:
+                files = config.trust
+                self._socket = ClientSocket(
+                    config.listen_clients,
+                    self._service.handlers,
+                    self._engine._ingest_handler(),
+                    trust=Trust(files.secret_key_file, files.allowed_clients, files.tokens_file),
+                )
+            except BaseException:
+                self._service.close()
+                raise
+        except BaseException:
+            self._engine.close()
+            raise
+        self.address = self._socket.address
+
+    def on_failure(self, tell: Callable[[BaseException], object]) -> None:
+        """Nothing: an engine that has failed says so to who asks."""
+
+    def close(self) -> None:
+        """End clients' sessions, close the socket and the engine; may be called again."""
+        self._service.close()
+        self._socket.close()
+        self._engine.close()

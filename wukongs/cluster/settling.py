@@ -1,0 +1,94 @@
+"""Settling: waits until what all nodes have closed is visible on all of them, and all windows due are reported."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from wukongs.cluster.feeding import index_of
+from wukongs.cluster.host import Host
+from wukongs.cluster.intake import INSTALLED_S
+from wukongs.cluster.members import ask_members, left_s, members_of
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.reads.requests import timeout_of
+from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.protocol.snapshots import Sn, stable_sn
+from wukongs.protocol.waiting import wanted_of_streams
+from wukongs.wire.packets import Packet, Peers
+
+CLOSED = "closed"
+SETTLE = "settle"
+FOREVER_S = 1e9
+ASK_S = 30.0
+RECORD_S = 2.0
+"""How long a node waits for the records of what it has taken in before it lets itself be asked again."""
+TELL_S = 1.0
+"""How much longer than the others who has asked them waits, to hear what holds them up."""
+
+
+class Settling:
+    """Of one node: asks the others, and answers them."""
+
+    def __init__(self, host: Host, store: NodeStore, peers: Peers) -> None:
+        self._host, self._store, self._peers = host, store, peers
+
+    def settle(self, timeout_s: float | None) -> None:
+        """Raises NodeUnavailable (a node is away, or timeout_s passes first), StreamError (that of one node; called
+        from on_result)."""
+        if self._store.injector.is_own_thread:
+            raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
+        deadline = time.monotonic() + (FOREVER_S if timeout_s is None else timeout_s)
+        members = sorted(members_of(self._host))
+        asked = dict.fromkeys(members, Packet(CLOSED))
+        answers = ask_members(self._host, self._peers, asked, min(left_s(deadline), ASK_S))
+        closed = [_vts(answer) for answer in answers.values()]
+        self._host.wait_for_record(max(map(index_of, answers.values())), left_s(deadline))
+        control = self._host.node.control
+        vts = {stream: min(one.get(stream, 0) for one in closed) for stream in control.streams}
+        sn = stable_sn(control, vts)
+        while True:
+            seconds = min(left_s(deadline), ASK_S)  # nobody is kept busy for somebody who may be gone by then
+            packet = Packet(SETTLE, {"tick": sn.tick, "minor": sn.minor, "timeout_s": seconds})
+            try:
+                ask_members(self._host, self._peers, dict.fromkeys(members, packet), seconds + TELL_S)
+                return
+            except StreamError:
+                if time.monotonic() >= deadline:
+                    raise
+
+    def show(self, sn: Sn, timeout_s: float) -> None:
+        """Wait until reads see an SN on all nodes; on those that do not answer in time, they will."""
+        fields = {"tick": sn.tick, "minor": sn.minor, "timeout_s": timeout_s, "is_seen": True}
+        others = members_of(self._host) - {self._host.me.node}
+        with suppress(NodeUnavailable, StreamError):
+            self._peers.ask([(node, Packet(SETTLE, fields)) for node in sorted(others)], timeout_s)
+
+    def handlers(self) -> dict[str, Any]:
+        return {CLOSED: self._closed, SETTLE: self._settle}
+
+    def _closed(self, _: Packet) -> Packet:
+        self._host.wait_until_installed(INSTALLED_S)
+        # A pipeline waits for no record: until the log has it, no SN covers what it has brought.
+        what = "the record that a stream has begun, or has ended"
+        node = self._host.wait_until(lambda node: not wanted_of_streams(node), RECORD_S, what)
+        return Packet(CLOSED, {"vts": dict(node.vts), "index": node.control.index})
+
+    def _settle(self, packet: Packet) -> Packet:
+        tick, minor, timeout_s = packet.fields.get("tick"), packet.fields.get("minor"), timeout_of(packet)
+        if type(tick) is not int or type(minor) is not int:
+            raise DataError(f"{SETTLE}: expected tick and minor, found {dict(packet.fields)!r}")
+        if packet.fields.get("is_seen") and not self._host.is_installed:
+            return Packet(SETTLE)  # it has no clients yet
+        deadline = time.monotonic() + timeout_s
+        self._store.wait_for(Sn(tick, minor), timeout_s)
+        if not packet.fields.get("is_seen"):
+            self._store.injector.settle(left_s(deadline))
+        return Packet(SETTLE)
+
+
+def _vts(answer: Packet) -> dict[str, int]:
+    found = answer.fields.get("vts")
+    if not isinstance(found, dict) or not all(type(batch) is int for batch in found.values()):
+        raise DataError(f"{CLOSED}: expected the last stream batch of each stream, found {found!r}")
+    return found

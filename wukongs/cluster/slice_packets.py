@@ -1,0 +1,183 @@
+"""Slice shares on their way between nodes: rows with the texts of their terms, and whole slices made of them.
+
+A whole slice stands in the order of its arrival: timestamp, source partition, row of the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wukongs.cluster.node_stream import NodeStream, WholeSlice
+from wukongs.cluster.node_terms import NodeRegistry
+from wukongs.cluster.slice_shares import ShareRows
+from wukongs.errors import DataError
+from wukongs.live.stream_state import Columns, batch_number
+from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
+from wukongs.store.encoded import TermTable
+from wukongs.store.term_ids import is_inlined
+from wukongs.wire.packets import Packet
+
+KIND = "slices"
+_ROWS = ("subjects", "predicates", "objects", "timestamps", "offsets", "places")
+_BYTES_PER_TERM = 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceAnswer:
+    """What a node answers. Columns : int64[n]; partition: int32[n], by their places in `partitions`; before: rows in
+    stream batches before the first one asked for, and the last of these with one."""
+
+    partitions: tuple[str, ...]
+    partition: Int32Array
+    subjects: Int64Array
+    predicates: Int64Array
+    objects: Int64Array
+    timestamps: Int64Array
+    offsets: Int64Array
+    places: Int64Array
+    terms: TermTable
+    before: tuple[int, int | None]
+
+
+def slice_packet(state: NodeStream, registry: NodeRegistry, first: int, last: int, shards: BoolArray) -> Packet:
+    """Return the rows of stream batches first <= k <= last of these shards. Called with the lock held."""
+    parts = state.shares.share(first, last, shards)
+    counts = [len(part.subjects) for part in parts]
+    partitions = sorted({part.partition for part in parts})
+    columns: dict[str, Any] = {name: _joined(parts, name) for name in _ROWS if name != "offsets"}
+    columns["offsets"] = np.repeat(np.array([part.first_offset for part in parts], np.int64), counts)
+    places = [partitions.index(part.partition) for part in parts]
+    columns["partition"] = np.repeat(np.array(places, np.int32), counts)
+    ids = terms_of([columns[name] for name in _ROWS[:3]])
+    text, offsets = registry.snapshot_reader().gather(ids)
+    count, latest = state.shares.before(first, shards)
+    fields = {"stream": state.key, "first": first, "last": last, "partitions": partitions}
+    return Packet(
+        KIND,
+        {**fields, "rows_before": count, "last_before": latest},
+        {**columns, "term_ids": ids, "term_offsets": offsets, "term_text": text},
+    )
+
+
+def _joined(parts: Sequence[ShareRows], name: str) -> Int64Array:
+    return np.concatenate([np.empty(0, np.int64), *(getattr(part, name) for part in parts)])
+
+
+def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: int) -> SliceAnswer:
+    """Check what another node has answered. Raises DataError."""
+
+    def check(is_right: bool, expected: str) -> None:
+        if not is_right:
+            raise DataError(f"slices of stream {stream}, stream batches {first} to {last}: expected {expected}")
+
+    fields, arrays = packet.fields, packet.arrays
+    check(packet.kind == KIND, f"a packet '{KIND}', found '{packet.kind}'")
+    asked = {"stream": stream, "first": first, "last": last}
+    check(all(fields.get(name) == value for name, value in asked.items()), "an answer to this question")
+    partitions, count, latest = (fields.get(name) for name in ("partitions", "rows_before", "last_before"))
+    is_list = isinstance(partitions, list | tuple) and all(isinstance(name, str) for name in partitions)
+    check(is_list, "a list of source partitions")
+    assert partitions is not None, fields
+    assert count is not None, fields
+    check(type(count) is int and count >= 0, "a number of rows before")
+    check(latest is None or type(latest) is int, "the last stream batch before, or null")
+    dtypes = {**dict.fromkeys((*_ROWS, "term_ids", "term_offsets"), np.int64), "partition": np.int32}
+    for name, dtype in {**dtypes, "term_text": np.uint8}.items():
+        check(
+            name in arrays and arrays[name].dtype == dtype and arrays[name].ndim == 1, f"{name} as {dtype.__name__}[]"
+        )
+    found: dict[str, Any] = dict(arrays)
+    terms = TermTable(found["term_ids"], found["term_offsets"], found["term_text"])
+    row_count = len(found["subjects"])
+    check(all(len(found[name]) == row_count for name in (*_ROWS, "partition")), "columns of one length")
+    check(_are_terms(terms), "distinct ascending term ids with their texts in UTF-8")
+    if row_count:
+        check(found["partition"].min() >= 0 and found["partition"].max() < len(partitions), "known partitions")
+        times = found["timestamps"]
+        is_inside = (first - 1) * batch_ms < times.min() and times.max() <= last * batch_ms
+        check(is_inside, "timestamps of these stream batches")
+        ids = terms_of([found[name] for name in _ROWS[:3]])
+        is_sound = min(int(found[name].min()) for name in _ROWS[:3]) >= 0
+        check(is_sound and np.array_equal(ids, terms.ids), "the texts of all terms, and no others")
+    rows = {name: found[name] for name in (*_ROWS, "partition")}
+    return SliceAnswer(tuple(partitions), terms=terms, before=(count, latest), **rows)
+
+
+def _are_terms(terms: TermTable) -> bool:
+    offsets = terms.offsets
+    if not terms.is_divided or (np.diff(terms.ids) <= 0).any() or is_inlined(terms.ids).any():
+        return False
+    try:
+        terms.text.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    inside = offsets[offsets < len(terms.text)]
+    begins_anew = (terms.text[inside] & 0xC0) != 0x80  # no character lies in two texts
+    return bool(begins_anew.all()) and (not len(terms) or bool(terms.ids[0] > 0))
+
+
+def whole_slices(answers: Sequence[SliceAnswer], batch_ms: int, registry: NodeRegistry) -> dict[int, WholeSlice]:
+    """Put the shares of all nodes together: the stream batches with rows, in order. Their terms are held from now on.
+
+    Raises DataError (texts that cannot be of one cluster); then nothing is held."""
+    names = sorted({name for answer in answers for name in answer.partitions})
+    places = [np.array([names.index(name) for name in answer.partitions], np.int64) for answer in answers]
+    partition = np.concatenate([_at(place, answer.partition) for place, answer in zip(places, answers, strict=True)])
+    joined = {name: np.concatenate([getattr(answer, name) for answer in answers]) for name in _ROWS}
+    order = np.lexsort((joined["places"], joined["offsets"], partition, joined["timestamps"]))
+    subjects, predicates, objects, times = (joined[name][order] for name in _ROWS[:4])
+    terms = _united([answer.terms for answer in answers])
+    found: dict[int, WholeSlice] = {}
+    lo = 0
+    is_one = len(times) > 0 and batch_number(int(times[0]), batch_ms) == batch_number(int(times[-1]), batch_ms)
+    try:
+        while lo < len(times):
+            number = batch_number(int(times[lo]), batch_ms)
+            hi = int(np.searchsorted(times, number * batch_ms, "right"))
+            columns = subjects[lo:hi], predicates[lo:hi], objects[lo:hi], times[lo:hi]
+            used = terms if is_one else terms.take(np.searchsorted(terms.ids, terms_of(columns[:3])))
+            found[number] = _slice(columns, used, registry)
+            lo = hi
+    except DataError:
+        for whole in found.values():
+            registry.release(whole.transient_ids)
+        raise
+    return found
+
+
+def _at(places: Int64Array, numbers: Int32Array) -> Int64Array:
+    return places[numbers] if len(numbers) else np.empty(0, np.int64)
+
+
+def terms_of(columns: Sequence[Int64Array]) -> Int64Array:
+    """Return the distinct ids in some columns, sorted, but for inlined literals."""
+    ids = np.concatenate(columns)
+    ids = np.sort(ids[~is_inlined(ids)])
+    is_first = np.ones(len(ids), np.bool_)
+    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
+    return ids[is_first]
+
+
+def _slice(columns: Columns, used: TermTable, registry: NodeRegistry) -> WholeSlice:
+    taken = registry.borrow(used)
+    size = _BYTES_PER_TERM * len(taken) + len(used.text) * len(taken) // max(1, len(used))
+    return WholeSlice(columns, taken, size)
+
+
+def _united(tables: Sequence[TermTable]) -> TermTable:
+    """Return each term once, in order of ids; of an id, the first text."""
+    if len(tables) == 1:
+        return tables[0]
+    starts = np.cumsum([0, *(len(table.text) for table in tables)])
+    ends = [table.offsets[1:] + start for table, start in zip(tables, starts, strict=False)]
+    offsets: Int64Array = np.concatenate([np.zeros(1, np.int64), *ends])
+    text: UInt8Array = np.concatenate([table.text for table in tables])
+    whole = TermTable(np.concatenate([table.ids for table in tables]), offsets, text)
+    order = np.argsort(whole.ids, kind="stable")
+    is_first = np.ones(len(order), np.bool_)
+    np.not_equal(whole.ids[order[1:]], whole.ids[order[:-1]], out=is_first[1:])
+    return whole.take(order[is_first])

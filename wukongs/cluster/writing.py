@@ -1,0 +1,373 @@
+"""StreamWriter: the one node that writes what clients push to a stream. It gives the tuples their rows, cuts them at
+stream batches, and sends every node its share; a push returns when it is safe on all nodes that take part.
+
+Any node finds the writer of a stream by the same rule (`writer_of`), and hands a client's push on to it. When a writer
+is gone the next one goes on from the rows that all nodes have, with a newer epoch, which locks the old one out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from zlib import crc32
+
+import numpy as np
+
+from wukongs.cluster.feeding import feed_packet, index_of, messages_in
+from wukongs.cluster.host import Host
+from wukongs.cluster.intake import LOG_S, Intake, Standing, standing_in
+from wukongs.cluster.members import ask_members, await_word, left_s, members_of
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.reads.requests import timeout_of
+from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.live.stream_state import PUSH_PARTITION, batch_number
+from wukongs.protocol.records import Role
+from wukongs.protocol.state import Node
+from wukongs.store.encoded import Encoded
+from wukongs.wire.messages import Close, Finish, Message, Open, Piece, timing_mask
+from wukongs.wire.packets import Packet, Peers
+from wukongs.wire.sharding import TermCutter, split_piece
+
+log = logging.getLogger("wukongs")
+PUSH = "push"
+RETRY_S = 0.05
+TELL_S = 2.0
+"""How much longer than the writer who has asked it waits, to hear which node it has waited for."""
+TOGETHER_MAX = 1000
+"""Messages in one packet: a push may span very many stream batches."""
+
+
+def writer_of(node: Node, stream: str) -> int:
+    """Return the node that writes what is pushed to a stream: the same one for all who know the same members."""
+    # The highest of a hash per node: a stream whose writer stays keeps it when another node goes.
+    return max(sorted(node.control.with_role(Role.IN)), key=lambda member: crc32(f"{member} {stream}".encode()))
+
+
+class StreamWriter:
+    """One stream's writer. Its calls come one after the other, in order of time.
+
+    What one of them has begun to send, and cannot tell to be on all nodes or on none, is sent before anything else: so
+    all nodes take the same in the same order."""
+
+    def __init__(self, stream: str, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
+        self._stream, self._host, self._store, self._intake, self._peers = stream, host, store, intake, peers
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._offset = 0
+        self._promised_ms: int | None = None
+        self._is_closed = False
+        self._room: dict[int, int] = {}
+        """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
+        self._unfinished: tuple[list[Message], Encoded | None] | None = None
+        """What some nodes may have; if it is a push, its tuples."""
+
+    def push(self, encoded: Encoded, timeout_s: float) -> None:
+        """Add tuples in order of time. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is
+        away: it may have been applied on the others, and is as soon as there is another call. Say it again: it is
+        applied once)."""
+        with self._turn(timeout_s) as deadline:
+            if self._begin(deadline, encoded):
+                return
+            self._check_is_open()
+            times = encoded.timestamps
+            self._store.stream(self._stream).check_timestamps(times, PUSH_PARTITION)
+            if self._promised_ms is not None and int(times[0]) <= self._promised_ms:
+                raise StreamError(
+                    f"stream {self._stream}: timestamp {times[0]} ms at tuple 0 of the call, but the stream already "
+                    f"stands at {self._promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
+                    "applied"
+                )
+            pieces = self._pieces(encoded)
+            close = self._close(int(times[-1]) - 1, pieces[-1].end_offset)
+            self._deliver([*pieces, close], deadline, encoded)
+
+    def advance(self, time_ms: int, timeout_s: float) -> None:
+        """Promise that nothing at or before a time will come. Raises NodeUnavailable (a node is away: it is promised,
+        and the others are told so with the next call)."""
+        with self._turn(timeout_s) as deadline:
+            self._begin(deadline)
+            self._check_is_open()
+            if self._promised_ms is None or time_ms > self._promised_ms:
+                self._deliver([self._close(time_ms, self._offset)], deadline)
+
+    def finish(self, timeout_s: float) -> None:
+        """End what is pushed, and with it the stream if no pipeline's partition goes on. Raises as advance."""
+        with self._turn(timeout_s) as deadline:
+            if self._is_at_end(self._host.node):
+                return
+            self._begin(deadline)
+            if not self._is_closed:
+                self._deliver([self._finish()], deadline)
+            what = f"the record that stream {self._stream} has ended"
+            self._host.wait_until(self._has_ended, left_s(deadline), what)
+
+    @contextmanager
+    def _turn(self, timeout_s: float) -> Iterator[float]:
+        """Be the one call that is under way; give the time by which it has to end. Raises NodeUnavailable."""
+        deadline = time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            raise NodeUnavailable(
+                f"stream {self._stream}: another call is under way, for longer than {timeout_s:g} s: a node is away, "
+                "or has much to do. Nothing of this call was applied: say it again"
+            )
+        try:
+            yield deadline
+        finally:
+            self._lock.release()
+
+    def _check_is_open(self) -> None:
+        if self._is_closed:
+            raise StreamError(f"stream {self._stream} is closed: declare a new one to push more")
+
+    def _has_ended(self, node: Node) -> bool:
+        """Tell whether nobody waits for the stream any more, or only for others. One that never began holds nobody
+        back."""
+        stream, intake = node.control.stream_named(self._stream), node.intakes.get(node.control.key_of(self._stream))
+        if self._is_at_end(node) or stream is None or stream.began is None:
+            return True
+        return intake is not None and intake.last_batch(stream.partitions) is None
+
+    def _is_at_end(self, node: Node) -> bool:
+        stream = node.control.stream_named(self._stream)
+        return stream is None or stream.last_batch is not None
+
+    def _begin(self, deadline: float, encoded: Encoded | None = None) -> bool:
+        """Be the writer, and finish what the last call could not; tell whether that was to push the same tuples."""
+        self._open(deadline)
+        if self._unfinished is None:
+            return False
+        messages, pushed = self._unfinished
+        self._deliver(messages, deadline, pushed)
+        return encoded is not None and pushed is not None and _is_same(pushed, encoded)
+
+    def _deliver(self, messages: list[Message], deadline: float, pushed: Encoded | None = None) -> None:
+        """Send all nodes what a call has to say; it counts from then on. If it cannot be told that none has anything of
+        it, it is to be finished first."""
+        shares = self._shares(messages)
+        if self._unfinished is None:
+            self._check_room(shares, deadline)
+        # Once for all nodes: else each of them would ask all others about the terms of its share.
+        view = None if pushed is None else self._intake.agree(pushed, left_s(deadline))
+        self._unfinished = messages, pushed
+        last = messages[-1]
+        if pushed is None and isinstance(last, Close):
+            self._promised_ms = last.complete_ms
+        try:
+            self._send(shares, deadline, view)
+        except StreamError as error:
+            if self._nobody_has_more(deadline):
+                self._unfinished = None
+                raise
+            raise NodeUnavailable(
+                f"stream {self._stream}: some nodes have what was said last, and others refuse it: {error}. Say it "
+                "again: it is applied once"
+            ) from error
+        self._unfinished = None
+        if isinstance(last, Close):
+            self._offset, self._promised_ms = last.end_offset, last.complete_ms
+        else:
+            self._is_closed = True
+
+    def _nobody_has_more(self, deadline: float) -> bool:
+        """Tell whether no node has rows, or an end, behind what all have; those of a dropped stream are nobody's."""
+        control = self._host.node.control
+        if not control.takes_in(control.key_of(self._stream)):
+            return True
+        try:
+            standings = self._standings(deadline).values()
+            return all(one.offset == self._offset and not one.is_ended for one in standings)
+        except StreamError:  # another writer may have come: this one begins anew
+            self._epoch = 0
+            return False
+
+    def _open(self, deadline: float) -> None:
+        """Be the writer: of all nodes, from the first row that none has.
+
+        The last writer may have gone in the middle of a push, which nobody was told of then: some nodes have its rows.
+        They keep them, and the others go on behind them. The same goes for what this one has not finished, if there was
+        another one since."""
+        newest = self._intake.newest_epoch(self._stream, PUSH_PARTITION)
+        if self._epoch and self._epoch >= newest:
+            return
+        self._epoch, self._unfinished = max(time.time_ns() // 1_000_000, newest + 1), None
+        try:
+            standings = self._standings(deadline).values()
+            self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
+            state = self._store.stream(self._stream)
+            closed_ms = (closed + state.shift) * state.batch_ms
+            self._promised_ms = closed_ms if closed else None
+            self._is_closed = any(standing.is_ended for standing in standings)
+            if any(standing.offset != self._offset for standing in standings):
+                log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
+            if len({standing._replace(room=0) for standing in standings}) > 1:
+                end: list[Message] = [self._finish()] if self._is_closed else []
+                self._send(self._shares([self._close(closed_ms, self._offset), *end]), deadline)
+        except BaseException:
+            self._epoch = 0
+            raise
+
+    def _standings(self, deadline: float) -> dict[int, Standing]:
+        """Ask how far the nodes are; from here on they take nothing of earlier writers."""
+        asked = feed_packet([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
+        nodes = range(self._store.shard_map.node_count)
+        answers = ask_members(self._host, self._peers, dict.fromkeys(nodes, asked), left_s(deadline))
+        found = {node: standing_in(answer) for node, answer in answers.items()}
+        self._room.update({node: standing.room for node, standing in found.items()})
+        return found
+
+    def _check_room(self, shares: Mapping[int, Sequence[Message]], deadline: float) -> None:
+        """Refuse a push that a node would have no room for: some would have it and others not. Raises StreamError."""
+        counts = {node: sum(len(one.encoded) for one in of if isinstance(one, Piece)) for node, of in shares.items()}
+        for is_last in (False, True):
+            full = [node for node in sorted(members_of(self._host)) if counts[node] > self._room.get(node, 0)]
+            if not full:
+                for node, count in counts.items():
+                    self._room[node] = self._room.get(node, 0) - count
+                return
+            if is_last:
+                raise StreamError(
+                    f"stream {self._stream}: {counts[full[0]]} more tuples would exceed queued_bytes_max at node "
+                    f"{full[0]}, which has room for {self._room.get(full[0], 0)}: another stream holds this one back "
+                    "(see stats()['held_back_by']); advance or close that one, or raise queued_bytes_max. Nothing of "
+                    "this call was applied"
+                )
+            self._standings(deadline)
+
+    @property
+    def _index(self) -> int:
+        return self._host.node.control.index
+
+    def _pieces(self, encoded: Encoded) -> list[Piece]:
+        """Cut tuples, sorted by time, at stream batches."""
+        facts = self._store.stream(self._stream)
+        cutter, pieces, lo = TermCutter(encoded), list[Piece](), 0
+        while lo < len(encoded):
+            number = batch_number(int(encoded.timestamps[lo]), facts.batch_ms)
+            hi = int(np.searchsorted(encoded.timestamps, number * facts.batch_ms, "right"))
+            part = encoded if hi - lo == len(encoded) else cutter.cut(np.arange(lo, hi))
+            rows = self._offset + lo, self._offset + hi
+            timing = timing_mask(part, facts.timing)
+            pieces.append(Piece(self._stream, PUSH_PARTITION, self._epoch, *rows, 0, number, part, timing))
+            lo = hi
+        return pieces
+
+    def _close(self, complete_ms: int, end_offset: int) -> Close:
+        return Close(self._stream, PUSH_PARTITION, self._epoch, end_offset, complete_ms)
+
+    def _finish(self) -> Finish:
+        return Finish(self._stream, PUSH_PARTITION, self._epoch)
+
+    def _send(self, shares: Mapping[int, Sequence[Message]], deadline: float, view: int | None = None) -> None:
+        """Send every node its share of some messages, in order, until all that take part have them. What some have
+        already they know as repeated. view: see feeding.feed_packet."""
+        for start in range(0, len(shares[self._peers.me]), TOGETHER_MAX):
+            some = slice(start, start + TOGETHER_MAX)
+            asked = {node: feed_packet(of_node[some], self._index, view) for node, of_node in shares.items()}
+            answers = ask_members(self._host, self._peers, asked, left_s(deadline))
+            self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
+        self._wait_until_begun(deadline)
+
+    def _shares(self, messages: Sequence[Message]) -> dict[int, list[Message]]:
+        shard_map = self._store.shard_map
+        shares: dict[int, list[Message]] = {node: [] for node in range(shard_map.node_count)}
+        for message in messages:
+            if isinstance(message, Piece):
+                for node, share in split_piece(message, shard_map):
+                    shares[node].append(share)
+            else:
+                for share_of_node in shares.values():
+                    share_of_node.append(message)
+        return shares
+
+    def _wait_until_begun(self, deadline: float) -> None:
+        """Wait until the log says that the stream has begun: from there on no time passes without it."""
+
+        def has_begun(node: Node) -> bool:
+            stream = node.control.stream_named(self._stream)
+            return stream is None or stream.began is not None or stream.is_dropped
+
+        if not has_begun(self._host.node):
+            self._host.wait_until(has_begun, left_s(deadline), f"the record that stream {self._stream} has begun")
+
+
+def _is_same(one: Encoded, other: Encoded) -> bool:
+    names = ("subjects", "predicates", "objects", "graphs", "timestamps")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and (
+        one.clashes.texts() == other.clashes.texts()
+    )
+
+
+class Writers:
+    """The writers of one node, and the way to those on others."""
+
+    def __init__(self, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
+        self._host, self._store, self._intake, self._peers = host, store, intake, peers
+        self._writers: dict[str, StreamWriter] = {}
+        self._lock = threading.Lock()
+
+    def push(self, stream: str, encoded: Encoded, timeout_s: float) -> None:
+        """Add tuples to a stream, wherever its writer is. Raises as StreamWriter.push."""
+        piece = Piece(stream, PUSH_PARTITION, 0, 0, len(encoded), 0, 0, encoded, np.zeros(len(encoded), np.bool_))
+        self._at_writer(stream, piece, lambda writer, left: writer.push(encoded, left), timeout_s)
+
+    def advance(self, stream: str, time_ms: int, timeout_s: float) -> None:
+        message = Close(stream, PUSH_PARTITION, 0, 0, time_ms)
+        self._at_writer(stream, message, lambda writer, left: writer.advance(time_ms, left), timeout_s)
+
+    def finish(self, stream: str, timeout_s: float) -> None:
+        message = Finish(stream, PUSH_PARTITION, 0)
+        self._at_writer(stream, message, StreamWriter.finish, timeout_s)
+
+    def answer(self, packet: Packet) -> Packet:
+        """Handler of PUSH: what another node's client pushes; the answer names the writer, if another node is it."""
+        index = index_of(packet)
+        self._host.wait_for_record(index, LOG_S)
+        for message in messages_in(packet):
+            stream = getattr(message, "stream", "")
+            at = writer_of(self._host.node, stream)
+            if at != self._peers.me:
+                return Packet(PUSH, {"writer": at})
+            writer, timeout_s = self._writer(stream), timeout_of(packet)
+            if isinstance(message, Piece):
+                writer.push(message.encoded, timeout_s)
+            elif isinstance(message, Close):
+                writer.advance(message.complete_ms, timeout_s)
+            elif isinstance(message, Finish):
+                writer.finish(timeout_s)
+        return Packet(PUSH)
+
+    def _at_writer(
+        self, stream: str, message: Message, do: Callable[[StreamWriter, float], None], timeout_s: float
+    ) -> None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            at = writer_of(self._host.node, stream)
+            if at == self._peers.me:
+                do(self._writer(stream), left_s(deadline))
+                return
+            # Whether a node that goes in the middle of it has done it is not known: who was silent before is not asked.
+            await_word(self._host, at, left_s(deadline))
+            if writer_of(self._host.node, stream) == at:
+                made, seconds = feed_packet([message], self._host.node.control.index), left_s(deadline)
+                asked = Packet(PUSH, {**made.fields, "timeout_s": seconds}, made.arrays)
+                (answer,) = self._peers.ask([(at, asked)], seconds + TELL_S)
+                if "writer" not in answer.fields:
+                    return
+                if time.monotonic() >= deadline:
+                    raise NodeUnavailable(
+                        f"stream {stream}: the nodes did not agree within {timeout_s:g} s who writes it"
+                    )
+                time.sleep(RETRY_S)  # until both know of the same members
+
+    def _writer(self, stream: str) -> StreamWriter:
+        control = self._host.node.control
+        key = control.key_of(stream)  # another one may have been declared under the name
+        with self._lock:
+            writer = self._writers.get(key)
+            if writer is None:
+                self._writers = {known: one for known, one in self._writers.items() if control.takes_in(known)}
+                writer = self._writers[key] = StreamWriter(stream, self._host, self._store, self._intake, self._peers)
+            return writer

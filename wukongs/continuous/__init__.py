@@ -1,1 +1,0 @@
-"""Registered queries: their windows, firings, reports and subscriptions."""

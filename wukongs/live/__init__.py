@@ -1,0 +1,1 @@
+"""Time moves on: streams, windows, registered queries, updates, loads."""

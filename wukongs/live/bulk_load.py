@@ -1,0 +1,100 @@
+"""Loading a file into a running engine: built beside the engine, and joined to the stored graph at one snapshot number.
+
+The engine's lock is held to pick what is compared with, and to seal. Newness is decided against the snapshot at which
+the load began, while nothing waits; at sealing only what was stored since then is looked at, unless triples
+were deleted meanwhile. What is long under the lock, such as merging, goes in steps, between which others get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from os import PathLike
+from typing import IO, Any
+
+from wukongs.live.core import Core
+from wukongs.live.injector import Injector
+from wukongs.live.journal import Change
+from wukongs.live.lock_steps import expect, pay_for_merges
+from wukongs.query.terms.names import graph_term
+from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
+from wukongs.store.quads import without_held
+from wukongs.store.rdf_files import RdfReader
+
+
+def load(
+    core: Core,
+    injector: Injector,
+    source: str | PathLike[str] | IO[bytes],
+    graph: str | None,
+    base: str | None,
+    format: str | None,
+    *,
+    strict: bool,
+    on_run: Callable[[RdfReader, Run], None],
+    file: dict[str, Any] | None = None,
+) -> int:
+    """Add the tuples of a file to the stored graph; return their SN. graph: IRI of that of tuples without one of their
+    own (None: the default graph). on_run: called with each run. file: what the data folder remembers of the file
+    once it is in.
+
+    Raises DataError, StorageError, what on_run raises; then nothing was added."""
+    with core.lock:
+        core.check_is_open()
+        core.load_count += 1
+        number = core.load_count
+        into = core.graph_id(None if graph is None else graph_term(graph))
+    with RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits) as reader:
+        change = {"op": "load", "number": number, "graph": graph, "file": file}
+        return _join(core, injector, reader, into, strict, on_run, change)
+
+
+def _join(
+    core: Core,
+    injector: Injector,
+    reader: RdfReader,
+    graph: int,
+    strict: bool,
+    on_run: Callable[[RdfReader, Run], None],
+    change: Change,
+) -> int:
+    """Read all of a file, then join it. change: what the journal is told of it, its SN left out."""
+    plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
+    number = change["number"]
+    with core.lock:
+        core.check_is_open()
+        known = core.arrangement.open(core.sn, f"the load of {reader.name}")
+    batch = None
+    try:
+        held, runs, read_count = known.read(), RunStack(), 0
+        for run in read_runs(
+            reader, core.registry, graph, plan, strict, on_piece=partial(core.journal.note_load, number)
+        ):
+            runs.add(run.batch)
+            read_count += run.read_count
+            on_run(reader, run)
+        if not read_count:
+            with core.lock:
+                core.check_is_open()
+                injector.catch_up()  # so that the SN does not hang on how far the engine has come
+                return core.sn
+        whole = runs.to_batch()
+        batch = without_held(whole, held)
+        expect(core, batch)
+        with core.lock:
+            core.check_is_open()
+            injector.catch_up()
+            sn = core.next_sn
+            core.journal.commit({**change, "sn": sn})
+            core.revoke_old_handles()
+            batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
+    except BaseException:
+        core.journal.abandon_load(number)
+        raise
+    finally:
+        with core.lock:
+            known.close()
+            if batch is not None:
+                core.arrangement.give_up(batch)
+    pay_for_merges(core, len(batch))
+    return sn

@@ -1,0 +1,393 @@
+"""ContinuousQuery: a registered query: its windows, when it fires next, and what it has reported."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from wukongs.csparql.algebra import Query
+from wukongs.errors import WukongsError
+from wukongs.live.core import FOREVER_MS, Core
+from wukongs.live.explaining import explain_over, profiled
+from wukongs.live.firing import Firing
+from wukongs.live.query_source import QuerySource
+from wukongs.live.query_templates import template_of
+from wukongs.live.query_windows import QueryWindows, spans
+from wukongs.live.reading import terms_of
+from wukongs.live.reporting import Reporter
+from wukongs.live.subscription import Subscription
+from wukongs.live.windows import covered_ms, firing_step, first_firing, first_multiple, makes_stream, waits_for
+from wukongs.query.constants import constants_of
+from wukongs.query.execution.answer import Answer, answer
+from wukongs.query.execution.executor import Explored
+from wukongs.query.execution.query_counts import QueryCounts
+from wukongs.query.limits import limits_of
+from wukongs.query.output.results import WindowResult
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.query_terms import ConstantIds
+from wukongs.store.snapshot import tick_sn
+
+if TYPE_CHECKING:
+    from wukongs.live.injector import Injector
+
+log = logging.getLogger("wukongs")
+
+
+class ContinuousQuery:
+    """A registered query, as Engine.register returns it. All its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        core: Core,
+        injector: Injector,
+        query: Query,
+        on_result: Callable[[WindowResult], object] | None,
+        source: QuerySource = QuerySource(""),  # noqa: B008
+        lsn: int = 0,
+    ) -> None:
+        """source: what it was registered with; lsn: the record of the log that registered it."""
+        assert query.registration is not None
+        self.name = query.registration.name
+        self.query = query
+        self.source = source
+        self.lsn = lsn
+        self.acknowledged_ms: int | None = None
+        """The end of the last window that was taken before the engine was opened; those up to it do not fire again."""
+        self.is_recovered = False
+        """It was found in the data folder, and nobody has registered it again yet."""
+        self.is_stream = makes_stream(query)
+        self.step_ms = firing_step(query)
+        """None: it fires when one of its windows moves on, at the end of a stream batch."""
+        self._core = core
+        self._injector = injector
+        self._on_result = on_result
+        self._has_backlog = False
+        self.subscription = Subscription(core.settings.results_max, self._acknowledge)
+        constants = constants_of(query)
+        ids, self._references = core.registry.reserve([term.text for term in constants])
+        known = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
+        self.template = template_of(query)
+        self.windows = QueryWindows(core, query, self.name, known)
+        self.plans = PlanMemo(is_patient=True)
+        self._answer_to_nothing: Answer | None = None
+        """What the query answers when all its windows are empty and it reads nothing else, if that has no row."""
+        self._states = self.windows.states
+        self._closed_at_start = {s: at for s, state in self._states.items() if (at := state.closed_ms) is not None}
+        self._next_ms: int | None = None
+        """The next firing; of a query without step_ms, the earliest time that it may have. None: not known yet."""
+        self.is_paused = False
+        self.is_closed = False
+        self._counts = QueryCounts()
+        self.reporter = Reporter(query.registration)
+
+    def __repr__(self) -> str:
+        return f"<ContinuousQuery {self.name}: {self._counts.windows} windows reported>"
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
+        """Iterate over the reported windows, in order. Ends when the query is closed and all is read, or when
+        timeout_s (seconds) pass without a window. Raises the error of a firing that failed; iterate again to go on
+        after it."""
+        return self.subscription.read(timeout_s)
+
+    def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
+        """As results, for `async for`."""
+        return self.subscription.aread(timeout_s)
+
+    def close(self) -> None:
+        """End the query. What it has reported can still be read. Raises StorageError (it cannot be logged)."""
+        with self._core.lock:
+            if self.is_closed:
+                return
+            lsn = self._core.journal.commit({"op": "close", "query": self.name})
+            self.end()
+            self._core.journal.forget_query(self.lsn, lsn)
+
+    def end(self) -> None:
+        """End the query in this engine; in a data folder it stays registered."""
+        with self._core.lock:
+            if self.is_closed:
+                return
+            self.is_closed = True
+            self._injector.forget(self)
+            self._core.registry.release(self._references)
+        self.subscription.close()
+
+    def fail(self, error: WukongsError) -> None:
+        """End the query with an error that its reader is told, after what was reported before."""
+        self.subscription.put(-FOREVER_MS, error)  # whoever reads it has acknowledged no window
+        self.end()
+
+    def pause(self) -> None:
+        """Report nothing until resume; windows that close meanwhile are skipped. Raises StorageError."""
+        self._set_paused(True)
+
+    def resume(self) -> None:
+        """Report again, from the next window on. Raises StorageError."""
+        self._set_paused(False)
+
+    def _set_paused(self, is_paused: bool) -> None:
+        with self._core.lock:
+            if not self.is_closed:
+                self._core.journal.commit({"op": "pause", "query": self.name, "is_paused": is_paused})
+                self.is_paused = is_paused
+
+    # --- over the end of a process ------------------------------------------------------------------------------------
+
+    def attach(self, on_result: Callable[[WindowResult], object] | None) -> None:
+        """Go on for whoever has registered the query again; what waits is reported first. Called with the lock held."""
+        self.is_recovered = False
+        self._on_result = on_result
+        self._has_backlog = on_result is not None
+        self._injector.wake()
+
+    def report_backlog(self) -> None:
+        """Give the windows that waited for on_result to it. Called without the lock."""
+        if self._has_backlog:
+            self._has_backlog = False
+            waiting = len(self.subscription)
+            for _ in range(waiting):
+                try:
+                    window = self.subscription.take(0)
+                except WukongsError:
+                    continue  # counted and logged when it happened
+                if window is not None:
+                    self._report(window)
+
+    def progress(self) -> dict[str, Any]:
+        """Return, as JSON, how far the query has come: what restore_progress takes."""
+        return {
+            "next_ms": self._next_ms,
+            "closed_at_start": self._closed_at_start,
+            "is_paused": self.is_paused,
+            "remembered": self.reporter.progress(),
+        }
+
+    def restore_progress(self, progress: dict[str, Any]) -> None:
+        """Stand where another one stood."""
+        self._next_ms, self._closed_at_start = progress["next_ms"], progress["closed_at_start"]
+        self.is_paused = progress["is_paused"]
+        self.reporter.restore(progress.get("remembered"))
+
+    def _acknowledge(self, end_ms: int) -> None:
+        self._core.journal.acknowledge(self.lsn, end_ms)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts, and medians and 99th percentiles of the last firings in microseconds."""
+        return {
+            **self._counts.stats(),
+            "results_waiting": len(self.subscription),
+            "results_dropped": self.subscription.dropped_count,
+            "results_dropped_to_ms": self.subscription.dropped_to_ms,
+            "plans_made": self.plans.planned_count,
+        }
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the query may have got wrong, by its text and by the data so far: a sentence each, with its
+        place in the text. They are logged when it is registered."""
+        with self._core.lock:
+            return self.windows.advice(self.query)
+
+    def explain(self, *, analyze: bool = False) -> str:
+        """Return the plan as text, with the rows that are estimated for the windows as they stand now; and warnings.
+
+        analyze: run the query over these windows too, without reporting anything, and show the actual rows of each step
+        and rows and time of each operator. Raises QueryTimeout, BudgetExceeded."""
+        with self._core.lock:
+            at_ms = self._next_firing()
+            at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
+            dataset, _ = self.windows.dataset(at_ms)
+            terms = terms_of(self._core)
+        limits = limits_of(self._core.settings, None)
+        profile = profiled(self.query, dataset, terms, limits, self.plans, self.name) if analyze else None
+        told = [f"warning: {warning}\n" for warning in self.warnings()]
+        if others := self._injector.company_of(self):
+            told.append(f"each firing is explored together with those of {others} other queries of the template\n")
+        return "".join([explain_over(self.query, dataset, profile), *told])
+
+    def why(self) -> str:
+        """Return, in words, what the query waits for."""
+        with self._core.lock:
+            if self.is_closed or self.is_paused:
+                return f"{self.name} is {'closed' if self.is_closed else 'paused'}"
+            due = self.due()
+            if due is not None:
+                return f"{self.name} is about to report the window ending at {due} ms"
+            next_ms, is_begun = self._next_firing(), self._next_ms is not None
+            return f"{self.name} {waits_for(self._states, self._core.streams.values(), next_ms, is_begun)}"
+
+    # --- firing, called by the injector -------------------------------------------------------------------------------
+
+    def due(self) -> int | None:
+        """Return the time of the next firing if it is covered, None if not. Called with the lock held."""
+        next_ms = self._next_firing()
+        covered = covered_ms(self._core.stable_ms(), self.step_ms or 1, self._states.values())
+        if next_ms is None or covered is None or next_ms > covered:
+            return None
+        return next_ms
+
+    def _next_firing(self) -> int | None:
+        """Return the time of the next firing, None while it cannot be told."""
+        if self._next_ms is None:
+            self._next_ms = first_firing(self.step_ms or 1, self._states, self._closed_at_start)
+        if self._next_ms is None or self.step_ms is not None:
+            return self._next_ms
+        return self.windows.next_edge_ms(self._next_ms)
+
+    def keep_after_ms(self) -> dict[str, int]:
+        """Return, per stream, the time up to which this query needs no slices any more; none while it cannot tell."""
+        self._next_firing()
+        if self._next_ms is None:
+            return {}
+        return self.windows.keep_after_ms(self._next_ms)
+
+    def needs_after(self) -> dict[str, int]:
+        """Return, per stream, the stream batch after which the next firing reads; all while it cannot tell."""
+        return self.windows.needs_after(self._next_ms)
+
+    def arrivals_needed(self) -> dict[str, int]:
+        """Return, per stream with a window that counts, the arrival after which the next firing reads."""
+        return self.windows.arrivals_needed(self._next_ms)
+
+    def arrivals_needed_ms(self) -> dict[str, int]:
+        """Return, as arrivals_needed, the times after which these have come."""
+        return self.windows.arrivals_needed_ms(self._next_ms)
+
+    def skip_to(self, time_ms: int) -> None:
+        """Go on with the first firing after a time."""
+        self._next_ms = first_multiple(self.step_ms or 1, time_ms, is_strict=True)
+
+    def is_skipped(self, at_ms: int) -> bool:
+        """Tell whether the firing at a time is left out: while paused, or because its window was taken before (and no
+        other is compared with it)."""
+        return self.is_paused or (self._was_taken(at_ms) and not self.reporter.is_compared)
+
+    def _was_taken(self, at_ms: int) -> bool:
+        return self.acknowledged_ms is not None and at_ms <= self.acknowledged_ms
+
+    def leave_out(self, at_ms: int) -> None:
+        """Go on after a firing that is skipped."""
+        self.skip_to(at_ms)
+        if self.is_paused:
+            self.reporter.forget(at_ms)
+
+    def pass_over(self, firing: Firing) -> None:
+        """Leave out a firing that was picked before the query was paused."""
+        self.leave_out(firing.at_ms)
+        self.subscription.skip(firing.at_ms)
+
+    def prepare(self, at_ms: int) -> Firing | None:
+        """Pick what the firing at a time reads; None if it is not to be reported. Called with the lock held, when
+        everything up to then is sealed."""
+        reading = self.windows.read(at_ms)
+        self.skip_to(at_ms)
+        if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
+            self._counts.not_reported += 1
+            self.subscription.skip(at_ms)
+            return None
+        self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, self.reporter.is_compared)
+        return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
+
+    def run(self, firing: Firing, due_at_s: float) -> None:
+        """Execute a firing and report its window, unless it was taken before: then only the next firing needs it.
+
+        Called without the lock. due_at_s: perf_counter when it was due."""
+        self.report_backlog()
+        started_s = time.perf_counter()
+        try:
+            if firing.reading.error is not None:
+                self._counts.over_budget += 1
+                raise firing.reading.error
+            window = self._execute(firing, due_at_s)
+        except WukongsError as error:
+            log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
+            self._put_error(firing.at_ms, error)
+            return
+        except Exception as error:
+            # A mistake of ours in this query: the others, and the streams, go on without it.
+            log.exception("query %s, window ending at %d ms: the firing has failed", self.name, firing.at_ms)
+            told = WukongsError(
+                f"query {self.name}, window ending at {firing.at_ms} ms: the firing failed with "
+                f"{type(error).__name__}: {error}. Its later windows are still reported; see the log"
+            )
+            told.__cause__ = error.with_traceback(None)  # its frames hold tables
+            self._put_error(firing.at_ms, told)
+            return
+        if self._was_taken(firing.at_ms):
+            return
+        if window is None:
+            self._counts.not_reported += 1
+            self.subscription.skip(firing.at_ms)
+            return
+        self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
+        if self._on_result is None:
+            self.subscription.put(firing.at_ms, window)
+        else:
+            self._report(window)
+
+    def _report(self, window: WindowResult) -> None:
+        assert self._on_result is not None
+        try:
+            self._on_result(window)
+        except Exception:
+            self._counts.errors += 1
+            log.exception("query %s: on_result failed for the window ending at %d ms", self.name, window.end_ms)
+        self._acknowledge(window.end_ms)
+
+    def _put_error(self, at_ms: int, error: WukongsError) -> None:
+        self.reporter.forget(at_ms)
+        if self._was_taken(at_ms):
+            return
+        self._counts.errors += 1
+        self.subscription.put(at_ms, error)
+
+    def _explored(self, firing: Firing) -> Explored | None:
+        if firing.explored is None or self.template is None:
+            return None
+        self._counts.explored_together += 1
+        return self.template.core, firing.explored
+
+    def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
+        """Return what the firing reports, None if REPORT leaves it out."""
+        terms = terms_of(self._core, firing.reader, firing.moment())
+        is_empty = firing.is_over_nothing
+        found = self._answer_to_nothing if is_empty else None
+        limits = limits_of(self._core.settings, None)
+        if found is None:
+            found = answer(
+                self.query,
+                firing.reading.dataset,
+                terms,
+                limits,
+                self.plans,
+                scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
+                in_order=True,
+                by_solution=self.reporter.is_compared,
+                explored=self._explored(firing),
+            )
+            if is_empty and not (found.length or firing.depends_on_moment()):
+                self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
+        with limits:
+            found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
+        if not self.reporter.is_reported(found):
+            return None
+        windows = spans(firing.reading.intervals)
+        return WindowResult(
+            self.query.form,
+            self.query.variables,
+            found.columns,
+            terms,
+            tick_sn(firing.at_ms),
+            found.boolean,
+            found.length,
+            query=self.name,
+            start_ms=min(start_ms for start_ms, _ in windows.values()),
+            end_ms=firing.at_ms,
+            windows=windows,
+            partial=firing.reading.partial,
+            latency_us=(time.perf_counter() - due_at_s) * 1e6,
+            is_stream=self.is_stream,
+        )

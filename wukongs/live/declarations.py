@@ -1,0 +1,150 @@
+"""Streams and registered queries, made from what their declaration says: by Engine, and again from a data folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, get_args
+
+from wukongs.csparql.algebra import Output, Query
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import rewrite
+from wukongs.errors import SettingsError, StreamError
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.core import Core
+from wukongs.live.injector import Injector
+from wukongs.live.query_source import QuerySource
+from wukongs.live.slice_budget import expected_bytes
+from wukongs.live.slice_filter import SliceFilter
+from wukongs.live.stream_state import StreamState
+from wukongs.live.windows import check_clause, check_window
+from wukongs.query.output.results import WindowResult
+from wukongs.query.terms.names import graph_term, positive
+from wukongs.settings import Settings
+
+log = logging.getLogger("wukongs")
+AnyStream = TypeVar("AnyStream", bound=StreamState)
+
+
+def stream_options(
+    settings: Settings,
+    timing: Sequence[str] | bool,
+    batch_ms: int | None,
+    into: str | None,
+    history_ms: int | None,
+    slice_bytes_max: int | None,
+    index: str,
+) -> dict[str, Any]:
+    """Return the options of a stream as JSON, checked, with the defaults filled in. Raises SettingsError, DataError."""
+    if index not in ("all", "matching"):
+        raise SettingsError(f'index = {index!r}: expected "all" or "matching"')
+    if isinstance(timing, str):
+        raise SettingsError(f"timing = {timing!r}: expected a list of predicates' IRIs, or True for all tuples")
+    slice_bytes_max = settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max
+    return {
+        "timing": timing if isinstance(timing, bool) else [graph_term(text).text for text in timing or ()],
+        "batch_ms": positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
+        "into": None if into is None else graph_term(into).text,
+        "history_ms": positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
+        "slice_bytes_max": positive("slice_bytes_max", slice_bytes_max, 1, "bytes"),
+        "index": index,
+    }
+
+
+def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
+    """Declare a stream. Called with the lock held."""
+    state = core.streams[stream_iri] = make_stream(core, stream_iri, options, lsn, StreamState)
+    return state
+
+
+def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int, kind: type[AnyStream]) -> AnyStream:
+    """Return the state of a stream with these options, not declared yet. Called with the lock held."""
+    timing, into = options["timing"], options["into"]
+    return kind(
+        stream_iri,
+        options["batch_ms"],
+        timing if isinstance(timing, bool) else tuple(text[1:-1] for text in timing),
+        core.graph_id(None if into is None else graph_term(into)),
+        None if into is None else into[1:-1],
+        options["history_ms"],
+        core.settings,
+        options["slice_bytes_max"],
+        SliceFilter() if options["index"] == "matching" else None,
+        options=options,
+        lsn=lsn,
+    )
+
+
+def drop_stream(core: Core, state: StreamState) -> None:
+    """Forget a stream, what waits in it and its slices. Called with the lock held."""
+    del core.streams[state.iri]
+    state.is_dropped = True
+    core.registry.release(state.waiting_ids())
+    core.release(state.ring.forget_arrivals())
+    core.drop_slices(state, 1 << 60)
+
+
+def parse_continuous(source: QuerySource) -> Query:
+    """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, SettingsError (output), StreamError
+    (one without a name or window)."""
+    query = rewrite(parse_query(source.text, source.base))
+    if query.registration is None:
+        raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
+    if not query.dataset.windows:
+        raise StreamError(
+            f"query {query.registration.name} has no FROM STREAM: ask it with Engine.query, or give it a window"
+        )
+    check_clause(query)
+    output = source.output
+    if output is None or output == query.registration.output:
+        return query
+    if output not in get_args(Output):
+        raise SettingsError(f"output = {output!r}: expected one of {', '.join(map(repr, get_args(Output)))}")
+    if query.registration.has_operator:
+        raise SettingsError(
+            f"output = {output!r}: query {query.registration.name} itself says {query.registration.output.upper()}: "
+            "leave one of them out"
+        )
+    return replace(query, registration=replace(query.registration, output=output))
+
+
+def check_windows(core: Core, query: Query, makers: Mapping[str, ContinuousQuery]) -> None:
+    """Check a query's windows against the streams. makers: the registered queries by name. Raises StreamError.
+
+    Called with the lock held."""
+    for window in query.dataset.windows:
+        maker = makers.get(window.stream)
+        if maker is not None and maker.is_stream and window.stream not in core.streams:
+            raise StreamError(
+                f"query, line {window.line}, column {window.column}: <{window.stream}> is what a query makes, "
+                "and is not read inside of the same engine: give it to a stream of another one, with "
+                "on_result=lambda window: stream.push_arrow(window.arrow()), or write both queries as one"
+            )
+        state = core.stream(window.stream)
+        check_window(window, state)
+        expected = expected_bytes(state, window)
+        if expected > state.slice_bytes_max:
+            log.warning(
+                "query %s: its window of %s on stream %s would take about %d bytes by what has come lately, "
+                "more than slice_bytes_max = %d: windows that do not fit will raise BudgetExceeded",
+                query.registration.name if query.registration is not None else "",
+                f"{window.range_triples} triples" if window.is_counted else f"{window.range_ms} ms",
+                state.iri,
+                expected,
+                state.slice_bytes_max,
+            )
+
+
+def register_query(
+    core: Core,
+    injector: Injector,
+    query: Query,
+    on_result: Callable[[WindowResult], object] | None,
+    source: QuerySource,
+    lsn: int,
+) -> ContinuousQuery:
+    """Register a parsed and checked query. Called with the lock held."""
+    registered = ContinuousQuery(core, injector, query, on_result, source, lsn)
+    injector.add(registered)
+    return registered

@@ -1,0 +1,85 @@
+"""IngestService: what an engine does with the messages that pipelines send to its ingest socket."""
+
+from __future__ import annotations
+
+from wukongs.errors import StreamError
+from wukongs.live.core import Core
+from wukongs.live.injector import Injector
+from wukongs.live.stream_state import StreamState
+from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
+
+
+class IngestService:
+    """wukongs.wire.ingesting.IngestHandler: a return means that the message is safe here."""
+
+    def __init__(self, core: Core, injector: Injector) -> None:
+        self._core = core
+        self._injector = injector
+
+    def open_partition(self, message: Open) -> Opened:
+        with self._core.lock:
+            self._core.check_is_open()
+            state = self._core.stream(message.stream)
+            known = state.ledgers.get(message.partition)
+            if known is None:
+                state.check_is_open()
+            else:
+                known.check_writer(message.epoch)
+            self._core.journal.commit(message)
+            resume_offset = state.open_partition(message.partition).open(message.epoch)
+            return Opened(state.batch_ms, state.into_iri, state.timing, resume_offset, self._core.settings.hash_bits)
+
+    def inject(self, piece: Piece) -> None:
+        lsn = None
+        with self._core.lock:
+            self._core.check_is_open()
+            state = self._core.stream(piece.stream)
+            ledger = state.opened_partition(piece.partition)
+            if ledger.admit(piece):
+                check_batch_number(piece, state.batch_ms)
+                timestamps = piece.encoded.timestamps
+                if len(timestamps) != len(piece.encoded) or len(piece.timing) != len(piece.encoded):
+                    raise StreamError(
+                        f"stream {piece.stream}: {len(piece.encoded)} tuples with {len(timestamps)} timestamps and "
+                        f"{len(piece.timing)} timing marks: expected one of each for every tuple"
+                    )
+                state.check_timestamps(timestamps, piece.partition)
+                state.check_room(len(piece.encoded))
+                self._core.journal.prepare()
+                take_piece(self._core, state, piece)
+                lsn = self._core.journal.note(piece, lambda: None)
+        self._core.journal.wait(lsn)  # also for a repeat: what it repeats may not be safe yet
+
+    def close_batches(self, message: Close) -> None:
+        lsn = None
+        with self._core.lock:
+            self._core.check_is_open()
+            state = self._core.stream(message.stream)
+            state.check_range(message.complete_ms)
+            ledger = state.opened_partition(message.partition)
+            self._core.journal.prepare()
+            if ledger.close(message):
+                state.promise(message.partition, message.complete_ms)
+                lsn = self._core.journal.note(message, lambda: self._complete(state, message))
+        self._core.journal.wait(lsn)
+
+    def _complete(self, state: StreamState, message: Close) -> None:
+        state.complete(message.partition, message.complete_ms)
+        self._injector.wake()
+
+    def finish_partition(self, message: Finish) -> None:
+        with self._core.lock:
+            self._core.check_is_open()
+            state = self._core.stream(message.stream)
+            if not state.is_ended:
+                state.opened_partition(message.partition).check_writer(message.epoch)
+                self._core.journal.commit(message)
+                state.finish(message.partition)
+                self._injector.wake()
+
+
+def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
+    """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
+    encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
+    state.take(encoded, piece.timing, transient_ids, piece.partition)
+    state.ledgers[piece.partition].taken(piece)

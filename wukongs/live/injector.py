@@ -1,0 +1,366 @@
+"""Injector: the thread that moves time on: it seals stream batches in order of time, and fires the queries due.
+
+What seals leave to merge is done afterwards, when all that is due has fired, so that no firing waits for it; and plans
+are made anew between two moments.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+
+from wukongs.errors import StreamError
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.core import FOREVER_MS, Core
+from wukongs.live.firing import Firing
+from wukongs.live.groups import FIRINGS_MAX, Groups
+from wukongs.live.slice_budget import collect
+from wukongs.live.slice_filter import Predicate
+from wukongs.live.stream_state import StreamState
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.store.snapshot import tick_sn
+
+log = logging.getLogger("wukongs")
+CATCH_UP_POLL_S = 0.002
+UPPER_MAX = 1 << 63
+IDLE_FUEL = 4096
+"""Values merged at a time, of each merge, while nothing else is to do: tens of microseconds with the lock held."""
+IDLE_PAUSE_S = 0.0005
+SEALS_BETWEEN_DROPS = 64
+"""While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
+
+
+class Injector:
+    """One per engine; its thread starts with the first stream and ends with the engine."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._queries: dict[str, ContinuousQuery] = {}
+        self._ready: deque[ContinuousQuery] = deque()
+        """Queries found due at one time, _ready_ms, that have not fired yet."""
+        self._company: defaultdict[Hashable, deque[ContinuousQuery]] = defaultdict(deque)
+        """The same queries by the shape of their templates."""
+        self._groups = Groups(core)
+        self._ready_ms = FOREVER_MS
+        self._counts_only = False
+        """Whether some query fires by what has arrived, and not by time."""
+        self._seals = 0
+        self._thread: threading.Thread | None = None
+        self._has_news = False
+        self._is_busy = False
+        self._news_at_s = 0.0
+        self._waits_for_update = False
+        self._stale: list[PlanMemo] = []
+        """Of queries that have fired by plans for other sizes."""
+
+    @property
+    def queries(self) -> dict[str, ContinuousQuery]:
+        """The registered queries by name; read with the lock held."""
+        return self._queries
+
+    def company_of(self, query: ContinuousQuery) -> int:
+        """Return with how many other queries one is explored together, when they are due at the same time."""
+        if query.template is None:
+            return 0
+        with self._core.lock:
+            templates = [other.template for other in self._queries.values() if other is not query]
+        return sum(one is not None and one.shape == query.template.shape for one in templates)
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller is the injector's thread, as on_result is."""
+        return threading.current_thread() is self._thread
+
+    def start(self) -> None:
+        """Start the thread, once. Called with the lock held."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
+            self._thread.start()
+
+    def start_with_news(self) -> None:
+        """Start the thread over streams that are there already."""
+        with self._core.lock:
+            self.start()
+            self.wake()
+
+    def add(self, query: ContinuousQuery) -> None:
+        """Register a query. Called with the lock held."""
+        self._queries[query.name] = query
+        self._serve_windows(query)
+        self.wake()
+
+    def forget(self, query: ContinuousQuery) -> None:
+        """Take a query out. Called with the lock held."""
+        if self._queries.get(query.name) is query:
+            del self._queries[query.name]
+            self._serve_windows(query)
+            self.wake()
+
+    def _serve_windows(self, query: ContinuousQuery) -> None:
+        """Keep, of the streams of a query that has come or gone, the blocks and tuples that registered queries need."""
+        self._counts_only = any(other.step_ms is None for other in self._queries.values())
+        for name in {window.stream for window in query.query.dataset.windows}:
+            state = self._core.streams.get(name)
+            if state is not None:
+                windows = [window for other in self._queries.values() for window in other.query.dataset.windows]
+                widest_ms = max((window.range_ms for window in windows if window.stream == name), default=0)
+                state.ring.index_windows(widest_ms // state.batch_ms)
+                if any(window.is_counted and window.stream == name for window in windows):
+                    state.ring.arrivals.keep()
+                else:
+                    self._core.release(state.ring.forget_arrivals())
+                if state.slice_filter is not None:
+                    matched = [other.windows.matched.get(name, set()) for other in self._queries.values()]
+                    state.slice_filter.match(set[Predicate]().union(*matched))
+
+    def wake(self) -> None:
+        """Say that something has come. Called with the lock held."""
+        if not self._has_news:
+            self._has_news = True
+            self._news_at_s = time.perf_counter()
+            self._core.changed.notify_all()
+
+    def settle(self, timeout_s: float | None) -> None:
+        """Wait until all closed stream batches are visible and all due windows are reported.
+
+        Raises StreamError when timeout_s (seconds) passes first, or when called from on_result; WukongsError when the
+        engine is closed, before or meanwhile.
+        """
+        if self.is_own_thread:
+            raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._core.lock:
+            while (self._has_news or self._is_busy) and self._core.failure is None and not self._core.is_closed:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise not_settled(timeout_s)
+                self._core.changed.wait(left)
+            self._core.check_is_open()
+
+    def catch_up(self) -> None:
+        """Wait until what is stable now is sealed, and the firings due by then have picked what they read.
+
+        So a load that comes after an advance is seen by no earlier firing. Called with the lock held. From on_result it
+        returns at once, since it would wait for itself, and also if on_result waits for the update of the caller.
+        """
+        core = self._core
+        target_ms = core.stable_ms()
+        if target_ms is None or self.is_own_thread:
+            return
+        while not core.is_closed and core.failure is None and self._is_behind(target_ms):
+            if self._waits_for_update:
+                return
+            core.changed.wait(CATCH_UP_POLL_S)
+        core.check_is_open()
+        if target_ms != FOREVER_MS:
+            core.move_to(target_ms)
+
+    @contextmanager
+    def update_turn(self) -> Iterator[None]:
+        """Be the one update that is under way. Called without the engine's lock.
+
+        An update in on_result may have to wait here for another one, which must not wait for the thread meanwhile."""
+        is_own = self.is_own_thread
+        self._waits_for_update |= is_own
+        with self._core.update_turn:
+            if is_own:
+                self._waits_for_update = False
+            yield
+
+    def _is_behind(self, target_ms: int) -> bool:
+        end_ms = self._core.next_batch_end()
+        due = [at_ms for query in self._queries.values() if (at_ms := query.due()) is not None]
+        return (end_ms is not None and end_ms <= target_ms) or any(at_ms <= target_ms for at_ms in due)
+
+    def stop(self) -> None:
+        """End the thread. Called without the lock, after the engine was marked closed."""
+        with self._core.lock:
+            self._core.changed.notify_all()
+        if self._thread is not None and not self.is_own_thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._wait_for_news():
+                while not self._core.is_closed:
+                    with self._core.lock:
+                        firings, is_done = self._step()
+                    if firings:
+                        self._fire(firings, self._news_at_s)
+                        continue
+                    self._renew()  # all that was due has been reported
+                    if is_done:
+                        break
+                for query in self._registered():
+                    query.report_backlog()
+        except BaseException as error:
+            log.exception("the injector has failed")
+            with self._core.lock:
+                self._core.failure = error
+                self._is_busy = False
+                self._core.changed.notify_all()
+            for query in list(self._queries.values()):
+                query.fail(self._core.stopped())
+
+    def _wait_for_news(self) -> bool:
+        with self._core.lock:
+            self._is_busy = False
+            self._core.changed.notify_all()
+            while not self._has_news and not self._core.is_closed:
+                self._core.changed.wait(IDLE_PAUSE_S if self._merge() else None)
+            self._has_news = False
+            self._is_busy = not self._core.is_closed
+            return self._is_busy
+
+    def replay(self, upper: int = UPPER_MAX) -> None:
+        """Seal and fire what the stored graph had sealed and fired when it had come to `upper`, no more.
+
+        For who reads a log, in place of the thread. Called with the lock held."""
+        is_done = False
+        while not is_done:
+            firings, is_done = self._step(upper)
+            self._fire(firings, time.perf_counter())
+            self._renew()
+
+    def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
+        """Run the firings of queries of one template at one time."""
+        for firing in self._groups.explored(firings, self._stale):
+            query = firing.query
+            if query.is_closed:
+                continue  # by on_result of one before it, as pausing may be
+            if query.is_paused:
+                query.pass_over(firing)
+                continue
+            query.run(firing, due_at_s)
+            if query.plans.is_stale:
+                self._stale.append(query.plans)
+
+    def _renew(self) -> None:
+        while self._stale:
+            self._stale.pop().renew()
+
+    def _registered(self) -> list[ContinuousQuery]:
+        with self._core.lock:
+            return list(self._queries.values())
+
+    def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
+        """Seal the stream batches that end next, or pick the next firing, with others of the query's template at that
+        time; return them, and whether nothing is left that moves the stored graph to at most `upper`.
+
+        Called with the lock held; between two steps others can have it, however long the backlog is."""
+        core = self._core
+        end_ms = core.next_batch_end()
+        query = self._next_due()
+        if end_ms is not None and (query is None or end_ms <= self._ready_ms):
+            if core.sn_of(end_ms) >= upper:
+                return (), True
+            core.seal(end_ms)
+            if self._counts_only:
+                self._ready.clear()  # what was sealed may have made one of them due before those
+            self._keep_budgets()
+            self._seals += 1
+            if self._seals % SEALS_BETWEEN_DROPS == 0:
+                self._drop_slices()
+            return (), False
+        if query is not None:
+            if tick_sn(self._ready_ms) >= upper:
+                return (), True
+            core.move_to(self._ready_ms)
+            return self._picked(query), False
+        stable = core.stable_ms()
+        if stable is not None and stable != FOREVER_MS and tick_sn(stable) < upper:
+            core.move_to(stable)
+        self._drop_slices()
+        return (), True
+
+    def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
+        """Pick what a query reads that is due at _ready_ms, and others of its template, if they are not skipped."""
+        at_ms, company = self._ready_ms, [query]
+        if query.template is not None:
+            waiting = self._company[query.template.shape]
+            while waiting and len(company) < FIRINGS_MAX:
+                other = waiting.popleft()
+                if other is not query and self._is_due(other):
+                    company.append(other)
+        firings = []
+        for each in company:
+            if each.is_skipped(at_ms):
+                each.leave_out(at_ms)
+            elif (firing := each.prepare(at_ms)) is not None:
+                firings.append(firing)
+        return firings
+
+    def _is_due(self, query: ContinuousQuery) -> bool:
+        return self._queries.get(query.name) is query and query.due() == self._ready_ms
+
+    def _keep_budgets(self) -> None:
+        """Make room in the streams whose slices take more than they may."""
+        for state in self._core.streams.values():
+            if state.ring.size_bytes > state.slice_bytes_max:
+                needs = [query.needs_after() for query in self._queries.values()]
+                collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
+
+    def _merge(self) -> bool:
+        """Use idle time for merges; return whether there is more to do. Called with the lock held."""
+        is_more = self._core.merge(IDLE_FUEL)
+        self._keep_budgets()  # blocks take room, too
+        return is_more
+
+    def _next_due(self) -> ContinuousQuery | None:
+        """Return a query that is due at the earliest time, _ready_ms, at which one is.
+
+        All queries are asked once per time, not once per firing.
+        """
+        while self._ready:
+            if self._is_due(self._ready[0]):
+                return self._ready[0]
+            self._ready.popleft()
+        due = [(at_ms, query) for query in self._queries.values() if (at_ms := query.due()) is not None]
+        if not due:
+            return None
+        self._ready_ms = min(at_ms for at_ms, _ in due)
+        self._ready.extend(query for at_ms, query in due if at_ms == self._ready_ms)
+        self._company.clear()
+        for query in self._ready:
+            if query.template is not None:
+                self._company[query.template.shape].append(query)
+        return self._ready[0]
+
+    def _drop_slices(self) -> None:
+        """Drop the slices that are older than history_ms and that no registered window needs any more, and the arrivals
+        that none needs."""
+        for state, keep_after_ms in self.keep_after_ms():
+            self._core.drop_slices(state, keep_after_ms)
+        arrivals: dict[str, int] = {}
+        for query in self._queries.values():
+            for stream, after in query.arrivals_needed().items():
+                arrivals[stream] = min(after, arrivals.get(stream, after))
+        for stream, after in arrivals.items():
+            self._core.release(self._core.streams[stream].ring.drop_arrivals(after))
+
+    def keep_after_ms(self) -> list[tuple[StreamState, int]]:
+        """Return, per stream that has closed something, the time up to which its slices are neither recent nor needed
+        by a registered query. Called with the lock held."""
+        core = self._core
+        needed: dict[str, int] = {}
+        for query in self._queries.values():
+            for stream, keep_after_ms in query.keep_after_ms().items():
+                needed[stream] = min(keep_after_ms, needed.get(stream, keep_after_ms))
+        found = []
+        for state in core.streams.values():
+            if state.closed_ms is not None and core.sealed_ms is not None:
+                # What has ended gets no older by itself, and would keep its last slices for ever.
+                stands_ms = core.sealed_ms if state.is_ended else min(core.sealed_ms, state.closed_ms)
+                keep_after_ms = stands_ms - state.history_ms
+                found.append((state, min(keep_after_ms, needed.get(state.iri, keep_after_ms))))
+        return found
+
+
+def not_settled(timeout_s: float | None) -> StreamError:
+    """Return the error of a wait that was too short. timeout_s: None if it was not its time that has ended it."""
+    within = "before the wait was given up" if timeout_s is None else f"within timeout_s = {timeout_s:g}"
+    return StreamError(f"not settled {within}: give it more time")

@@ -1,0 +1,197 @@
+"""QueryWindows: the windows of one registered query: what they need of the slices, and what a firing reads of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wukongs.csparql.algebra import Query, StreamWindow
+from wukongs.csparql.terms import Term
+from wukongs.errors import BudgetExceeded, CompactedError
+from wukongs.live.advice import advice
+from wukongs.live.core import Core
+from wukongs.live.reading import dataset_of
+from wukongs.live.reporting import Extent
+from wukongs.live.slice_budget import evicted, evicted_arrivals
+from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
+from wukongs.live.windows import Interval, interval, matched_in
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.terms.query_terms import ConstantIds
+from wukongs.store.batch_set import EMPTY, BatchSet
+
+NOTHING_KNOWN = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one firing reads. extents: what each window of the clause holds, in order; partial: a window reaches back
+    before what is held; error: it was dropped for want of room; needs_ms: per stream, the time after which all that it
+    reads has come."""
+
+    dataset: Dataset
+    intervals: dict[StreamWindow, Interval]
+    extents: tuple[Extent, ...]
+    partial: bool
+    error: BudgetExceeded | None
+    needs_ms: dict[str, int]
+
+
+class QueryWindows:
+    """Called with the engine's lock held."""
+
+    def __init__(self, core: Core, query: Query, name: str, constants: ConstantIds) -> None:
+        self._core = core
+        self._clause = query.dataset
+        self._name = name
+        self._constants = constants
+        self.states = {window.stream: core.stream(window.stream) for window in query.dataset.windows}
+        self._timed = [window for window in query.dataset.windows if not window.is_counted]
+        self._counted = [window for window in query.dataset.windows if window.is_counted]
+        self._reach_ms: dict[str, int] = {}
+        for window in self._timed:
+            reach_ms = window.range_ms + window.step_ms
+            self._reach_ms[window.stream] = max(reach_ms, self._reach_ms.get(window.stream, reach_ms))
+        self.matched: dict[str, set[Predicate]] = {
+            stream: {
+                constants(pattern.predicate) if isinstance(pattern.predicate, Term) else ANY_PREDICATE
+                for pattern in matched_in(query, stream)
+            }
+            for stream in self.states
+        }
+        """Stream -> the ids of the predicates that can be matched in its windows, or ANY_PREDICATE."""
+
+    def keep_after_ms(self, next_ms: int) -> dict[str, int]:
+        """Return, per stream, the time up to which no firing from next_ms on needs slices."""
+        return {stream: next_ms - reach_ms for stream, reach_ms in self._reach_ms.items()}
+
+    def needs_after(self, next_ms: int | None) -> dict[str, int]:
+        """Return, per stream, the stream batch after which the firing at next_ms reads; all if that is not known."""
+        found: dict[str, int] = {}
+        for window in self._timed:
+            after = NOTHING_KNOWN
+            if next_ms is not None:
+                after = interval(window, self.states[window.stream].batch_ms, next_ms).after
+            found[window.stream] = min(after, found.get(window.stream, after))
+        return found
+
+    def advice(self, query: Query) -> tuple[str, ...]:
+        """Return what the query may have got wrong."""
+        return advice(self._core, query, self._constants)
+
+    def next_edge_ms(self, from_ms: int) -> int | None:
+        """Return the first end of a stream batch, at or after a time, at which a window that counts moves on; None if
+        there is none yet."""
+        ends = []
+        for window in self._counted:
+            state = self.states[window.stream]
+            number = state.ring.arrivals.next_edge((from_ms - 1) // state.batch_ms, window.step_triples)
+            if number is not None:
+                ends.append(number * state.batch_ms)
+        return min(ends, default=None)
+
+    def arrivals_needed(self, next_ms: int | None) -> dict[str, int]:
+        """Return, per stream with a window that counts, the arrival after which firings from next_ms on read."""
+        found: dict[str, int] = {}
+        for window in self._counted:
+            state = self.states[window.stream]
+            after = 0
+            if next_ms is not None:  # what has come before is the least that will have come by then
+                after, _ = self._counted_span(window, (next_ms - 1) // state.batch_ms)
+            found[window.stream] = min(after, found.get(window.stream, after))
+        return found
+
+    def arrivals_needed_ms(self, next_ms: int | None) -> dict[str, int]:
+        """Return, as arrivals_needed, the times after which these have come; nothing for a stream without arrivals."""
+        found = {}
+        for stream, after in self.arrivals_needed(next_ms).items():
+            state = self.states[stream]
+            number = state.ring.arrivals.batch_of(after + 1)
+            if number is not None:
+                found[stream] = (number - 1) * state.batch_ms
+        return found
+
+    def _counted_span(self, window: StreamWindow, number: int) -> tuple[int, int]:
+        arrivals = self.states[window.stream].ring.arrivals
+        return arrivals.span(number, window.range_triples, window.step_triples)
+
+    def read(self, at_ms: int) -> Reading:
+        """Pick what the firing at a time reads, when everything up to then is sealed."""
+        for window in self._timed:
+            state = self.states[window.stream]
+            state.ring.close(interval(window, state.batch_ms, at_ms).to)
+        dataset, intervals = self.dataset(at_ms)
+        partial = False
+        error = None
+        needs_ms: dict[str, int] = {}
+        for window, span in intervals.items():
+            state = self.states[window.stream]
+            after_ms = span.after * state.batch_ms
+            needs_ms[window.stream] = min(after_ms, needs_ms.get(window.stream, after_ms))
+            if window.is_counted:
+                after, to = self._counted_span(window, at_ms // state.batch_ms)
+                partial |= after < min(to, state.ring.arrivals.held_after)
+                error = error or evicted_arrivals(self._name, at_ms, after, to, state)
+                continue
+            missing = [state.ring.lost_to]
+            if state.slice_filter is not None:
+                missing.append(state.slice_filter.lacks_to(self.matched[window.stream]))
+            partial |= any(to is not None and span.after < to for to in missing)
+            error = error or evicted(self._name, at_ms, window, span, state)
+        extents = tuple(self._extent(window, span, at_ms) for window, span in intervals.items())
+        return Reading(dataset, intervals, extents, partial, error, needs_ms)
+
+    def _extent(self, window: StreamWindow, span: Interval, at_ms: int) -> Extent:
+        state = self.states[window.stream]
+        if not window.is_counted:
+            return state.ring.extent(span.after, span.to)
+        after, to = self._counted_span(window, at_ms // state.batch_ms)
+        after = max(after, state.ring.arrivals.held_after)
+        return (after, to) if after < to else None
+
+    def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
+        """Return the dataset as of a time, of what is held now, and the interval of each window."""
+        windows: dict[StreamWindow, BatchSet] = {}
+        intervals: dict[StreamWindow, Interval] = {}
+        for window in self._clause.windows:
+            state = self.states[window.stream]
+            if window.is_counted:
+                windows[window], intervals[window] = self._counted_window(window, at_ms)
+                continue
+            span = interval(window, state.batch_ms, at_ms)
+            windows[window] = state.ring.window(span.after, span.to)
+            intervals[window] = span
+        trace = self._core.arrangement.trace
+        if not (self._clause.default_graphs or self._clause.named_graphs):
+            return Dataset(self._clause, EMPTY, windows, self._constants), intervals
+        sn = self._core.sn_at(at_ms)
+        try:
+            stored = trace.read(sn)
+        except CompactedError:
+            # Only for a stream that began after the others had passed this time: the oldest that can be read.
+            sn = trace.since
+            stored = trace.read(sn)
+        return dataset_of(self._core, self._clause, stored, sn, windows, self._constants), intervals
+
+    def _counted_window(self, window: StreamWindow, at_ms: int) -> tuple[BatchSet, Interval]:
+        """Return what a window that counts holds at a time, and the times of its first and last arrival: (start_ms,
+        end_ms]; it is empty, and stands at the time itself, before there is one."""
+        state = self.states[window.stream]
+        arrivals, number = state.ring.arrivals, at_ms // state.batch_ms
+        found = arrivals.window(*self._counted_span(window, number))
+        if found.start_ms is None or found.end_ms is None:
+            return found.batches, Interval(at_ms, at_ms, number, number)
+        first, last = arrivals.batch_of(found.after + 1), arrivals.batch_of(found.to)
+        assert first is not None, found
+        assert last is not None, found
+        return found.batches, Interval(found.start_ms, found.end_ms, first - 1, last)
+
+
+def spans(intervals: dict[StreamWindow, Interval]) -> dict[str, tuple[int, int]]:
+    """Return name -> (start_ms, end_ms): of each stream the window that reaches back the farthest, and of each window
+    that has an IRI of its own, its own."""
+    found: dict[str, tuple[int, int]] = {}
+    for window, span in intervals.items():
+        known = found.get(window.stream)
+        if known is None or span.start_ms < known[0]:
+            found[window.stream] = (span.start_ms, span.end_ms)
+    own = {window.name: (span.start_ms, span.end_ms) for window, span in intervals.items() if window.own_name}
+    return found | own

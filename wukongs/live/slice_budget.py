@@ -1,0 +1,72 @@
+"""The memory of a stream's slices: what goes when it is full, and what the queries that needed it are told.
+
+A stream holds slices, their blocks, arrivals that windows count, and the texts of their transient terms within
+slice_bytes_max. When that is full, what no registered window needs goes first, although history_ms promised it; then
+the oldest slices and arrivals go although a window needs them. Such a window is not reported: its reader gets a
+BudgetExceeded in its place, never a smaller answer.
+"""
+
+from __future__ import annotations
+
+from wukongs.csparql.algebra import StreamWindow
+from wukongs.errors import BudgetExceeded
+from wukongs.live.core import Core
+from wukongs.live.stream_state import StreamState
+from wukongs.live.windows import Interval
+from wukongs.store.block_index import copy_count
+
+BYTES_PER_ARRIVAL = 100
+"""An arrival takes 32 bytes, and about twice as many in the batch of the window that is read."""
+
+
+def collect(core: Core, state: StreamState, needed_after: int | None) -> None:
+    """Drop the oldest slices and arrivals of a stream until it is within its budget. Called with the lock held.
+
+    needed_after: registered windows need the slices after this stream batch; None: there is no such window.
+    """
+    ring = state.ring
+    while ring.size_bytes > state.slice_bytes_max and (oldest := ring.oldest_held) is not None:
+        if ring.oldest is not None and (needed_after is None or ring.oldest <= needed_after):
+            core.drop_slices(state, ring.oldest * state.batch_ms)
+            continue
+        if oldest == ring.oldest:
+            state.evicted_to = oldest
+        if oldest in (ring.oldest, ring.arrivals.oldest):
+            state.evicted_count += 1
+        core.drop_slices(state, oldest * state.batch_ms)
+        core.release(ring.evict_arrivals(oldest))
+
+
+def evicted(query: str, at_ms: int, window: StreamWindow, span: Interval, state: StreamState) -> BudgetExceeded | None:
+    """Return the error of a window that needs slices which have gone for want of room; None if it needs none."""
+    if state.evicted_to is None or span.after >= state.evicted_to:
+        return None
+    kept_ms = max(0, (state.ring.closed_to or state.evicted_to) - state.evicted_to) * state.batch_ms
+    return _over_budget(query, at_ms, state, f"{kept_ms} ms of slices", f"{window.range_ms} ms wide")
+
+
+def evicted_arrivals(query: str, at_ms: int, after: int, to: int, state: StreamState) -> BudgetExceeded | None:
+    """Return the error of a window of arrivals after < k <= to that have gone for want of room; None if none has."""
+    if after >= min(to, state.ring.arrivals.evicted_to):
+        return None
+    return _over_budget(query, at_ms, state, f"{len(state.ring.arrivals)} arrivals", f"{to - after} triples long")
+
+
+def _over_budget(query: str, at_ms: int, state: StreamState, kept: str, wanted: str) -> BudgetExceeded:
+    return BudgetExceeded(
+        f"query {query}, window ending at {at_ms} ms: stream {state.iri} keeps {kept} within "
+        f"slice_bytes_max = {state.slice_bytes_max} bytes, and the window is {wanted}. Raise "
+        'slice_bytes_max (of Engine.stream, or WUKONGS_SLICE_BYTES_MAX), declare the stream with index="matching", or '
+        "register a narrower window. Windows that fit again are reported"
+    )
+
+
+def expected_bytes(state: StreamState, window: StreamWindow) -> int:
+    """Estimate what a window would take: of time, by what the stream holds now (0 if it is empty)."""
+    if window.is_counted:
+        return window.range_triples * BYTES_PER_ARRIVAL
+    batch_count, ring = window.range_ms // state.batch_ms, state.ring
+    if ring.oldest is None or ring.closed_to is None:
+        return 0
+    per_batch = ring.size_bytes / ring.copy_count / (ring.closed_to - ring.oldest + 1)
+    return int(per_batch * batch_count * copy_count(batch_count))

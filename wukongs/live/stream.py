@@ -1,0 +1,155 @@
+"""Stream: a declared stream, as Engine.stream returns it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wukongs.errors import StreamError
+from wukongs.live.core import Core
+from wukongs.live.ingest import take_piece
+from wukongs.live.injector import Injector
+from wukongs.live.stream_state import PUSH_PARTITION, StreamState
+from wukongs.query.terms.rdf_terms import from_python
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_columns
+from wukongs.wire.messages import Close, Piece, timing_mask
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+TABLE_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
+"""Of a table that is pushed; it may have a graph, too."""
+
+
+def columns_of(
+    stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, int]]
+) -> tuple[list[str], list[str], list[str], Int64Array] | None:
+    """Return what is pushed as columns, terms as N-Triples; None if it is nothing. Raises DataError, StreamError."""
+    rows = list(tuples)
+    if not rows:
+        return None
+    for at, row in enumerate(rows):
+        if len(row) != 4:
+            raise StreamError(
+                f"stream {stream_iri}: tuple {at} of the call has {len(row)} parts: expected (subject, predicate, "
+                "object, timestamp_ms)"
+            )
+        check_timestamp(stream_iri, row[3], f" at tuple {at} of the call")
+    subjects, predicates, objects = ([from_python(row[part]) for row in rows] for part in range(3))
+    return subjects, predicates, objects, np.array([row[3] for row in rows], np.int64)
+
+
+def check_table(stream_iri: str, table: pyarrow.Table) -> None:
+    """Raise StreamError for a table without the columns that are pushed."""
+    missing = [name for name in TABLE_COLUMNS if name not in table.column_names]
+    if missing:
+        raise StreamError(
+            f"stream {stream_iri}: the table has no column {', '.join(missing)}: expected {', '.join(TABLE_COLUMNS)}, "
+            f"found {', '.join(table.column_names) or 'none'}"
+        )
+
+
+def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
+    """Raise StreamError for what is no time in milliseconds. place: where it stands."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or not -(1 << 63) <= int(value) < 1 << 63:  # type: ignore[call-overload]
+        raise StreamError(
+            f"stream {stream_iri}: timestamp {value!r}{place}: expected an integer of 64 bits, in milliseconds"
+        )
+
+
+class Stream:
+    """Tuples in. All methods may be called from any thread; calls of one stream are taken one after the other."""
+
+    def __init__(self, core: Core, injector: Injector, state: StreamState) -> None:
+        self.iri = state.iri
+        self.batch_ms = state.batch_ms
+        self._core = core
+        self._injector = injector
+        self._state = state
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.iri}: {self._state.tuple_count} tuples, closed up to {self._state.closed_ms} ms>"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was declared with, defaults filled in, as JSON."""
+        return self._state.options
+
+    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
+        """Add (subject, predicate, object, timestamp_ms) tuples, in order of time; return how many.
+
+        Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
+        falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
+        returns when the tuples are safe; StorageError says that they are not.
+        """
+        columns = columns_of(self.iri, tuples)
+        return self._encode_and_take(*columns) if columns is not None else 0
+
+    def push_arrow(self, table: pyarrow.Table) -> int:
+        """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
+        tuple names its graph, graph; in order of time. Returns and raises as push."""
+        check_table(self.iri, table)
+        subjects, predicates, objects, times = (table.column(name) for name in TABLE_COLUMNS)
+        graphs = table.column("graph") if "graph" in table.column_names else None
+        return self._encode_and_take(subjects, predicates, objects, times, graphs)
+
+    def advance(self, timestamp_ms: int) -> None:
+        """Promise that nothing at or before this time comes any more: stream batches up to there close.
+
+        Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
+        check_timestamp(self.iri, timestamp_ms)
+        with self._core.lock:
+            self._core.check_is_open()
+            self._state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
+            self._state.check_range(int(timestamp_ms))
+            self._core.journal.prepare()
+            end_offset = self._state.open_partition(PUSH_PARTITION).end_offset
+            self._state.promise(PUSH_PARTITION, int(timestamp_ms))
+            lsn = self._core.journal.note(
+                Close(self.iri, PUSH_PARTITION, 0, end_offset, int(timestamp_ms)),
+                lambda: self._complete(int(timestamp_ms)),
+            )
+        self._core.journal.wait(lsn)
+
+    def close(self) -> None:
+        """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
+        with self._core.lock:
+            if not self._state.is_ended and not self._state.is_dropped and not self._core.is_closed:
+                self._core.journal.commit({"op": "end", "stream": self.iri})
+                self._state.end()
+                self._injector.wake()
+
+    def _encode_and_take(self, *columns: Any) -> int:
+        """Encode the columns of encode_columns, blank nodes in the scope of this stream, and take the tuples."""
+        hash_bits = self._core.settings.hash_bits
+        return self._take(encode_columns(*columns, scope=self.iri.encode(), hash_bits=hash_bits))
+
+    def _take(self, encoded: Encoded) -> int:
+        state = self._state
+        with self._core.lock:
+            self._core.check_is_open()
+            if not len(encoded):
+                return 0
+            state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
+            state.check_room(len(encoded))
+            self._core.journal.prepare()
+            timing = timing_mask(encoded, state.timing)
+            ledger = state.open_partition(PUSH_PARTITION)
+            end_offset = ledger.end_offset + len(encoded)
+            piece = Piece(self.iri, PUSH_PARTITION, 0, ledger.end_offset, end_offset, 0, 0, encoded, timing)
+            complete_ms = int(encoded.timestamps[-1]) - 1
+            take_piece(self._core, state, piece)
+            state.promise(PUSH_PARTITION, complete_ms)
+            lsn = self._core.journal.note(piece, lambda: self._complete(complete_ms))
+        self._core.journal.wait(lsn)
+        return len(encoded)
+
+    def _complete(self, complete_ms: int) -> None:
+        self._state.complete(PUSH_PARTITION, complete_ms)
+        self._injector.wake()

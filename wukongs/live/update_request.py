@@ -1,0 +1,184 @@
+"""One update request while it runs: its operations, one after the other, over the snapshot that it reads.
+
+Nothing is stored here: each operation changes a GraphChange, and the next one reads the snapshot with that on top. A
+graph is there while it has a triple, or was made by CREATE before in the request: empty graphs are not recorded
+(docs/decisions/0012-updates.md).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Operation, Transfer
+from wukongs.errors import DataError, UpdateError
+from wukongs.live.core import Core
+from wukongs.live.reading import ids_of, terms_of
+from wukongs.live.update_documents import read_document
+from wukongs.live.update_templates import Solutions, data_quads, to_delete, to_insert
+from wukongs.query.execution.answer import answer
+from wukongs.query.limits import Limits
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.query_terms import ConstantIds
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads, graph_quads
+from wukongs.store.trace import Handle
+
+if TYPE_CHECKING:
+    from wukongs.cluster.reads.divided_graph import DividedGraph
+
+
+class _View:
+    """What an operation reads: stored, or of a divided graph what is here of it by now."""
+
+    def __init__(self, stored: BatchSet | None, divided: DividedGraph | None) -> None:
+        self._stored = stored
+        self.divided = divided
+
+    @property
+    def stored(self) -> BatchSet:
+        if self.divided is not None:
+            return self.divided.stored
+        assert self._stored is not None
+        return self._stored
+
+    @cached_property
+    def graphs(self) -> list[int]:
+        """The ids of the graphs with a triple, sorted."""
+        found: list[int] = (self.stored.graphs if self.divided is None else self.divided.graph_names()).tolist()
+        return found
+
+    def quads(self, graph: int, name: int) -> Quads:
+        """Return all triples of a graph, each once, under another graph's name."""
+        if self.divided is not None:
+            self.divided.fetch_all(None, (graph,))
+        return graph_quads(self.stored, graph, name)
+
+
+class UpdateRequest:
+    """handle: of the snapshot that is read; number: of the request, which names its blank nodes."""
+
+    def __init__(self, core: Core, handle: Handle, number: int, limits: Limits) -> None:
+        self._core = core
+        self._handle = handle
+        self._limits = limits
+        self._scope = f"update:{number}"
+        self._created: set[int] = set()
+        self._ids = ids_of(core)
+        stored = handle.read()
+        self._divided = None if core.reach is None else core.reach.graph(stored, handle.sn)
+        """The snapshot, where this node holds only a share of it."""
+        self._change = GraphChange(stored)
+
+    def run(self, place: int, operation: Operation) -> None:
+        """Do the operation at a place of the request (from 1).
+
+        Raises UpdateError, DataError (both not with SILENT), QueryTimeout, BudgetExceeded."""
+        self._limits.check()
+        scope = f"{self._scope}:{place}"
+        core = self._core
+        try:
+            match operation:
+                case InsertData():
+                    self._change.insert(data_quads(operation, self._ids, core.default_graph, scope))
+                case DeleteData():
+                    self._change.delete(data_quads(operation, self._ids, core.default_graph, None))
+                case Modify():
+                    self._modify(operation, scope)
+                case Clear():
+                    self._clear(operation)
+                case Create(graph=graph):
+                    self._create(graph)
+                case Transfer():
+                    self._transfer(operation)
+                case Load(document=document, into=into):
+                    self._change.insert(read_document(core, document, into, scope, self._limits.check))
+        except (UpdateError, DataError):
+            if not getattr(operation, "silent", False):
+                raise
+
+    @property
+    def change(self) -> GraphChange:
+        """What the operations so far have changed, with all of the snapshot at hand that this rests on."""
+        if self._divided is not None:
+            self._change.see(self._divided.snapshot_for(self._change))
+        return self._change
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def _view(self) -> _View:
+        """Return the snapshot with what the operations before have changed."""
+        come, gone = difference = self.change.difference()
+        if self._divided is not None:
+            return _View(None, self._divided.with_change(difference))
+        with self._core.lock:
+            is_changed = len(come) or gone is not None
+            return _View(self._handle.read_with(difference) if is_changed else self._handle.read(), None)
+
+    def _graph(self, name: Term | None) -> int:
+        """Return the id of a graph that is read (None: the default graph)."""
+        return self._core.default_graph if name is None else self._ids.known(name.text)
+
+    def _is_there(self, view: _View, graph: int) -> bool:
+        return graph == self._core.default_graph or graph in self._created or graph in view.graphs
+
+    def _check_is_there(self, view: _View, name: Term | None, verb: str) -> None:
+        if not self._is_there(view, self._graph(name)):
+            raise UpdateError(f"cannot {verb} graph {name}: there is no such graph. With SILENT that is no error")
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    def _modify(self, operation: Modify, scope: str) -> None:
+        core, where = self._core, rewrite(operation.where)
+        view = self._view()
+        terms = terms_of(core)
+        terms.ids([f"<{name}>" for name in where.dataset.named_graphs])
+        constants = ConstantIds(self._ids, core.reserved)
+        dataset = Dataset(where.dataset, view.stored, {}, constants, operation.default_graph, view.divided)
+        found = answer(where, dataset, terms, self._limits, PlanMemo(), scope)
+        columns: dict[Variable, Int64Array] = dict(zip(map(Variable, where.variables), found.columns, strict=True))
+        solutions = Solutions(columns, found.length, terms)
+        deletes = to_delete(operation.delete, solutions, self._ids, core.default_graph)
+        inserts = to_insert(operation.insert, solutions, self._ids, core.default_graph, scope)
+        self._change.delete(deletes)
+        self._change.insert(inserts)
+
+    def _clear(self, operation: Clear) -> None:
+        target, view = operation.target, self._view()
+        if isinstance(target, Term):
+            if operation.is_drop:
+                self._check_is_there(view, target, "DROP")
+            wanted = {self._graph(target)}
+        else:
+            default = {self._core.default_graph}
+            named = {*view.graphs, *self._created} - default
+            wanted = {"DEFAULT": default, "NAMED": named, "ALL": named | default}[target]
+        self._change.clear(wanted.intersection(view.graphs))
+        if operation.is_drop:
+            self._created -= wanted
+
+    def _create(self, name: Term) -> None:
+        graph = self._ids.keep(name.text)
+        if self._is_there(self._view(), graph):
+            raise UpdateError(f"cannot CREATE graph {name}: it is there already. With SILENT that is no error")
+        self._created.add(graph)
+
+    def _transfer(self, operation: Transfer) -> None:
+        if operation.source == operation.destination:
+            return
+        view = self._view()
+        self._check_is_there(view, operation.source, operation.kind)
+        source, into = self._graph(operation.source), operation.destination
+        destination = self._core.default_graph if into is None else self._ids.keep(into.text)
+        quads = view.quads(source, destination)
+        if operation.kind != "ADD":
+            self._change.clear([destination])
+        self._change.insert(quads)
+        if operation.kind == "MOVE":
+            self._change.clear([source])
+            self._created.discard(source)

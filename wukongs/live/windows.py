@@ -1,0 +1,170 @@
+"""Windows: `[RANGE r STEP s]` as intervals of stream batches, and when a query fires."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
+from wukongs.csparql.automaton import automaton_of
+from wukongs.csparql.terms import Variable, iri
+from wukongs.errors import StreamError
+from wukongs.live.stream_state import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The window (start_ms, end_ms]: stream batches after < k <= to."""
+
+    start_ms: int
+    end_ms: int
+    after: int
+    to: int
+
+
+def interval(window: StreamWindow, batch_ms: int, at_ms: int) -> Interval:
+    """Return the latest closing of a window at or before a time: whole stream batches, since both divide evenly."""
+    end_ms = at_ms // window.step_ms * window.step_ms
+    start_ms = end_ms - window.range_ms
+    return Interval(start_ms, end_ms, start_ms // batch_ms, end_ms // batch_ms)
+
+
+def firing_step(query: Query) -> int | None:
+    """Return how often a query fires, in ms: COMPUTED EVERY, or the smallest STEP of its windows of time; None without
+    both: then it fires where a window that counts moves on."""
+    registration = query.registration
+    if registration is not None and registration.computed_every_ms is not None:
+        return registration.computed_every_ms
+    return min((window.step_ms for window in query.dataset.windows if not window.is_counted), default=None)
+
+
+def makes_stream(query: Query) -> bool:
+    """Tell whether a registered query makes a stream of triples: REGISTER STREAM, or RSTREAM, ISTREAM, DSTREAM in its
+    place, and CONSTRUCT."""
+    registration = query.registration
+    return (
+        query.form == "construct" and registration is not None and (registration.is_stream or registration.has_operator)
+    )
+
+
+def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
+    """Return the first multiple of step_ms at or after a time (strictly after it, if is_strict)."""
+    return (time_ms // step_ms + 1) * step_ms if is_strict else -(-time_ms // step_ms) * step_ms
+
+
+def first_firing(step_ms: int, states: Mapping[str, StreamState], closed_at_start: Mapping[str, int]) -> int | None:
+    """Find a query's first firing: the first multiple after its stable time at registration; of streams that began
+    later, the first at or after their first tuple or advance. None while one has not begun.
+
+    states: its streams; closed_at_start: how far those that had closed something were closed at registration."""
+    since = [state.first_ms for s, state in states.items() if s not in closed_at_start]
+    begun = [ms for ms in since if ms is not None]
+    if any(state.closed_ms is None and not state.is_ended for state in states.values()):
+        return None  # not begun, or another source partition may still bring an earlier first tuple
+    firsts = []
+    if closed_at_start:
+        firsts.append(first_multiple(step_ms, min(closed_at_start.values()), is_strict=True))
+    if begun:
+        firsts.append(first_multiple(step_ms, min(begun), is_strict=False))
+    return max(firsts, default=None)
+
+
+def covered_ms(stable_ms: int | None, step_ms: int, states: Collection[StreamState]) -> int | None:
+    """Return the time up to which firings are covered by all of a query's streams and by the engine."""
+    if stable_ms is None:
+        return None
+    running = [state.closed_ms for state in states if not state.is_ended]
+    if any(ms is None for ms in running):
+        return None
+    if running:
+        return min(stable_ms, *(ms for ms in running if ms is not None))
+    last = max((state.closed_ms for state in states if state.closed_ms is not None), default=None)
+    return None if last is None else min(stable_ms, first_multiple(step_ms, last, is_strict=False))
+
+
+def waits_for(
+    states: Mapping[str, StreamState], streams: Iterable[StreamState], next_ms: int | None, is_begun: bool
+) -> str:
+    """Return, in words, what a query waits for that is not due. states: its streams; streams: all of the engine;
+    next_ms: its next firing, if that can be told; is_begun: whether its first firing could be."""
+    waiting = [name for name, state in states.items() if not (state.is_started or state.is_ended)]
+    if waiting:
+        return f"waits for the first tuple or advance of {', '.join(sorted(waiting))}"
+    behind = {
+        state.iri: state.closed_ms
+        for state in streams
+        if state.is_started and not state.is_ended
+        if state.closed_ms is None or next_ms is None or state.closed_ms < next_ms
+    }
+    if behind and next_ms is None and is_begun:
+        return f"waits for STEP more triples on one of {', '.join(sorted(states))}"
+    if not behind:
+        return "has reported all windows: its streams have ended"
+    stand = ", ".join(f"{name} (closed up to {ms} ms)" for name, ms in sorted(behind.items()))
+    return f"waits to report the window ending at {next_ms} ms for {stand}"
+
+
+def check_window(window: StreamWindow, state: StreamState) -> None:
+    """Raise StreamError unless RANGE and STEP are multiples of the stream's batch_ms, or count triples."""
+    for name, length_ms in (("RANGE", window.range_ms), ("STEP", window.step_ms)):
+        if length_ms % state.batch_ms:
+            below = length_ms // state.batch_ms * state.batch_ms
+            nearest = f"{below} or {below + state.batch_ms}" if below else f"{state.batch_ms}"
+            raise StreamError(
+                f"query, line {window.line}, column {window.column}: {name} of {length_ms} ms on stream "
+                f"{window.stream} is no multiple of its batch_ms = {state.batch_ms}: a window is made of whole stream "
+                f"batches. Use {nearest} ms, or declare the stream with a batch_ms that divides {length_ms}"
+            )
+
+
+def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
+    """Yield the triple patterns of a query that tuples in its windows over a stream can match."""
+    own = [window for window in query.dataset.windows if window.stream == stream]
+    is_merged = any(not window.named for window in own)
+    names = {iri(window.name) for window in own}
+
+    def visit(part: Any) -> Iterator[TriplePattern]:
+        if isinstance(part, TriplePattern | PathPattern):
+            graph = part.graph
+            if isinstance(graph, Variable) or (is_merged if isinstance(graph, DefaultGraph) else graph in names):
+                yield from (part,) if isinstance(part, TriplePattern) else _links_of(part)
+        elif isinstance(part, tuple):
+            for item in part:
+                yield from visit(item)
+        elif is_dataclass(part):
+            if isinstance(part, Timestamp) and part.everywhere:
+                yield from part.patterns
+            for each in fields(part):
+                yield from visit(getattr(part, each.name))
+
+    yield from visit(query.pattern)
+    if query.form == "describe":  # which looks at all that is said of a resource
+        yield TriplePattern(Variable("s"), Variable("p"), Variable("o"))
+
+
+def _links_of(path: PathPattern) -> Iterator[TriplePattern]:
+    """Yield a pattern for each kind of triple that a walk along a path may use, or that makes a node of the graph."""
+    found = automaton_of(path.path)
+    if found.is_nullable:
+        yield TriplePattern(Variable("s"), Variable("p"), Variable("o"), path.graph)
+    for link in found.links():
+        yield TriplePattern(Variable("s"), link.predicate or Variable("p"), Variable("o"), path.graph)
+
+
+def check_clause(query: Query) -> None:
+    """Raise StreamError for windows that GRAPH could not tell apart."""
+    clause = query.dataset
+    for at, window in enumerate(clause.windows):
+        place = f"query, line {window.line}, column {window.column}"
+        alike = [other for other in clause.windows[:at] if other.name == window.name]
+        if window.own_name is None and all(other.own_name is None for other in alike):
+            if window.named and any(other.named for other in alike):
+                raise StreamError(
+                    f"{place}: FROM NAMED STREAM <{window.stream}> stands twice, so GRAPH <{window.stream}> would mean "
+                    "two windows. Declare one of them with FROM STREAM, or give them names of their own: FROM NAMED "
+                    f"WINDOW <w> ON <{window.stream}>"
+                )
+        elif alike or window.name in clause.named_graphs:
+            what = "two windows" if alike else "a window and a stored graph"
+            raise StreamError(f"{place}: <{window.name}> would name {what}: give the window another name")

@@ -1,1 +1,0 @@
-"""Bulk loads, into an engine or a data folder."""

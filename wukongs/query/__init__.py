@@ -1,0 +1,1 @@
+"""A plan over a dataset at one snapshot becomes a result."""

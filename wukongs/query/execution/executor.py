@@ -1,0 +1,385 @@
+"""Executor: runs the algebra of one query over one dataset; basic graph patterns in the kernel, the rest by columns.
+
+Bottom-up evaluation as the SPARQL specification has it (section 18), with one short cut that keeps the answer: a basic
+graph pattern or path that is joined, or optional, is explored from the rows of what it is joined to, so that its cost
+follows those rows and not the size of the graph (exploration.py).
+
+Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bindings are given from outside
+(`exists.py`): every leaf is joined with the table of these.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from wukongs.csparql.algebra import (
+    Bgp,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    GraphNames,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
+    PathPattern,
+    PerGraph,
+    Project,
+    Slice,
+    TermOrVariable,
+    Timestamp,
+    TripleParts,
+    Union,
+    Values,
+)
+from wukongs.csparql.exploration_order import is_explorable
+from wukongs.csparql.functions import PER_ROW, calls_any
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.row_order import MORE_ROWS, is_ordered, stops_early
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.scope import (
+    certain_variables,
+    exists_patterns,
+    expression_variables,
+    mentioned_variables,
+    possible_variables,
+)
+from wukongs.csparql.terms import Term, Variable
+from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.execution.exists import assigned_variables, is_row_by_row, replaced
+from wukongs.query.execution.exploration import Exploration
+from wukongs.query.execution.operator_names import OPERATOR_NAMES
+from wukongs.query.execution.profile import Profile
+from wukongs.query.execution.timestamps import stamp
+from wukongs.query.expressions.expressions import evaluate, holds
+from wukongs.query.limits import Limits
+from wukongs.query.operators import operators
+from wukongs.query.operators.aggregates import group
+from wukongs.query.operators.ordering import canonical, canonical_order, order_by
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.rows import numbered, put_together, stable_order
+from wukongs.query.terms.values import FALSE, TRUE, text_of
+from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
+
+Explored: TypeAlias = tuple[Node, BindingTable]
+_ROW = Variable(".row")
+_GIVEN = Variable(".given")
+
+
+class Executor:
+    """One execution. in_order: wherever the order of rows shows in the answer (what LIMIT cuts without ORDER BY, ties,
+    aggregates), rows are taken in canonical order, as firings need. profile: takes down rows and time of each node.
+    explored: a node, and its solutions, found elsewhere."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        terms: TermSpace,
+        limits: Limits,
+        memo: PlanMemo,
+        in_order: bool = False,
+        profile: Profile | None = None,
+        explored: Explored | None = None,
+    ) -> None:
+        self._dataset = dataset
+        self._terms = terms
+        self._limits = limits
+        self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile)
+        self._in_order = in_order
+        self._profile = profile
+        self._explored = explored
+        self._given = BindingTable.unit()
+
+    def explore(self, node: Node, table: BindingTable) -> BindingTable:
+        """Join a table with an explorable pattern. Raises as run."""
+        return self._exploration.explore(node, table)
+
+    def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
+        """Return the solutions of a node. rows_wanted: more than these are not needed. Raises as Limits.check."""
+        limits = self._limits
+        limits.check()
+        outer, mark = limits.operator, limits.mark()
+        limits.operator = OPERATOR_NAMES[type(node)]
+        started_s = 0.0 if self._profile is None else time.perf_counter()
+        table = self._run(node, rows_wanted)
+        if self._profile is not None and not isinstance(node, PathPattern):  # exploring takes a path down
+            self._profile.ran(node, table.length, time.perf_counter() - started_s)
+        limits.back_to(mark, table.size_bytes)
+        limits.operator = outer
+        return table
+
+    def _run(self, node: Node, rows_wanted: int | None) -> BindingTable:
+        if self._explored is not None and node is self._explored[0]:
+            return self._explored[1]
+        rows_max = self._limits.rows_max
+        match node:
+            case Bgp() | PathPattern() | TripleParts():
+                return self._exploration.explore(node, self._given, rows_wanted)
+            case Values(variables=variables, rows=rows):
+                return operators.join(self._given, self._values(variables, rows), rows_max)
+            case GraphNames(graph=graph):
+                return operators.join(self._given, self._graph_names(graph), rows_max)
+            case Join():
+                return self._join(node)
+            case LeftJoin():
+                return self._left_join(node)
+            case Minus():
+                return self._minus(node)
+            case Union(left=left, right=right):
+                return operators.union(self.run(left), self.run(right), rows_max)
+            case Filter(condition=condition, pattern=pattern):
+                filtered = FilteredBgp.of(node)
+                if filtered is not None:
+                    return self._exploration.match(filtered, self._given)
+                return self._keep(condition, self.run(pattern))
+            case Extend():
+                return self._extend(node, rows_wanted)
+            case Timestamp(pattern=pattern):
+                return stamp(node, self.run(pattern, rows_wanted), self._dataset, self._terms)
+            case Group():
+                return self._group(node)
+            case Project(pattern=pattern, variables=variables):
+                kept = dict.fromkeys((*variables, *self._given.variables))
+                return operators.project(self.run(pattern, rows_wanted), tuple(kept))
+            case Distinct(pattern=pattern):
+                return self._distinct(pattern, rows_wanted)
+            case OrderBy():
+                return self._order_by(node, rows_wanted)
+            case Slice():
+                return self._slice(node)
+            case PerGraph():
+                return self._per_graph(node)
+
+    # --- leaves -------------------------------------------------------------------------------------------------------
+
+    def _values(self, variables: Sequence[Variable], rows: Sequence[Sequence[Term | None]]) -> BindingTable:
+        cells = zip(*rows, strict=True) if rows else [()] * len(variables)
+        return BindingTable(tuple(variables), tuple(map(self._cells, cells)), len(rows))
+
+    def _cells(self, cells: Sequence[Term | None]) -> Int64Array:
+        """Return the ids of terms, UNBOUND in the place of None."""
+        column = np.full(len(cells), UNBOUND, np.int64)
+        bound = [row for row, cell in enumerate(cells) if cell is not None]
+        column[bound] = self._terms.ids([cell.text for cell in cells if cell is not None])
+        return column
+
+    def _graph_names(self, graph: TermOrVariable) -> BindingTable:
+        if isinstance(graph, Variable):
+            names = self._names()
+            return BindingTable((graph,), (names,), len(names))
+        return BindingTable.unit() if self._dataset.is_named(graph) else BindingTable.empty()
+
+    def _names(self) -> Int64Array:
+        # A graph that the clause names need not be in the data: the terms of the query know it all the same.
+        declared = [f"<{name}>" for name in self._dataset.declared_names()]
+        return self._terms.ids(declared) if declared else self._dataset.named_graphs()
+
+    # --- operators of two sides ---------------------------------------------------------------------------------------
+
+    def _join(self, node: Join) -> BindingTable:
+        """Join what cannot be explored, the smallest first, and explore the rest from its rows."""
+        operands = join_operands(node)
+        tables = [self.run(operand) for operand in operands if not is_explorable(operand)]
+        return self._exploration.explore_all(tuple(filter(is_explorable, operands)), self._joined(tables))
+
+    def _joined(self, tables: list[BindingTable]) -> BindingTable:
+        """Join tables; next comes the smallest of those that share a variable with what there is already."""
+        tables = sorted(tables, key=lambda table: table.length) or [self._given]
+        table = tables.pop(0)
+        while tables:
+            bound = frozenset(table.variables)
+            near = (at for at, other in enumerate(tables) if not bound.isdisjoint(other.variables))
+            table = operators.join(table, tables.pop(next(near, 0)), self._limits.rows_max)
+        return table
+
+    def _left_join(self, node: LeftJoin) -> BindingTable:
+        left, rows_max = self.run(node.left), self._limits.rows_max
+        condition = node.condition
+        if not is_explorable(node.right) and not (condition is not None and exists_patterns(condition)):
+            return operators.left_join(left, self.run(node.right), condition, self._terms, rows_max)
+        # Number the left rows, extend them, and keep those that find nothing. Only what the right side sees goes with
+        # the numbers: a hundred OPTIONALs beside each other would copy a hundred columns a hundred times.
+        seen = mentioned_variables(node.right).union(self._given.variables)
+        if condition is not None:
+            seen |= expression_variables(condition)
+        draws = condition is not None and calls_any(condition, PER_ROW)
+        asked = (
+            left if draws else operators.project(left, [variable for variable in left.variables if variable in seen])
+        )
+        numbered_left = operators.with_column(asked, _ROW, np.arange(left.length, dtype=np.int64))
+        found = self._extended(node, numbered_left)
+        is_alone = np.ones(left.length, np.bool_)
+        is_alone[found.column(_ROW)] = False
+        rows = operators.union(found, numbered_left.take(np.flatnonzero(is_alone)), rows_max)
+        rows = rows.take(stable_order([rows.column(_ROW)]))
+        return operators.beside(left, rows, _ROW)
+
+    def _extended(self, node: LeftJoin, numbered_left: BindingTable) -> BindingTable:
+        """Join rows with the right side of an OPTIONAL; keep what fulfils the condition."""
+        condition = node.condition
+        if not is_explorable(node.right):
+            found = operators.join(numbered_left, self.run(node.right), self._limits.rows_max)
+        elif (filtered := FilteredBgp.of(node.right)) is not None:
+            asked = () if condition is None else (condition,)
+            return self._exploration.match(FilteredBgp(filtered.bgp, (*filtered.filters, *asked)), numbered_left)
+        else:
+            found = self._exploration.explore_all((node.right,), numbered_left)
+        return found if condition is None else self._keep(condition, found)
+
+    def _minus(self, node: Minus) -> BindingTable:
+        left = self.run(node.left)
+        given = frozenset(self._given.variables)
+        names = possible_variables(node.right)
+        shared = [variable for variable in left.variables if variable in names or variable in given]
+        counted = [variable for variable in operators.counted(shared, given) if variable in names]
+        if left.length == 0 or not counted:
+            return left
+        # Exploring would bind what a solution of the right side leaves unbound, which then would count as shared.
+        is_bound = certain_variables(node.right).issuperset(counted)
+        if is_bound and is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
+            asked = operators.distinct(operators.project(left, shared))
+            right = self._exploration.explore_all((node.right,), asked)
+        else:
+            right = self.run(node.right)
+        return operators.minus(left, right, given)
+
+    def _keep(self, condition: Expression, table: BindingTable) -> BindingTable:
+        """Return the rows in which a condition is true."""
+        table = self._settled(table, [condition])
+        return table.take(np.flatnonzero(self._holds(condition, table)))
+
+    # --- groups, order, parts of the whole ----------------------------------------------------------------------------
+
+    def _extend(self, node: Extend, rows_wanted: int | None) -> BindingTable:
+        """Bind one variable after the other: to BNODE(string) the rows of the whole chain are the same solutions."""
+        chain = [node]
+        while isinstance(chain[-1].pattern, Extend):
+            chain.append(chain[-1].pattern)
+        table = self._settled(self.run(chain[-1].pattern, rows_wanted), [link.expression for link in chain])
+        self._terms.moment.next_solutions()
+        for link in reversed(chain):
+            (resolved,), seen = self._resolved((link.expression,), table)
+            table = operators.with_column(table, link.variable, evaluate(resolved, seen, self._terms))
+        return table
+
+    def _settled(self, table: BindingTable, expressions: Sequence[Expression]) -> BindingTable:
+        """Put rows in canonical order, if the order shows, for expressions that draw a random value for each."""
+        draws = self._in_order and any(calls_any(expression, PER_ROW) for expression in expressions)
+        return canonical(table) if draws else table
+
+    def _group(self, node: Group) -> BindingTable:
+        table = self.run(node.pattern)
+        if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in node.aggregates):
+            table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
+        arguments = [aggregate.argument for _, aggregate in node.aggregates if aggregate.argument is not None]
+        resolved, seen = self._resolved(arguments, table)
+        rest = iter(resolved)
+        made = [(v, a if a.argument is None else replace(a, argument=next(rest))) for v, a in node.aggregates]
+        grouped = group(seen, node.keys, made, self._terms)
+        # What is given is one row here (see is_row_by_row), so it is the same for every group.
+        return operators.join(self._given, grouped, self._limits.rows_max) if self._given.variables else grouped
+
+    def _distinct(self, pattern: Node, rows_wanted: int | None) -> BindingTable:
+        """Ask for more and more rows until enough of them are distinct, where fewer rows are less work."""
+        asked = rows_wanted
+        while asked is not None and stops_early(pattern):
+            found = self.run(pattern, asked)
+            table = operators.distinct(found)
+            if table.length >= (rows_wanted or 0) or found.length < asked:
+                return table
+            asked *= MORE_ROWS
+        return operators.distinct(self.run(pattern))
+
+    def _order_by(self, node: OrderBy, rows_wanted: int | None) -> BindingTable:
+        table = self.run(node.pattern)
+        if self._in_order:
+            table = canonical(table)
+        expressions, seen = self._resolved([expression for expression, _ in node.conditions], table)
+        conditions = [(by, down) for by, (_, down) in zip(expressions, node.conditions, strict=True)]
+        return operators.project(order_by(seen, conditions, self._terms, rows_wanted), table.variables)
+
+    def _slice(self, node: Slice) -> BindingTable:
+        ordered = is_ordered(node.pattern)
+        needs_all = node.limit is None or (self._in_order and not ordered)
+        table = self.run(node.pattern, None if needs_all or node.limit is None else node.offset + node.limit)
+        if self._in_order and not ordered:
+            table = table.take(canonical_order(table))
+        return operators.slice_rows(table, node.offset, node.limit)
+
+    def _per_graph(self, node: PerGraph) -> BindingTable:
+        outer = self._given
+        table = BindingTable.empty((*outer.variables, node.graph))
+        for name in self._names().tolist():
+            names = BindingTable((node.graph,), (np.array([name], np.int64),), 1)
+            self._given = operators.join(outer, names)
+            table = operators.union(table, self.run(node.pattern), self._limits.rows_max)
+        self._given = outer
+        return table
+
+    # --- EXISTS -------------------------------------------------------------------------------------------------------
+
+    def _holds(self, condition: Expression, table: BindingTable) -> BoolArray:
+        """Tell in which rows a condition is true."""
+        if isinstance(condition, Exists):
+            return self._exists(condition, table)
+        (resolved,), seen = self._resolved((condition,), table)
+        return holds(resolved, seen, self._terms)
+
+    def _resolved(
+        self, expressions: Sequence[Expression], table: BindingTable
+    ) -> tuple[Sequence[Expression], BindingTable]:
+        """Put a column in the place of each EXISTS: (expressions without any, the table with these columns)."""
+        columns: dict[Exists, Variable] = {}
+        for exists in (found for expression in expressions for found in exists_patterns(expression)):
+            if exists not in columns:
+                columns[exists] = Variable(f".exists{len(columns) + 1}")
+        if not columns:
+            return expressions, table
+        true_id, false_id = self._terms.ids([text_of(TRUE), text_of(FALSE)]).tolist()
+        seen = table
+        for exists, variable in columns.items():
+            seen = operators.with_column(seen, variable, np.where(self._exists(exists, table), true_id, false_id))
+        return [replaced(expression, columns) for expression in expressions], seen
+
+    def _exists(self, exists: Exists, table: BindingTable) -> BoolArray:
+        """Tell in which rows EXISTS (or NOT EXISTS) is true: once for each distinct binding that the pattern sees."""
+        mentioned = mentioned_variables(exists.pattern)
+        shared = [variable for variable in table.variables if variable in mentioned]
+        places, firsts = numbered([table.column(variable) for variable in shared], table.length)
+        bindings = operators.project(table.take(firsts), shared)
+        numbers = operators.with_column(bindings, _GIVEN, np.arange(bindings.length, dtype=np.int64))
+        found = np.zeros(bindings.length, np.bool_)
+        outer = self._given
+        for rows in operators.by_bound(numbers, shared):
+            found[self._satisfied(exists.pattern, rows)] = True
+        self._given = outer
+        return found[places] != exists.negated  # type: ignore[no-any-return]
+
+    def _satisfied(self, pattern: Node, bindings: BindingTable) -> Int64Array:
+        """Return the numbers of the rows, all bound, for which a pattern has a solution; some of them repeatedly."""
+        assigned = assigned_variables(pattern)
+        given = operators.project(bindings, [variable for variable in bindings.variables if variable not in assigned])
+        if is_row_by_row(pattern):
+            parts: Iterable[BindingTable] = (given.take(np.array([row])) for row in range(given.length))
+        else:
+            parts = (given,)
+        numbers = []
+        limits, mark = self._limits, self._limits.mark()
+        for self._given in parts:
+            solutions = self.run(pattern, 1 if len(given.variables) == 1 == given.length else None)
+            made = [variable for variable in solutions.variables if variable in assigned]
+            agreeing = operators.project(solutions, [_GIVEN, *made])
+            numbers.append(operators.join(bindings, agreeing, limits.rows_max).column(_GIVEN))
+            limits.back_to(mark, 8 * len(numbers[-1]))
+            mark = limits.mark()
+        return put_together(numbers) if numbers else np.empty(0, np.int64)

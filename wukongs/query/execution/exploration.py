@@ -1,0 +1,166 @@
+"""Exploration: the solutions of a pattern that join with given rows, found from these rows.
+
+Join(T, P) is the same as P explored from each row of T, and costs what the rows lead to and not what the graph holds.
+Triple patterns run in the kernel, paths are searched; filters and unions come after what they stand over:
+Join(T, Union(A, B)) = Union(Join(T, A), Join(T, B)), and Join(T, Filter(c, A)) = Filter(c, Join(T, A)) where A binds
+all that c mentions (csparql.exploration_order.is_explorable).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wukongs.csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
+from wukongs.csparql.explain import Moved
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.rules.walk import join_operands
+from wukongs.csparql.scope import possible_variables
+from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.execution.profile import Profile, StepFigures
+from wukongs.query.limits import Limits
+from wukongs.query.operators import operators
+from wukongs.query.operators.triple_parts import tied
+from wukongs.query.paths.paths import PathExplorer
+from wukongs.query.plans import plan_runner
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo, Route
+
+Keep = Callable[[Expression, BindingTable], BindingTable]
+"""(condition, table) -> the rows in which it holds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """Of one execution. keep: how a condition is asked of a table; profile: takes down what each step did, if there is
+    one."""
+
+    dataset: Dataset
+    terms: TermSpace
+    limits: Limits
+    memo: PlanMemo
+    keep: Keep
+    profile: Profile | None = None
+
+    def explore(self, node: Node, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
+        """Join a table with an explorable node. rows_wanted: more rows than these are not needed.
+
+        Raises QueryTimeout, BudgetExceeded."""
+        self.limits.check()
+        filtered = FilteredBgp.of(node)
+        if filtered is not None:
+            return self.match(filtered, table, rows_wanted)
+        started_s = 0.0 if self.profile is None else time.perf_counter()
+        found = self._explored(node, table, rows_wanted)
+        if self.profile is not None:
+            self.profile.ran(node, found.length, time.perf_counter() - started_s, table.length)
+        return found
+
+    def _explored(self, node: Node, table: BindingTable, rows_wanted: int | None) -> BindingTable:
+        match node:
+            case PathPattern():
+                path = PathExplorer(node, self.dataset, self.terms, self.limits)
+                return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
+            case TripleParts():
+                return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))
+            case Filter(condition=condition, pattern=pattern):
+                return self.keep(condition, self.explore(pattern, table))
+            case Union(left=left, right=right):
+                found = self.explore(left, table, rows_wanted), self.explore(right, table, rows_wanted)
+                return operators.union(*found, self.limits.rows_max)
+            case Join():
+                return self.explore_all(tuple(join_operands(node)), table)
+        raise AssertionError(f"{type(node).__name__} cannot be explored")
+
+    def explore_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
+        """Join a table with explorable nodes, in the order that is cheapest."""
+        found: BindingTable | None = None
+        tied_to = {v for node in operands if isinstance(node, TripleParts) for v in node.variables()}
+        # From which side a triple term is tied to its parts depends on which of them the rows bind.
+        for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in tied_to]):
+            rows = self._explored_all(operands, seeds)
+            found = rows if found is None else operators.union(found, rows, self.limits.rows_max)
+        assert found is not None
+        return found
+
+    def _explored_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
+        mark = self.limits.mark()
+        for part in self.memo.order(operands, frozenset(table.variables), table.length, self.dataset):
+            table = self.explore(part, table)
+            self.limits.back_to(mark, table.size_bytes)
+        return table
+
+    def match(self, wanted: FilteredBgp, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
+        """Join a table with triple patterns, where filters hold, which may also mention what only the table binds."""
+        return self._from_classes(wanted.bgp, table, lambda seeds: self._match(wanted, seeds, rows_wanted))
+
+    def _match(self, wanted: FilteredBgp, seeds: BindingTable, rows_wanted: int | None) -> BindingTable:
+        if seeds.length == 0:
+            missing = possible_variables(wanted.bgp) - set(seeds.variables)
+            return BindingTable.empty((*seeds.variables, *missing))
+        if not wanted.bgp.patterns:
+            return self._kept(wanted.filters, seeds)
+        route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
+        if self.profile is None:
+            return self._run(route, seeds, rows_wanted)
+        started_s = time.perf_counter()
+        figures = StepFigures()
+        table = self._run(route, seeds, rows_wanted, figures)
+        self.profile.explored(wanted.bgp, route.plan, seeds, figures, time.perf_counter() - started_s)
+        return table
+
+    def _run(
+        self, route: Route, seeds: BindingTable, rows_wanted: int | None, figures: StepFigures | None = None
+    ) -> BindingTable:
+        """Run the segments of a route, with the filters between them."""
+        mark = self.limits.mark()
+        completion = self.dataset.completion
+        run = plan_runner.run if completion is None else completion.run
+        rows_of_steps = None if figures is None else figures.rows
+        table = self._kept(route.plan.filters, self._with_constants(route, seeds))
+        for segment in route.segments:
+            if table.length == 0:
+                table = BindingTable.empty(segment.lowered.variables)
+                if rows_of_steps is not None:
+                    rows_of_steps += [0] * len(segment.lowered.steps)
+                if figures is not None and completion is not None:
+                    figures.moved += [Moved()] * len(segment.lowered.steps)
+                continue
+            is_last = segment is route.segments[-1] and not segment.filters
+            last_wanted = rows_wanted if is_last else None
+            table = run(segment.lowered, table, self.dataset, self.limits, last_wanted, rows_of_steps)
+            if figures is not None and completion is not None:
+                figures.moved += completion.moved
+            table = self._kept(segment.filters, table)
+            self.limits.back_to(mark, table.size_bytes)
+        return table
+
+    def _with_constants(self, route: Route, seeds: BindingTable) -> BindingTable:
+        if not route.plan.constants:
+            return seeds
+        variables, terms = zip(*route.plan.constants, strict=True)
+        columns = (np.full(seeds.length, number, np.int64) for number in self.terms.ids([term.text for term in terms]))
+        return BindingTable((*seeds.variables, *variables), (*seeds.columns, *columns), seeds.length)
+
+    def _kept(self, conditions: tuple[Expression, ...], table: BindingTable) -> BindingTable:
+        for condition in conditions:
+            table = self.keep(condition, table)
+        return table
+
+    def _from_classes(
+        self, node: Node, table: BindingTable, explore: Callable[[BindingTable], BindingTable]
+    ) -> BindingTable:
+        """Explore from the rows of each class apart: those that leave the same of the node's variables unbound."""
+        if not table.variables:
+            return explore(table)
+        gathered: BindingTable | None = None
+        variables = possible_variables(node)
+        # What a row leaves unbound the pattern is to bind.
+        for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in variables]):
+            found = explore(seeds)
+            gathered = found if gathered is None else operators.union(gathered, found, self.limits.rows_max)
+        assert gathered is not None
+        return gathered

@@ -1,0 +1,61 @@
+"""QueryCounts: what a registered query has reported, and how long it took."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wukongs.query.output.results import WindowResult
+
+TIMES_REMEMBERED = 10_000
+
+
+def _times() -> deque[float]:
+    return deque(maxlen=TIMES_REMEMBERED)
+
+
+@dataclass(slots=True)
+class QueryCounts:
+    """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
+    of on_result that did; over_budget: firings whose slices had gone for want of room; explored_together: firings that
+    were explored with those of other queries of the template. Times in microseconds, of the last firings."""
+
+    windows: int = 0
+    rows: int = 0
+    last_rows: int = 0
+    not_reported: int = 0
+    errors: int = 0
+    over_budget: int = 0
+    explored_together: int = 0
+    execution_us: deque[float] = field(default_factory=_times)
+    latency_us: deque[float] = field(default_factory=_times)
+
+    def report(self, window: WindowResult, execution_us: float) -> None:
+        """Count a window that is reported."""
+        self.execution_us.append(execution_us)
+        self.latency_us.append(window.latency_us)
+        self.windows += 1
+        self.last_rows = len(window)
+        self.rows += len(window)
+
+    def stats(self) -> dict[str, int | float]:
+        """Return the counts, and medians and 99th percentiles of the times."""
+        return {
+            "windows": self.windows,
+            "rows": self.rows,
+            "last_rows": self.last_rows,
+            "not_reported": self.not_reported,
+            "errors": self.errors,
+            "over_budget": self.over_budget,
+            "explored_together": self.explored_together,
+            "execution_us_p50": _percentile(self.execution_us, 50),
+            "execution_us_p99": _percentile(self.execution_us, 99),
+            "latency_us_p50": _percentile(self.latency_us, 50),
+            "latency_us_p99": _percentile(self.latency_us, 99),
+        }
+
+
+def _percentile(times_us: deque[float], percent: float) -> float:
+    return float(np.percentile(list(times_us), percent)) if times_us else 0.0

@@ -1,0 +1,132 @@
+"""Columns of ids to rows of text in one format: the tables of the format, and the calls that use them.
+
+A format's own function says how one term is written; the tables (`Forms`) are made by asking it about each kind of term
+and each character of ASCII. What they cannot hold is left to that function, term by term: triple terms, base
+directions, characters that the format refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from wukongs.errors import DataError
+from wukongs.query.output import row_text_kernels as kernels
+from wukongs.query.rows import numbered
+from wukongs.query.terms.decoding import Utf8Reader
+from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
+
+Cell = Callable[[str], str]
+"""Canonical text -> the cell that stands for it."""
+Escape = Callable[[str], str]
+"""One character -> what stands for it; DataError if nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How terms of one kind are written: the pieces before, between and after their parts; parts: a rule of
+    row_text_kernels; body, tail: how the characters of each part are escaped, None: not at all."""
+
+    before: str
+    after: str
+    body: Escape | None = None
+    between: str = ""
+    tail: Escape | None = None
+    parts: int = kernels.BODY_ALONE
+    quoted: bool = False
+
+
+class Forms:
+    """The tables of a format. forms: of IRIs, blank nodes, and literals without a tail, with a datatype, a language."""
+
+    def __init__(self, forms: Sequence[Form]) -> None:
+        assert len(forms) == kernels.N_KINDS, len(forms)
+        self.pieces, bounds = packed([piece for form in forms for piece in (form.before, form.between, form.after)])
+        self.bounds = bounds.reshape(kernels.N_KINDS, 3, 2)
+        classes = list(dict.fromkeys(escape for form in forms for escape in (form.body, form.tail)))
+        self.rules = np.array(
+            [(form.parts, classes.index(form.body), classes.index(form.tail), form.quoted) for form in forms], np.int64
+        )
+        self.sizes = np.ones((len(classes), 256), np.int64)
+        self.escapes = np.zeros((len(classes), 256, kernels.ESCAPE_SIZE_MAX), np.uint8)
+        for number, escape in enumerate(classes):
+            if escape is not None:
+                self._fill(number, escape)
+
+    def _fill(self, number: int, escape: Escape) -> None:
+        for byte in range(128):
+            try:
+                made = escape(chr(byte)).encode()
+            except DataError:
+                made = b""
+            assert len(made) != 1 or made[0] == byte, f"{made!r} for byte {byte}: sizes of 1 stand for the byte itself"
+            self.sizes[number, byte] = len(made)
+            self.escapes[number, byte, : len(made)] = list(made)
+
+    @property
+    def tables(self) -> tuple[UInt8Array, Int64Array, Int64Array, Int64Array, UInt8Array]:
+        return self.pieces, self.bounds, self.rules, self.sizes, self.escapes
+
+
+def packed(texts: Sequence[str]) -> tuple[UInt8Array, Int64Array]:
+    """Return texts as UTF-8, and where each of them stands: uint8[n_bytes], int64[n, 2]."""
+    parts = [text.encode() for text in texts]
+    stops = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    starts = stops - np.array([len(part) for part in parts], np.int64)
+    return np.frombuffer(b"".join(parts), np.uint8).copy(), np.stack([starts, stops], axis=1).reshape(-1, 2)
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """How rows are written. term: how one term is, whatever it is; forms: the same as tables.
+
+    prefixes: what stands before the cells of each column; cell_end: after each cell; opening, between, closing: around
+    a row and between its cells; separator: between rows; head, tail: around all; leaves_out: nothing stands for an
+    unbound cell, not even what stands around cells."""
+
+    head: str
+    prefixes: Sequence[str]
+    term: Cell
+    forms: Forms = field(repr=False)
+    leaves_out: bool
+    cell_end: str
+    opening: str
+    between: str
+    closing: str
+    separator: str
+    tail: str
+
+    @cached_property
+    def _frame(self) -> tuple[UInt8Array, Int64Array, UInt8Array, Int64Array]:
+        frame = packed([self.opening, self.between, self.cell_end, self.closing, self.separator])
+        return *packed(self.prefixes), *frame
+
+    def rows(self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader) -> bytes:
+        """Write some rows, in UTF-8. columns[i] : int64[count]. Raises DataError (what the format cannot hold)."""
+        places, cells, starts, sizes = self._cells(columns, count, reader)
+        written: UInt8Array = kernels.write_rows(places, cells, starts, sizes, *self._frame, self.leaves_out)
+        return written.tobytes()
+
+    def _cells(
+        self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader
+    ) -> tuple[Int64Array, UInt8Array, Int64Array, Int64Array]:
+        """Write each distinct term once: (number of each cell's term, their texts, where each starts, its size)."""
+        flat = np.concatenate(columns) if columns else np.empty(0, np.int64)
+        places, firsts = numbered([flat], len(flat))
+        distinct = flat[firsts]
+        bound = np.flatnonzero(distinct != UNBOUND)
+        text, offsets = reader.gather(distinct[bound])
+        cells, ends, odd = kernels.write_terms(text, offsets, *self.forms.tables)
+        starts, sizes = np.full(len(distinct), -1, np.int64), np.zeros(len(distinct), np.int64)
+        starts[bound], sizes[bound] = ends[:-1], np.diff(ends)
+        if odd.any():
+            rows = np.flatnonzero(odd)
+            bounds = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
+            more, places_of_more = packed([self.term(text[start:stop].tobytes().decode()) for start, stop in bounds])
+            starts[bound[rows]] = len(cells) + places_of_more[:, 0]
+            sizes[bound[rows]] = places_of_more[:, 1] - places_of_more[:, 0]
+            cells = np.concatenate((cells, more))
+        return places.reshape(len(columns), count), cells, starts, sizes

@@ -1,0 +1,210 @@
+"""Runs the kernels of a path search: gives them room, gathers what they write, and stops them in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from wukongs.errors import BudgetExceeded
+from wukongs.query.limits import Limits, current
+from wukongs.query.paths import path_layout as layout
+from wukongs.query.paths.node_kernels import fill_keys, find_graphs
+from wukongs.query.paths.path_kernels import enter, fill_slots_again, search_paths
+from wukongs.query.paths.path_layout import Machine, Origins, Source, Visited
+from wukongs.query.plans.plan_layout import (
+    CONSTANT,
+    PREDICATE,
+    PREDICATE_KIND,
+    SPAN_HI,
+    SPAN_LO,
+    SPAN_PREDICATE,
+    SPAN_WIDTH,
+)
+from wukongs.query.plans.span_kernels import collect_keys
+from wukongs.query.rows import distinct_rows, filled, pieces
+from wukongs.store.dtypes import Int64Array
+
+EDGES_PER_CALL = 1 << 18
+"""How many triples a call looks at before it comes up for air: for Ctrl-C, time limits and budgets."""
+PAIR_EDGES_FIRST = 256
+"""Of two searches that are to meet, how many triples each looks at before it is the other's turn; then doubled."""
+PAIRS_FIRST = 64
+OUT_ROWS = 4096
+SPANS = 64
+_ROOM_BYTES = 8 * (layout.VISIT_WIDTH + 4)
+"""What room for a pair takes: itself, and four slots."""
+
+Kernel = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], Int64Array, Int64Array], int]
+"""(out, spans, place, control) -> status"""
+
+
+class Search:
+    """Pairs visited so far and the scratch of one search; both grow. Raises QueryTimeout, BudgetExceeded."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self.source = source
+        self.limits = limits
+        self.visited = Visited(*_room(PAIRS_FIRST))
+        self.spans = np.empty((SPANS, SPAN_WIDTH), np.int64)
+        self.place = np.zeros(layout.PLACE_WIDTH, np.int64)
+        self.place[layout.HEAD] = layout.NOT_STARTED
+        self.place[layout.AT_TRIPLE] = layout.NOT_STARTED
+
+    def reached(self, machine: Machine, origins: Origins, rows_wanted: int | None = None) -> npt.NDArray[np.int64]:
+        """Return (number of the origin, node) for each node that an origin leads to. int64[n, 2]
+
+        rows_wanted: stop once there are so many."""
+
+        def kernel(out: Int64Array, spans: Int64Array, place: Int64Array, control: Int64Array) -> int:
+            return int(search_paths(self.source, machine, origins, self.visited, NOBODY, out, spans, place, control))
+
+        return self._gathered(kernel, rows_wanted)
+
+    def graphs(self, nodes: Int64Array, graphs: Int64Array, only_one: bool) -> npt.NDArray[np.int64]:
+        """Return (number of the node, graph) for each graph that knows a node; graphs: the one to look in, or -1."""
+
+        def kernel(out: Int64Array, spans: Int64Array, place: Int64Array, control: Int64Array) -> int:
+            return int(find_graphs(self.source, nodes, graphs, only_one, out, spans, place, control))
+
+        found = self._gathered(kernel, None)
+        return distinct_rows(found[:, 0], found[:, 1]) if len(found) else found
+
+    def _gathered(self, kernel: Kernel, rows_wanted: int | None) -> npt.NDArray[np.int64]:
+        out = np.empty((max(OUT_ROWS, 2 * len(self.spans)), 2), np.int64)
+        gathered: list[npt.NDArray[np.int64]] = []
+        total = 0
+        place, control = self.place, np.zeros(1, np.int64)
+        status = layout.PAUSED
+        while status != layout.DONE:
+            control[layout.EDGES_LEFT] = EDGES_PER_CALL
+            status = kernel(out, self.spans, place, control)
+            self.limits.check()
+            self.make_room(status)
+            if status == layout.NEED_SPANS and len(out) < 2 * len(self.spans):
+                gathered.append(out[: place[layout.WRITTEN]].copy())
+                place[layout.WRITTEN] = 0
+                out = np.empty((2 * len(self.spans), 2), np.int64)
+            if status in (layout.FULL, layout.DONE):
+                self.limits.hold(32 * int(place[layout.WRITTEN]))  # here, and in the whole
+                gathered.append(out[: place[layout.WRITTEN]].copy())
+                total += len(gathered[-1])
+                place[layout.WRITTEN] = 0
+                self._check_rows(total)
+                if rows_wanted is not None and total >= rows_wanted:
+                    break
+        return np.concatenate(gathered)
+
+    def make_room(self, status: int) -> None:
+        """Grow what a kernel says is too small."""
+        if status == layout.NEED_SPANS:
+            self.spans = np.empty((4 * len(self.spans), SPAN_WIDTH), np.int64)
+        elif status == layout.NEED_ROOM:
+            count = int(self.place[layout.TAIL])
+            self._check_rows(count)
+            before = len(self.visited.pairs)
+            pairs, slots = _room(4 * before)
+            for start, stop in pieces(count, self.limits):
+                pairs[start:stop] = self.visited.pairs[start:stop]
+            self.visited = Visited(pairs, slots)
+            for start, stop in pieces(count, self.limits):
+                fill_slots_again(self.visited, start, stop)
+            self.limits.give_back(_ROOM_BYTES * before)
+
+    def _check_rows(self, count: int) -> None:
+        if count > self.limits.rows_max:
+            raise BudgetExceeded(
+                f"a property path has more than rows_max = {self.limits.rows_max} solutions, or visits more nodes: "
+                "bind one of its ends first, make it narrower, or raise rows_max"
+            )
+
+
+def _room(capacity: int) -> tuple[npt.NDArray[np.int64], Int64Array]:
+    current().hold(_ROOM_BYTES * capacity - 32 * capacity)
+    return np.empty((capacity, layout.VISIT_WIDTH), np.int64), filled(4 * capacity, -1)
+
+
+NOBODY = Visited(np.empty((0, layout.VISIT_WIDTH), np.int64), np.empty(0, np.int64))
+
+
+def is_connected(
+    sources: tuple[Source, Source],
+    machines: tuple[Machine, Machine],
+    accepting: tuple[bool, ...],
+    ends: tuple[int, int],
+    graph: int,
+    limits: Limits,
+) -> bool:
+    """Tell whether a walk leads from one node to another within a graph: search from both, by turns, until they meet or
+    one has seen all there is. Cost: at most a few times what the cheaper of the two ends leads to.
+
+    sources, machines: forward and backward (path_machine.pair_machines). Raises QueryTimeout, BudgetExceeded."""
+    searches = [Search(source, limits) for source in sources]
+    origins = [Origins(np.array([[end, graph, layout.ALL_NODES, 0]], np.int64), np.empty(0, np.int64)) for end in ends]
+    while len(searches[1].visited.pairs) < len(accepting):
+        searches[1].make_room(layout.NEED_ROOM)
+    for state, accepts in enumerate(accepting):
+        if accepts:
+            enter(searches[1].visited, ends[1], state, searches[1].place)
+    searches[1].place[layout.HEAD] = 0
+    nothing = np.empty((1, 2), np.int64)
+    control = np.zeros(1, np.int64)
+    turn, edges = 0, PAIR_EDGES_FIRST
+    while True:
+        search, others = searches[turn], searches[1 - turn]
+        control[layout.EDGES_LEFT] = edges
+        status = layout.NEED_ROOM
+        while status in (layout.NEED_ROOM, layout.NEED_SPANS):
+            status = search_paths(
+                search.source,
+                machines[turn],
+                origins[turn],
+                search.visited,
+                others.visited,
+                nothing,
+                search.spans,
+                search.place,
+                control,
+            )
+            search.make_room(status)
+        limits.check()
+        if status in (layout.DONE, layout.MET):
+            return bool(status == layout.MET)
+        edges = min(edges + edges * turn, EDGES_PER_CALL)
+        turn = 1 - turn
+
+
+def keys_of(source: Source, step: int, excluded: Int64Array, graph: int, limits: Limits) -> npt.NDArray[np.int64]:
+    """Return (graph, node) for each node that a triple of a step begins at, in some order, perhaps more than once.
+
+    excluded: predicates that the triples must not have; graph: -1 for any. int64[n, 2]"""
+    row = source.steps[step]
+    predicate = int(row[PREDICATE]) if row[PREDICATE_KIND] == CONSTANT else -1
+    spans = np.empty((SPANS, SPAN_WIDTH), np.int64)
+    while True:
+        m = collect_keys(
+            row, source.parts, source.part_rows, source.descriptors, source.default_graph, predicate, graph, spans
+        )
+        if m >= 0:
+            break
+        spans = np.empty((4 * len(spans), SPAN_WIDTH), np.int64)
+    spans = spans[:m]
+    spans = spans[~np.isin(spans[:, SPAN_PREDICATE], excluded)]
+    sizes = spans[:, SPAN_HI] - spans[:, SPAN_LO]
+    total = int(sizes.sum())
+    if total > limits.rows_max:
+        raise BudgetExceeded(
+            f"a property path would start from more than rows_max = {limits.rows_max} nodes: bind one of its "
+            "ends first, or raise rows_max"
+        )
+    limits.hold(16 * total)
+    out = np.empty((total, 2), np.int64)
+    written = 0
+    for span in spans:
+        limits.check()
+        first, last = int(span[SPAN_LO]), int(span[SPAN_HI])
+        for start, stop in pieces(last - first, limits):
+            span[SPAN_LO], span[SPAN_HI] = first + start, first + stop
+            written = int(fill_keys(row, source.descriptors, span, out, written))
+    return out[:written]

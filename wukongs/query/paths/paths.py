@@ -1,0 +1,250 @@
+"""Property paths of arbitrary length, explored from the rows that are joined to them (SPARQL 1.1, sections 9 and 18.4).
+
+What the search walks through is the pattern's graph alone, and a solution counts once however many walks there are. The
+search starts at the end that is bound (a constant, or a column of the rows), forward from the subject or backward from
+the object; with both ends bound from both sides, or from the side with fewer nodes; with neither from every node where
+a walk may begin. So its cost follows what is reached, not the size of the graph, unless both ends are free.
+
+A path of no length leads from each node of the graph to itself; from a constant of the query also where the graph does
+not know it (`reaches_outside`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from wukongs.csparql.algebra import PathPattern, TermOrVariable
+from wukongs.csparql.automaton import Automaton, automaton_of
+from wukongs.csparql.paths import Inverse, reaches_outside
+from wukongs.csparql.terms import Term, Variable
+from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.limits import Limits
+from wukongs.query.operators import operators
+from wukongs.query.paths import path_layout as layout
+from wukongs.query.paths.path_layout import Origins
+from wukongs.query.paths.path_machine import (
+    ANY_LINKS,
+    excluded_ids,
+    machine_of,
+    pair_machines,
+    reversed_links,
+    source_of,
+)
+from wukongs.query.paths.path_search import Search, is_connected, keys_of
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.rows import distinct_rows
+from wukongs.store.dtypes import NO_MATCH, Int64Array
+
+PAIRS_MAX = 32
+"""So many pairs of bound ends are each searched from both sides; more are searched together, from one."""
+_NO_GRAPH = 0
+"""In the graph column of a search whose steps know their graph."""
+_ANY_GRAPH = -1
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class PathExplorer:
+    """Evaluates one path pattern over one dataset. Raises QueryTimeout, BudgetExceeded."""
+
+    pattern: PathPattern
+    dataset: Dataset
+    terms: TermSpace
+    limits: Limits
+    _outside: bool = field(init=False)
+    _automata: tuple[Automaton, Automaton] = field(init=False)
+
+    def __post_init__(self) -> None:
+        pattern = self.pattern
+        ends = isinstance(pattern.subject, Term), isinstance(pattern.object, Term)
+        self._outside = reaches_outside(pattern.path, *ends)
+        self._automata = automaton_of(pattern.path), automaton_of(Inverse(pattern.path))
+
+    def explore(self, seeds: BindingTable, rows_wanted: int | None = None) -> BindingTable:
+        """Join the pattern's solutions to rows that bind, in each row, all of the pattern's variables that they have.
+
+        rows_wanted: more rows than these are not needed."""
+        if seeds.length == 0:
+            missing = [v for v in self.pattern.variables() if v not in seeds.variables]
+            return BindingTable.empty((*seeds.variables, *missing))
+        subjects, objects = self._known(self.pattern.subject, seeds), self._known(self.pattern.object, seeds)
+        graphs = self._graphs(seeds)
+        is_unit = not seeds.variables
+        if not is_unit or self.pattern.graph in (self.pattern.subject, self.pattern.object):
+            rows_wanted = None  # not every walk that is found becomes a row
+        if subjects is None and objects is None:
+            found = self._from_everywhere(graphs, rows_wanted)
+        elif subjects is None or objects is None:
+            start = subjects if subjects is not None else objects
+            assert start is not None
+            found = self._from_one_end(start, graphs, int(subjects is None), rows_wanted)
+        else:
+            found = self._between(subjects, objects, graphs)
+        table = self._table(found)
+        return table if is_unit and seeds.length == 1 else operators.join(seeds, table, self.limits.rows_max)
+
+    # --- what the rows know -------------------------------------------------------------------------------------------
+
+    def _known(self, end: TermOrVariable, seeds: BindingTable) -> Int64Array | None:
+        """Return the ids of an end, one for each row; None if the search is to find it."""
+        if isinstance(end, Term):
+            return np.full(seeds.length, self._constant(end), np.int64)
+        return seeds.column(end) if end in seeds.variables else None
+
+    def _constant(self, term: Term) -> int:
+        """Return the id of a constant; of one that may be an answer though no data has it, one that has its text."""
+        found = self.dataset.resolve(term)
+        if not self._outside:
+            return found
+        if found != NO_MATCH:
+            node, graph = np.array([found], np.int64), np.array([_ANY_GRAPH], np.int64)
+            if len(self._graphs_of(node, graph, True)):
+                return found
+        return int(self.terms.ids([term.text])[0])
+
+    def _graphs(self, seeds: BindingTable) -> Int64Array:
+        """Return the graph to search in for each row, _ANY_GRAPH where the search is to find it."""
+        graph = self.pattern.graph
+        if not isinstance(graph, Variable):
+            return np.full(seeds.length, _NO_GRAPH, np.int64)
+        if graph in seeds.variables:
+            return seeds.column(graph)
+        return np.full(seeds.length, _ANY_GRAPH, np.int64)
+
+    def _search(self, way: int) -> Search:
+        return Search(source_of(self._automata[way].links(), self.pattern.graph, self.dataset), self.limits)
+
+    def _graphs_of(self, nodes: Int64Array, graphs: Int64Array, only_one: bool) -> Rows:
+        """As Search.graphs, of the pattern's graph."""
+        search = Search(source_of(ANY_LINKS, self.pattern.graph, self.dataset), self.limits)
+        found, completion = search.graphs(nodes, graphs, only_one), self.dataset.completion
+        if completion is None:
+            return found
+        also = completion.graphs_of(nodes, graphs, self.pattern.graph, self.dataset)
+        return distinct_rows(*np.concatenate((found, also)).T) if len(also) else found
+
+    # --- where searches start -----------------------------------------------------------------------------------------
+
+    def _starts(self, nodes: Int64Array, graphs: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return (row, graph) of each search that can find something from these nodes: distinct (node, graph)."""
+        numbers = np.arange(len(nodes))
+        is_open = bool(len(graphs)) and graphs[0] == _ANY_GRAPH
+        if isinstance(self.pattern.graph, Variable) and self._outside:
+            names = self.dataset.named_graphs()
+            if is_open:
+                return np.repeat(numbers, len(names)), np.tile(names, len(nodes))
+            is_named = np.isin(graphs, names)
+            return numbers[is_named], graphs[is_named]
+        if is_open or (self._automata[0].is_nullable and not self._outside):
+            found = self._graphs_of(nodes, graphs, not is_open)
+            rows = found[:, 0]
+            return rows, found[:, 1] if is_open else graphs[rows]
+        return numbers, graphs
+
+    def _from_one_end(self, nodes: Int64Array, graphs: Int64Array, way: int, rows_wanted: int | None) -> Rows:
+        """Return (subject, object, graph) of every walk from a known end, the subject (way 0) or the object (way 1)."""
+        starts = distinct_rows(nodes, graphs)
+        rows, start_graphs = self._starts(starts[:, 0], starts[:, 1])
+        start_nodes = starts[rows, 0]
+        self._complete(way, start_nodes)
+        origins = _origins(start_nodes, start_graphs)
+        return self._walks(way, origins, rows_wanted)
+
+    def _complete(self, way: int, nodes: Int64Array) -> None:
+        """See that nothing is missing where a search from these nodes leads to."""
+        if self.dataset.completion is not None:
+            self.dataset.completion.follow(self._automata[way], nodes, self.pattern.graph, self.dataset)
+
+    def _walks(self, way: int, origins: Origins, rows_wanted: int | None = None) -> Rows:
+        found = self._search(way).reached(machine_of(self._automata[way], self.dataset), origins, rows_wanted)
+        self.limits.hold(8 * 5 * len(found))  # three columns side by side, and two of them before
+        starts, graphs = origins.rows[found[:, 0], layout.ORIGIN_NODE], origins.rows[found[:, 0], layout.ORIGIN_GRAPH]
+        ends = (starts, found[:, 1]) if way == 0 else (found[:, 1], starts)
+        return np.stack((*ends, graphs), axis=1)
+
+    def _from_everywhere(self, graphs: Int64Array, rows_wanted: int | None) -> Rows:
+        found = self._automata[0]
+        links = ANY_LINKS if found.is_nullable else found.first_links()
+        if self.dataset.completion is not None:
+            self.dataset.completion.list_links((*links, *found.links()), self.pattern.graph, self.dataset)
+        source = source_of(links, self.pattern.graph, self.dataset)
+        asked = np.unique(graphs)
+        # One graph is looked up; of several, all nodes are listed and those of other graphs left out.
+        graph = int(asked[0]) if len(asked) == 1 and isinstance(self.pattern.graph, Variable) else _ANY_GRAPH
+        lists = [
+            keys_of(source, step, excluded_ids(link, self.dataset), graph, self.limits)
+            for step, link in enumerate(links)
+        ]
+        keys = np.concatenate(lists)
+        if len(asked) > 1:
+            keys = keys[np.isin(keys[:, 0], asked)]
+        starts = distinct_rows(keys[:, 1], keys[:, 0])
+        nodes, node_graphs = starts[:, 0], starts[:, 1]
+        targets = nodes if self.pattern.subject == self.pattern.object else None
+        return self._walks(0, _origins(nodes, node_graphs, targets), rows_wanted)
+
+    # --- both ends known ----------------------------------------------------------------------------------------------
+
+    def _between(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> Rows:
+        asked = distinct_rows(subjects, graphs, objects)
+        rows, start_graphs = self._starts(asked[:, 0], asked[:, 1])
+        pairs = distinct_rows(asked[rows, 0], start_graphs, asked[rows, 2])
+        way = int(len(np.unique(pairs[:, 2])) < len(np.unique(pairs[:, 0])))
+        # What leads from one end on holds all walks to the other; the search from there finds these, if nothing else.
+        self._complete(way, pairs[:, 2 * way])
+        if len(pairs) <= PAIRS_MAX:
+            return self._meeting(pairs)
+        if way == 1:
+            pairs = distinct_rows(pairs[:, 2], pairs[:, 1], pairs[:, 0])
+        is_first = np.ones(len(pairs), np.bool_)
+        is_first[1:] = (pairs[1:, :2] != pairs[:-1, :2]).any(axis=1)
+        bounds = np.append(np.flatnonzero(is_first), len(pairs))
+        starts = pairs[bounds[:-1]]
+        origins = np.stack((starts[:, 0], starts[:, 1], bounds[:-1], bounds[1:]), axis=1)
+        return self._walks(way, Origins(origins, pairs[:, 2].copy()))
+
+    def _meeting(self, pairs: Rows) -> Rows:
+        """Keep the (subject, graph, object) between which there is a walk; return them as (subject, object, graph)."""
+        found = self._automata[0]
+        links = found.links()
+        graph = self.pattern.graph
+        sources = source_of(links, graph, self.dataset), source_of(reversed_links(links), graph, self.dataset)
+        machines = pair_machines(found, self.dataset)
+        kept = [
+            is_connected(sources, machines, found.accepting, (subject, object_), in_graph, self.limits)
+            for subject, in_graph, object_ in pairs.tolist()
+        ]
+        return pairs[np.array(kept, np.bool_)][:, [0, 2, 1]]
+
+    # --- the result ---------------------------------------------------------------------------------------------------
+
+    def _table(self, found: Rows) -> BindingTable:
+        """Make a table of the variables of (subject, object, graph); where one stands twice, both must be equal."""
+        pattern = self.pattern
+        columns: dict[Variable, int] = {}
+        keep = np.ones(len(found), np.bool_)
+        for at, part in enumerate((pattern.subject, pattern.object, pattern.graph)):
+            if not isinstance(part, Variable):
+                continue
+            if part in columns:
+                keep &= found[:, columns[part]] == found[:, at]
+            columns.setdefault(part, at)
+        found = found[keep]
+        return BindingTable(tuple(columns), tuple(found[:, at].copy() for at in columns.values()), len(found))
+
+
+def _origins(nodes: Int64Array, graphs: Int64Array, targets: Int64Array | None = None) -> Origins:
+    """Make an origin of each node and graph; targets: the one node that each looks for."""
+    rows = np.empty((len(nodes), layout.ORIGIN_WIDTH), np.int64)
+    rows[:, layout.ORIGIN_NODE], rows[:, layout.ORIGIN_GRAPH] = nodes, graphs
+    if targets is None:
+        rows[:, layout.ORIGIN_TARGETS_FROM] = layout.ALL_NODES
+        rows[:, layout.ORIGIN_TARGETS_TO] = layout.ALL_NODES
+        return Origins(rows, np.empty(0, np.int64))
+    rows[:, layout.ORIGIN_TARGETS_FROM] = np.arange(len(nodes))
+    rows[:, layout.ORIGIN_TARGETS_TO] = np.arange(1, len(nodes) + 1)
+    return Origins(rows, np.ascontiguousarray(targets))

@@ -1,0 +1,221 @@
+"""The dataset of one execution: what the default graph and each named graph of a query stand for.
+
+The clause is exact: the default graph is the merge of what FROM and FROM STREAM name, nothing else; FROM NAMED and FROM
+NAMED STREAM declare what only GRAPH reaches; without any clause there is the stored graph as it is. Only in a query
+with a window may GRAPH <iri> also name what FROM or FROM STREAM declare (decision 0003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
+from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.query.plans.completion import Completion
+from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
+
+Resolve = Callable[[Term], int]
+"""canonical term -> id, NO_MATCH where no data can have it"""
+_DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
+
+
+class Part(NamedTuple):
+    """One place where a pattern is matched: a graph of some batches, and the name that GRAPH ?g reports for it."""
+
+    batches: BatchSet
+    graph: int
+    name: int
+
+
+class Source(NamedTuple):
+    """Where one graph reference is matched; united: a triple may stand in several parts, and counts once; size: the
+    triples of all parts' batches, whatever their graph (of a divided graph, about)."""
+
+    parts: tuple[Part, ...]
+    united: bool
+    size: int
+
+    @property
+    def hiding(self) -> bool:
+        """Whether tombstones hide triples of some part."""
+        return any(part.batches.tombstones for part in self.parts)
+
+
+class Shape(NamedTuple):
+    """All that the tables of a plan take from a source. parts: (first descriptor, number of batches, graph, name)."""
+
+    united: bool
+    hiding: bool
+    parts: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(slots=True)
+class Dataset:
+    """The sources of one execution, with all batches in one table of descriptors.
+
+    stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause; with_graph:
+    the stored graph that, without any clause, stands for the default graph (WITH of an update); completion: how what
+    other nodes hold of the stored graph is read, None if it is all here.
+    """
+
+    clause: DatasetClause
+    stored: BatchSet
+    windows: Mapping[StreamWindow, BatchSet]
+    resolve: Resolve
+    with_graph: Term | None = None
+    completion: Completion | None = None
+    default_graph: int = field(init=False)
+    descriptors: Int64Array = field(init=False)
+    _first: dict[int, int] = field(init=False)
+    _sources: dict[GraphRef, Source] = field(init=False, default_factory=dict)
+    _shapes: dict[GraphRef, Shape] = field(init=False, default_factory=dict)
+    _named_graphs: Int64Array | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.default_graph = self.resolve(_DEFAULT_NAME)
+        self._lay_out()
+
+    def put_stored(self, stored: BatchSet) -> None:
+        """Put other batches, with at least the same triples, in the place of the stored graph's."""
+        self.stored = stored
+        self._sources.clear()
+        self._shapes.clear()
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        if not self.windows:
+            self._first = {id(self.stored): 0}
+            self.descriptors = self.stored.descriptors
+            return
+        sets = {id(batches): batches for batches in (self.stored, *self.windows.values())}
+        self._first = {}
+        count = 0
+        for key, batches in sets.items():
+            self._first[key] = count
+            count += len(batches.batches)
+        self.descriptors = np.concatenate([batches.descriptors for batches in sets.values()])
+
+    def source(self, graph: GraphRef) -> Source:
+        """Return where patterns of a graph reference are matched; a variable is any named graph or window."""
+        found = self._sources.get(graph)
+        if found is None:
+            if isinstance(graph, DefaultGraph):
+                found = self._default()
+            elif isinstance(graph, Variable):
+                found = self._any_named()
+            else:
+                found = self._named(graph)
+            self._sources[graph] = found
+        return found
+
+    def shape(self, graph: GraphRef) -> Shape:
+        """Return the shape of the source of a graph reference."""
+        found = self._shapes.get(graph)
+        if found is None:
+            source = self.source(graph)
+            parts = [
+                (self._first[id(part.batches)], len(part.batches.batches), part.graph, part.name)
+                for part in source.parts
+            ]
+            found = self._shapes[graph] = Shape(source.united, source.hiding, tuple(parts))
+        return found
+
+    def parts(self, graph: GraphRef) -> Int64Array:
+        """Return where a graph reference is matched, batch by batch, for the kernel.
+
+        parts : int64[n, PART_WIDTH]
+        """
+        rows = [
+            (first + at, graph_id, name)
+            for first, count, graph_id, name in self.shape(graph).parts
+            for at in range(count)
+        ]
+        return np.array(rows, np.int64).reshape(-1, PART_WIDTH)
+
+    def named_graphs(self) -> Int64Array:
+        """Return the ids that GRAPH ?g ranges over, sorted: declared names, or every stored named graph without a
+        clause."""
+        if self._named_graphs is None:
+            if self.clause.is_empty:
+                found = self.stored.graphs if self.completion is None else self.completion.graph_names()
+                self._named_graphs = found[found != self.default_graph]
+            else:
+                self._named_graphs = np.unique(
+                    np.array([self.resolve(iri(name)) for name in self.declared_names()], np.int64)
+                )
+        return self._named_graphs
+
+    def declared_names(self) -> list[str]:
+        """Return the IRIs of FROM NAMED, FROM NAMED STREAM and FROM NAMED WINDOW, each once."""
+        windows = (window.name for window in self.clause.windows if window.named)
+        return list(dict.fromkeys([*self.clause.named_graphs, *windows]))
+
+    def is_named(self, graph: Term) -> bool:
+        """Tell whether GRAPH <iri> {} has a solution."""
+        names, wanted = self.named_graphs(), self.resolve(graph)
+        at = int(np.searchsorted(names, wanted))
+        return (at < len(names) and int(names[at]) == wanted) or bool(self._declared(graph))
+
+    def sample(self, part: Part) -> tuple[BatchSet, float]:
+        """Return batches that tell how large a part is, and which share of it they are."""
+        if self.completion is None or part.batches is not self.stored:
+            return part.batches, 1.0
+        return self.completion.own, self.completion.share
+
+    def _source(self, parts: list[Part]) -> Source:
+        united = len(parts) > 1 or not all(part.batches.disjoint for part in parts)
+        return Source(tuple(parts), united, sum([self._size(part) for part in parts]))
+
+    def _size(self, part: Part) -> int:
+        batches, share = self.sample(part)
+        return int(batches.count / share)
+
+    def _stored(self, name: str) -> Part:
+        graph = self.resolve(iri(name))
+        return Part(self.stored, graph, graph)
+
+    def _window(self, window: StreamWindow) -> Part:
+        return Part(self.windows[window], WINDOW_GRAPH, self.resolve(iri(window.name)))
+
+    def window_parts(self) -> list[Part]:
+        """Return all windows of the clause."""
+        return [self._window(window) for window in self.windows]
+
+    def _default(self) -> Source:
+        if self.clause.is_empty:
+            graph = self.default_graph if self.with_graph is None else self.resolve(self.with_graph)
+            return self._source([Part(self.stored, graph, graph)])
+        stored = [self._stored(name) for name in dict.fromkeys(self.clause.default_graphs)]
+        return self._source([*stored, *(self._window(window) for window in self.clause.windows if not window.named)])
+
+    def _any_named(self) -> Source:
+        if self.clause.is_empty:
+            return self._source([Part(self.stored, ALL_NAMED, FROM_DIRECTORY)])
+        stored = [self._stored(name) for name in dict.fromkeys(self.clause.named_graphs)]
+        # In order of their ids, which is that of the spans which a step unites.
+        stored.sort(key=lambda part: part.graph)
+        return self._source([*stored, *(self._window(window) for window in self.clause.windows if window.named)])
+
+    def _named(self, graph: Term) -> Source:
+        if self.clause.is_empty:
+            name = self.resolve(graph)
+            return self._source([Part(self.stored, name, name)])
+        return self._source(self._declared(graph))
+
+    def _declared(self, graph: Term) -> list[Part]:
+        name = graph.text[1:-1]
+        windows = [window for window in self.clause.windows if window.name == name]
+        parts = [self._window(window) for window in windows if window.named]
+        if name in self.clause.named_graphs:
+            parts.append(self._stored(name))
+        if not parts and self.clause.windows:
+            parts = [self._window(window) for window in windows]
+            if name in self.clause.default_graphs:
+                parts.append(self._stored(name))
+        return parts

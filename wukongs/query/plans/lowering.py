@@ -1,0 +1,94 @@
+"""From plan steps to the tables of the kernel: columns for variables, ids for constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wukongs.csparql.algebra import GraphRef, TermOrVariable
+from wukongs.csparql.plan import PlanStep
+from wukongs.csparql.terms import Term, Variable
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.dataset import Dataset, Shape
+from wukongs.store.dtypes import NO_MATCH, Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredPlan:
+    """steps : int64[n, STEP_WIDTH], without parts; graphs: where each step looks; variables: the columns.
+
+    is_void: a constant is a term that no data can have, so there is no match.
+    laid_out: what with_parts gave last, for a dataset of which shapes; none yet, or one.
+    """
+
+    steps: Int64Array
+    graphs: tuple[GraphRef, ...]
+    variables: tuple[Variable, ...]
+    is_void: bool
+    laid_out: list[tuple[tuple[Shape, ...], Int64Array, Int64Array]] = field(
+        default_factory=list, repr=False, compare=False
+    )
+
+
+def lower(plan: Sequence[PlanStep], seeds: Sequence[Variable], dataset: Dataset) -> LoweredPlan:
+    """Number the columns (the seeds' first) and write each step as a row of operands.
+
+    The ids of constants are those that the data knows them by now: lower again when a new term may have changed one.
+    """
+    columns = {variable: at for at, variable in enumerate(seeds)}
+    steps = np.zeros((len(plan), layout.STEP_WIDTH), np.int64)
+    for row, step in zip(steps, plan, strict=True):
+        fresh: set[Variable] = set()
+
+        def operand(part: TermOrVariable, fresh: set[Variable] = fresh) -> tuple[int, int]:
+            if isinstance(part, Term):
+                return layout.CONSTANT, dataset.resolve(part)
+            if part in fresh:
+                return layout.SAME, columns[part]
+            if part in columns:
+                return layout.BOUND, columns[part]
+            fresh.add(part)
+            columns[part] = len(columns)
+            return layout.NEW, columns[part]
+
+        pattern = step.pattern
+        ends = (pattern.subject, pattern.object)
+        is_bound = [isinstance(end, Term) or end in columns for end in ends]
+        outward = step.direction == "out"
+        if is_bound[0] != is_bound[1]:
+            outward = is_bound[0]  # only the bound end can be looked up
+        key, value = ends if outward else ends[::-1]
+        row[layout.DIRECTION] = 0 if outward else 1
+        row[layout.KEY_KIND], row[layout.KEY] = operand(key)
+        row[layout.PREDICATE_KIND], row[layout.PREDICATE] = operand(pattern.predicate)
+        row[layout.VALUE_KIND], row[layout.VALUE] = operand(value)
+        row[layout.GRAPH_KIND], row[layout.GRAPH] = (
+            operand(pattern.graph) if isinstance(pattern.graph, Variable) else (layout.ANY, 0)
+        )
+    kinds = steps[:, [layout.KEY_KIND, layout.PREDICATE_KIND, layout.VALUE_KIND]]
+    ids = steps[:, [layout.KEY, layout.PREDICATE, layout.VALUE]]
+    is_void = bool(((kinds == layout.CONSTANT) & (ids == NO_MATCH)).any())
+    return LoweredPlan(steps, tuple(step.pattern.graph for step in plan), tuple(columns), is_void)
+
+
+def with_parts(plan: LoweredPlan, dataset: Dataset) -> tuple[Int64Array, Int64Array]:
+    """Return (steps, parts) for the kernel: the plan's steps pointed at the batches that the dataset has now. They are
+    kept for the next dataset with the same number of batches: nobody may change them."""
+    shapes = tuple(map(dataset.shape, plan.graphs))
+    for known, steps, parts in plan.laid_out:
+        if known == shapes:
+            return steps, parts
+    steps = plan.steps.copy()
+    found: list[Int64Array] = []
+    count = 0
+    for row, graph, shape in zip(steps, plan.graphs, shapes, strict=True):
+        # Steps that look at the same graph have parts of their own: the kernel notes directory rows beside them.
+        found.append(dataset.parts(graph))
+        row[layout.PARTS_FROM], row[layout.PARTS_TO] = count, count + len(found[-1])
+        row[layout.UNION], row[layout.HIDING] = shape.united, shape.hiding
+        count += len(found[-1])
+    parts = np.concatenate(found)
+    plan.laid_out[:] = [(shapes, steps, parts)]
+    return steps, parts

@@ -1,0 +1,178 @@
+"""Runs a lowered plan: calls the kernel, gives it room, gathers its rows, and stops it in time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowering import LoweredPlan, with_parts
+from wukongs.query.plans.plan_kernels import run_plan, start_step
+from wukongs.query.rows import pieces
+from wukongs.store.dtypes import Int64Array
+
+CHUNK_ROWS = 512
+OUT_ROWS = 4096
+SPANS = 256
+CHUNKS_PER_CALL = 1024
+"""How often a call comes up for air: for Ctrl-C, time limits and budgets."""
+FUEL = 32 * layout.FUEL_OF_CHUNK
+"""How much a step looks at in a chunk, whether it matches or not."""
+_ADVICE = "Let its patterns share variables, or start from a constant"
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Buffers of one thread, kept from call to call; they grow as plans need."""
+
+    tables: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    out: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    spans: Int64Array = field(default_factory=lambda: np.empty((0, SPANS, layout.SPAN_WIDTH), np.int64))
+    value_spans: Int64Array = field(default_factory=lambda: np.empty((SPANS, layout.SPAN_WIDTH), np.int64))
+
+    def tables_for(self, n_tables: int, width: int) -> Int64Array:
+        size = n_tables * CHUNK_ROWS * width
+        if len(self.tables) < size:
+            self.tables = np.empty(size, np.int64)
+        return self.tables[:size].reshape(n_tables, CHUNK_ROWS, width)
+
+    def out_for(self, width: int) -> Int64Array:
+        size = OUT_ROWS * width
+        if len(self.out) < size:
+            self.out = np.empty(size, np.int64)
+        return self.out[:size].reshape(OUT_ROWS, width)
+
+    def spans_for(self, n_steps: int) -> Int64Array:
+        if len(self.spans) < n_steps:
+            self.spans = np.empty((n_steps, *self.value_spans.shape), np.int64)
+        return self.spans
+
+    def grow_spans(self) -> None:
+        size = 4 * len(self.value_spans)
+        self.spans = np.empty((len(self.spans), size, layout.SPAN_WIDTH), np.int64)
+        self.value_spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
+
+
+class Tables(NamedTuple):
+    """What the kernel runs over: steps : int64[n, STEP_WIDTH] that point at parts : int64[n_parts, PART_WIDTH], which
+    point at descriptors."""
+
+    steps: Int64Array
+    parts: Int64Array
+    descriptors: Int64Array
+    default_graph: int
+
+
+class _ThreadWorkspace(threading.local):
+    def __init__(self) -> None:
+        self.workspace = Workspace()
+
+
+_OWN = _ThreadWorkspace()
+
+
+def run(
+    plan: LoweredPlan,
+    seeds: BindingTable,
+    dataset: Dataset,
+    limits: Limits,
+    rows_wanted: int | None = None,
+    rows_of_steps: list[int] | None = None,
+) -> BindingTable:
+    """Run a plan from the rows of `seeds` (whose variables are the plan's first) over a dataset.
+
+    rows_wanted: stop once there are this many; rows_of_steps: how many rows each step made is appended to it.
+    Raises QueryTimeout, BudgetExceeded.
+    """
+    if plan.is_void:
+        if rows_of_steps is not None:
+            rows_of_steps += [0] * len(plan.steps)
+        return BindingTable.empty(plan.variables)
+    tables = Tables(*with_parts(plan, dataset), dataset.descriptors, dataset.default_graph)
+    columns, total = run_tables(
+        tables, seeds.columns, seeds.length, len(plan.variables), limits, rows_wanted, rows_of_steps
+    )
+    return BindingTable(plan.variables, columns, total)
+
+
+def run_tables(
+    tables: Tables,
+    seeds: Sequence[Int64Array],
+    length: int,
+    width: int,
+    limits: Limits,
+    rows_wanted: int | None = None,
+    rows_of_steps: list[int] | None = None,
+) -> tuple[tuple[Int64Array, ...], int]:
+    """Run steps from so many rows to columns, `width` of them; return also their length. Otherwise as run."""
+    workspace = _OWN.workspace
+    n, n_columns, width = len(tables.steps), width, max(1, width)
+    part_rows = np.empty(len(tables.parts), np.int64)
+    limits.hold(8 * length * width)
+    start = np.empty((length, width), np.int64)
+    for first, last in pieces(length, limits):
+        for at, column in enumerate(seeds):
+            start[first:last, at] = column[first:last]
+    between, out = workspace.tables_for(n - 1, width), workspace.out_for(width)
+    if rows_wanted is not None:
+        out = out[: max(1, rows_wanted)]  # when it is full the kernel comes back
+    state = np.zeros((n + 1, layout.STATE_WIDTH), np.int64)
+    state[n, layout.FUEL] = FUEL
+    start_step(state, 0, length)
+    control = np.zeros(2, np.int64)
+    gathered: list[Int64Array] = []
+    total = 0
+    status = layout.PAUSED
+    while status != layout.DONE:
+        control[1] = CHUNKS_PER_CALL
+        status = run_plan(
+            tables.steps,
+            tables.parts,
+            part_rows,
+            tables.descriptors,
+            tables.default_graph,
+            start,
+            between,
+            out,
+            state,
+            workspace.spans_for(n),
+            workspace.value_spans,
+            control,
+        )
+        if status == layout.NEED_SPANS:
+            workspace.grow_spans()
+            state[:n, layout.HELD] = layout.NOT_STARTED
+        elif status != layout.PAUSED:
+            rows = int(state[n, layout.COUNT])
+            state[n, layout.COUNT] = 0
+            total += rows
+            limits.check_rows(total, _ADVICE, "a basic graph pattern")
+            limits.hold(16 * rows * width)  # here, and in the columns of the result
+            gathered.append(out[:rows].T.copy())
+            if rows_wanted is not None and total >= rows_wanted:
+                break
+        limits.check()
+    if rows_of_steps is not None:
+        rows_of_steps += [*state[: n - 1, layout.PASSED].tolist(), total]
+    return _columns(gathered, n_columns, total, limits), total
+
+
+def _columns(gathered: list[Int64Array], width: int, total: int, limits: Limits) -> tuple[Int64Array, ...]:
+    """Put the columns of some chunks together, column by column."""
+    if len(gathered) == 1:
+        return tuple(gathered[0][:width])
+    columns = np.empty((width, total), np.int64)
+    at = 0
+    for number, chunk in enumerate(gathered):
+        columns[:, at : at + chunk.shape[1]] = chunk[:width]
+        at += chunk.shape[1]
+        if number % 64 == 0:
+            limits.check()
+    return tuple(columns)

@@ -1,0 +1,61 @@
+"""PreparedQueries: the algebra and the plans of texts that were asked before.
+
+What is kept is what the text alone decides (its rewritten algebra) and plans that are made anew when sizes change much
+(plan_memo.py). What the data decides is looked up in each execution: the ids of constants, the graphs, the snapshot.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import rewrite
+from wukongs.query.plans.plan_memo import PlanMemo
+
+TEXT_CHARACTERS_MAX = 1 << 14
+"""A longer text is parsed each time: it is data (a long VALUES) more than a question that comes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A parsed and rewritten query, and its plans."""
+
+    query: Query
+    memo: PlanMemo = field(default_factory=PlanMemo)
+
+
+class PreparedQueries:
+    """The most recently used queries by text and base, at most count_max. May be used from any thread."""
+
+    def __init__(self, count_max: int) -> None:
+        self.count_max = count_max
+        self.hit_count = 0
+        self._known: OrderedDict[tuple[str, str | None], Prepared] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def prepare(self, text: str, base: str | None) -> Prepared:
+        """Return what is known of a text, after parsing it if that is nothing.
+
+        Raises QuerySyntaxError, UnsupportedFeatureError; a text that is refused is not kept."""
+        key = text, base
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                self.hit_count += 1
+                return found
+        made = Prepared(rewrite(parse_query(text, base)))
+        if len(text) > TEXT_CHARACTERS_MAX:
+            return made
+        with self._lock:
+            # Another thread may have parsed the same text meanwhile: one of the two is kept, with its plans.
+            found = self._known.setdefault(key, made)
+            while len(self._known) > self.count_max:
+                self._known.popitem(last=False)
+        return found

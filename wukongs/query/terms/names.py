@@ -1,0 +1,41 @@
+"""Checks what a caller names: graphs, streams, terms and lengths of time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from wukongs.csparql.terms import Term
+from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.rdf_terms import from_python
+from wukongs.store.encoder import canonical_term
+
+_STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x.+")
+_NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
+
+
+def graph_term(name: str) -> Term:
+    """Return the term of a graph's, stream's or predicate's name: an IRI, with or without angle brackets.
+
+    A relative one stays as it is, as in a query without BASE. Raises DataError (what no IRI can hold).
+    """
+    value = str(name).removeprefix("<").removesuffix(">")
+    if not value or _NOT_IN_IRI.search(value):
+        raise DataError(f"expected an IRI, without spaces, quotes or any of < > {{ }} | \\ ^ `, found {name!r}")
+    return Term(f"<{value}>")
+
+
+def canonical(value: Any) -> str:
+    """Return the canonical form of an rdflib term or N-Triples string. Raises DataError.
+
+    A blank node means the one that a result has reported under this very label.
+    """
+    text = from_python(value)
+    return text if _STORED_BLANK.fullmatch(text) else canonical_term(text, b"bindings")
+
+
+def positive(name: str, value: int, low: int, unit: str = "milliseconds") -> int:
+    """Return an option that is an integer of at least `low`. Raises SettingsError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise SettingsError(f"{name} = {value!r}: expected an integer of at least {low}, in {unit}")
+    return value

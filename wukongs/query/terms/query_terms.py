@@ -1,0 +1,156 @@
+"""The terms of one query: the ids of its constants, and the terms that its expressions compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from wukongs.csparql.terms import Term
+from wukongs.query.limits import CHARACTER_BYTES, OBJECT_BYTES, current
+from wukongs.query.terms.arrow_texts import interleaved
+from wukongs.query.terms.decoding import Utf8Reader
+from wukongs.query.terms.moment import Moment
+from wukongs.store.dictionary import join_texts
+from wukongs.store.dtypes import INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
+from wukongs.store.encoded import Encoded
+
+MANY = 16
+"""So many new terms are looked up together; fewer are most often constants that came before."""
+LOOKED_UP_MAX = 1 << 13
+"""Between two looks at the clock."""
+
+
+class Resolver(Protocol):
+    """What knows by which ids the data know terms: store.term_registry.TermRegistry says it in full."""
+
+    def resolve(self, canonical: str, /) -> int:
+        """Return the id of a term, NO_MATCH if no data can have it."""
+
+    def resolve_all(self, texts: Sequence[str], /) -> Int64Array:
+        """As resolve, for many terms at once."""
+
+
+class TermKeeper(Resolver, Protocol):
+    """What also makes terms known for ever, for updates: store.term_registry.TermRegistry says it in full."""
+
+    def known(self, text: str, /) -> int:
+        """Return the id of a term that stored tuples may hold; NO_MATCH for one that none of them can."""
+
+    def known_all(self, texts: Sequence[str], /) -> Int64Array:
+        """As known, for many terms at once."""
+
+    def keep(self, text: str, /) -> int:
+        """Make a term known for ever; return its id."""
+
+    def keep_all(self, texts: Sequence[str], /) -> Int64Array:
+        """As keep, for many terms at once."""
+
+    def confirm(self, encoded: Encoded, /) -> tuple[Encoded, Int64Array]:
+        """Make the terms of tuples known, and give each the id that is its own."""
+
+
+class DataTexts(Utf8Reader, Protocol):
+    """The texts of the data."""
+
+    def contains(self, ids: Int64Array) -> BoolArray:
+        """Tell of each id whether its text is at hand; one that is not may still be read."""
+
+
+class ConstantIds:
+    """The ids of a query's constants. Those given are reserved and never change; others are as the data has them."""
+
+    def __init__(self, registry: Resolver, reserved: Mapping[Term, int] | None = None) -> None:
+        self._registry = registry
+        self._ids = dict(reserved or {})
+
+    def __call__(self, term: Term) -> int:
+        found = self._ids.get(term)
+        if found is None:
+            found = self._ids[term] = self._registry.resolve(term.text)
+        return found
+
+
+class QueryTerms:
+    """wukongs.query.binding_table.TermSpace of one execution: terms of the data, and computed ones with their texts.
+
+    moment: what NOW() and the random functions go by; the present one if none is given."""
+
+    inlines = True
+
+    def __init__(self, registry: Resolver, reader: DataTexts, moment: Moment | None = None) -> None:
+        self.moment = moment or Moment.of_now()
+        self._registry = registry
+        self._reader = reader
+        self._computed: dict[int, str] = {}
+        self._ids: dict[str, int] = {}
+
+    def texts(self, ids: Int64Array) -> list[str]:
+        if not self._computed:
+            return self._reader.texts(ids)
+        computed = [self._computed.get(number) for number in ids.tolist()]
+        others = np.array([text is None for text in computed], np.bool_)
+        read = iter(self._reader.texts(ids[others]))
+        return [next(read) if text is None else text for text in computed]
+
+    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
+        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        if not self._computed:
+            return self._reader.gather(ids)
+        # Computed terms are mostly constants that the data have as well.
+        in_data = self._reader.contains(ids)
+        if in_data.all():
+            return self._reader.gather(ids)
+        others = np.flatnonzero(~in_data)
+        computed = [self._computed.get(term) for term in ids[others].tolist()]
+        in_data[[row for row, text in zip(others.tolist(), computed, strict=True) if text is None]] = True
+        made = join_texts([text for text in computed if text is not None])
+        return made if not in_data.any() else interleaved(in_data, self._reader.gather(ids[in_data]), made)
+
+    def first_bytes(self, ids: Int64Array) -> UInt8Array:
+        """Return the first byte of each canonical form, uint8[n]: `<` of an IRI, `_` of a blank node, a quote of a
+        literal, `(` of a triple term."""
+        found = np.full(len(ids), ord('"'), np.uint8)
+        hashed = np.flatnonzero(ids & INLINE_MARK == 0)
+        if len(hashed):
+            text, offsets = self.gather(ids[hashed])
+            found[hashed] = text[offsets[:-1]]
+        return found
+
+    @property
+    def computes(self) -> bool:
+        """Whether this execution has given out any ids itself."""
+        return bool(self._computed)
+
+    def computed(self, ids: Int64Array) -> dict[int, str]:
+        """Return those of some ids that this execution has given out itself, with their canonical forms."""
+        given = np.array(list(self._computed), np.int64)
+        return {term: self._computed[term] for term in given[np.isin(given, ids)].tolist()}
+
+    def ids(self, texts: Sequence[str]) -> Int64Array:
+        if not texts:
+            return np.empty(0, np.int64)
+        known, limits = self._ids, current()
+        missing = [text for text in dict.fromkeys(limits.polled(texts)) if text not in known]
+        for start in range(0, len(missing), LOOKED_UP_MAX):
+            limits.check()
+            some = missing[start : start + LOOKED_UP_MAX]
+            limits.keep(OBJECT_BYTES * len(some) + CHARACTER_BYTES * sum(map(len, some)))
+            if len(some) < MANY:
+                found = [self._registry.resolve(text) for text in some]
+            else:
+                found = self._registry.resolve_all(some).tolist()
+            for text, term in zip(some, found, strict=True):
+                self._remember(text, term)
+        return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
+
+    def _remember(self, text: str, term: int) -> None:
+        salt = 0
+        while term == NO_MATCH or self._computed.get(term, text) != text:
+            # Another term has this one's hash. No data has this term, so any free id will do for it.
+            salt += 1
+            term = self._registry.resolve(f"{text}\0{salt}")
+        self._ids[text] = term
+        if term & INLINE_MARK == 0:
+            self._computed[term] = text

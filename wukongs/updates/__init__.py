@@ -1,1 +1,0 @@
-"""SPARQL Update: a request over one snapshot becomes one snapshot."""
