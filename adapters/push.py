@@ -16,8 +16,8 @@ import numpy as np
 
 from wukongs.adapters.planner import PartitionSetup, WorkItem
 from wukongs.adapters.source import Rows, SetAside
+from wukongs.live.pieces import Piece, timing_mask
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Piece, timing_mask
 from wukongs.wire.sharding import TermCutter
 
 EXAMPLES_MAX = 20

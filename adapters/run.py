@@ -15,7 +15,7 @@ from wukongs.adapters.replay import PipelineReport
 from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.engine import Engine
 from wukongs.errors import DataError, SettingsError, StreamError
-from wukongs.live.interpreter import take_turns_quickly
+from wukongs.settings import take_turns_quickly
 
 if TYPE_CHECKING:
     from wukongs.live.continuous import ContinuousQuery

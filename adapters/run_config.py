@@ -7,9 +7,9 @@ not known, a value of the wrong type and a file that is not there are refused be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
@@ -17,7 +17,7 @@ from wukongs.errors import DataError, SettingsError
 from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
 from wukongs.settings.text_file import decode_text
-from wukongs.settings.toml_reader import TableReader, read_toml
+from wukongs.settings.toml_reader import TableReader, engine_settings, read_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,22 +136,6 @@ def load_run_config(path: str | Path, environment: Mapping[str, str] | None = No
     return config
 
 
-def engine_settings(top: TableReader) -> Settings:
-    """Return the options under [engine]; those of the environment where the file gives none. Raises SettingsError."""
-    reader = top.table("engine")
-    given: dict[str, Any] = {
-        option.name: reader.integer(option.name, None) for option in fields(Settings) if option.name != "load_from"
-    }
-    given["load_from"] = reader.texts("load_from") or None
-    reader.done()
-    try:
-        return Settings.from_environment(
-            reader.environment, **{name: value for name, value in given.items() if value is not None}
-        )
-    except SettingsError as error:
-        raise SettingsError(f"{reader.file}, [engine]: {error}") from None
-
-
 def _stored(reader: TableReader) -> StoredConfig:
     return StoredConfig(
         file=reader.path("file"), graph=_optional_iri(reader, "graph"), format=reader.optional_text("format")
@@ -168,17 +152,7 @@ def _iri(reader: TableReader, key: str) -> str:
 def _optional_iri(reader: TableReader, key: str) -> str | None:
     """Return an IRI; it may be relative, as in queries without BASE."""
     text = reader.optional_text(key)
-    return None if text is None else checked_iri(reader, key, text)
-
-
-def checked_iri(reader: TableReader, key: str, text: str) -> str:
-    """Return a text that a key holds, if it is an IRI. Raises SettingsError."""
-    try:
-        graph_term(text)
-    except DataError:
-        expected = "an IRI, without spaces, quotes or any of < > { } | \\ ^ `"
-        raise reader.error(key, expected, repr(text)) from None
-    return text
+    return None if text is None else reader.checked(key, text, graph_term)
 
 
 def _stream(reader: TableReader) -> StreamConfig:

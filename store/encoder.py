@@ -14,7 +14,7 @@ import numpy as np
 from wukongs.errors import DataError
 from wukongs.store import encode_kernels as kernels
 from wukongs.store import ntriples_kernels as grammar
-from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, BoolArray, Int64Array, UInt8Array
+from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.store.encoded import Encoded, MalformedLine, TermTable, replace_ids
 from wukongs.store.slot_kernels import fill_slots
 from wukongs.store.term_ids import (
@@ -25,6 +25,7 @@ from wukongs.store.term_ids import (
     is_inlined,
     readonly_bytes,
     term_id,
+    text_ids,
     unpack,
 )
 from wukongs.store.terms import blank_node_prefix
@@ -402,3 +403,20 @@ def canonical_term(ntriples: str, scope: bytes) -> str:
     if is_inlined(term)[0]:
         return unpack(term)[0].tobytes().decode()
     return builder.text[: builder.offsets[1]].tobytes().decode()
+
+
+def encode_texts(texts: Sequence[str], hash_bits: int) -> Encoded:
+    """Return canonical forms, repeats allowed, as tuples: in tuple i every term but the graph is text i."""
+    distinct = dict.fromkeys(texts)
+    parts = [text.encode() for text in distinct]
+    ids = text_ids(parts, hash_bits)
+    places = np.flatnonzero(ids & INLINE_MARK == 0)
+    firsts = np.sort(np.unique(ids[places], return_index=True)[1])
+    others = np.delete(places, firsts)  # whose id another text had first
+    codes = ids.copy()
+    codes[others] = CLASH_FIRST - np.arange(len(others))
+    tables = [TermTable.of(ids[some], [parts[place] for place in some.tolist()]) for some in (places[firsts], others)]
+    if len(distinct) < len(texts):
+        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+        codes = codes[np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))]
+    return Encoded(codes, codes, codes, np.full(len(codes), UNBOUND), np.empty(0, np.int64), *tables)

@@ -11,7 +11,7 @@ keeps it; the other gets an exception: the first free hash with another seed, in
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -19,12 +19,24 @@ import numpy as np
 
 from wukongs.store.dictionary import Dictionary, DictionaryView
 from wukongs.store.dictionary_write_kernels import ADDED, EQUAL, REFUSED
-from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
+from wukongs.store.dtypes import (
+    CLASH_FIRST,
+    HASH_SEED,
+    INLINE_MARK,
+    NO_MATCH,
+    UNBOUND,
+    BoolArray,
+    Int64Array,
+    UInt8Array,
+)
 from wukongs.store.encoded import Encoded, TermTable, replace_ids
-from wukongs.store.quad_terms import encode_texts
+from wukongs.store.encoder import encode_texts
+from wukongs.store.quads import Quads
 from wukongs.store.slot_kernels import fill_slots, flag_used
 from wukongs.store.term_ids import HASH_BITS, hash_id, is_inlined, term_id, term_ids
 from wukongs.store.transient_dictionary import TransientDictionary
+
+_QUADS_AT_A_TIME = 1 << 17
 
 _COLUMNS = ("subjects", "predicates", "objects", "graphs")
 SETTLED_MAX = 1 << 14
@@ -319,3 +331,25 @@ class TermRegistry:
     def size_bytes(self) -> int:
         """Bytes of the arrays of both dictionaries."""
         return self.persistent.size_bytes + self.transient.size_bytes
+
+
+def encode_quads(registry: TermRegistry, quads: Quads, default_graph: int) -> Iterator[Encoded]:
+    """Yield stored quads in chunks that another registry could confirm: with the texts of their terms, under the hashes
+    that these have before any exception. Those of the default graph have no graph term."""
+    exceptions = np.array([term for term, _ in registry.exception_records(0)], np.int64)
+    reader = registry.snapshot_reader()
+    for first in range(0, len(quads[0]), _QUADS_AT_A_TIME):
+        columns = [column[first : first + _QUADS_AT_A_TIME] for column in quads]
+        columns[0] = np.where(columns[0] == default_graph, UNBOUND, columns[0])
+        distinct = np.unique(np.concatenate(columns))
+        distinct = distinct[(distinct != UNBOUND) & (distinct & INLINE_MARK == 0)]
+        text, offsets = reader.gather(distinct)
+        table = TermTable(distinct, offsets, text)
+        is_special = np.isin(distinct, exceptions)
+        special = table.take(np.flatnonzero(is_special))
+        hashes = [hash_id(text.encode(), registry.hash_bits) for text in special.texts()]
+        clashes = TermTable(np.array(hashes, np.int64), special.offsets, special.text)
+        codes = CLASH_FIRST - np.arange(len(special))
+        graphs, subjects, predicates, objects = (replace_ids(column, special.ids, codes) for column in columns)
+        terms = table.take(np.flatnonzero(~is_special)) if len(special) else table
+        yield Encoded(subjects, predicates, objects, graphs, np.empty(0, np.int64), terms, clashes)

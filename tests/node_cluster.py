@@ -17,22 +17,21 @@ import numpy as np
 import wukongs
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import first_tick_of
+from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
-from wukongs.live.query_source import QuerySource
+from wukongs.live.pieces import Close, Piece, timing_mask
+from wukongs.live.query_templates import constants_of
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Incarnation, Message
 from wukongs.protocol.node import step
-from wukongs.protocol.records import Change, DeclareStream, DropQuery, DropStream, MoveQuery, Record, RegisterQuery
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Change, DeclareStream, DropQuery, DropStream, MoveQuery, Record, RegisterQuery, Sn
 from wukongs.protocol.state import Cluster as Shape
 from wukongs.protocol.state import Kept, boot
-from wukongs.query.constants import constants_of
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.settings import Settings
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns, encode_ntriples
-from wukongs.wire.messages import Close, Piece, timing_mask
 from wukongs.wire.sharding import ShardMap, TermCutter, share_of, split_piece
 
 WAIT_S = 60.0

@@ -17,7 +17,8 @@ import numpy as np
 
 import wukongs
 from wukongs.cluster.reads.owner import handlers
-from wukongs.cluster.reads.reach import Reach
+from wukongs.cluster.reads.reach import OwnersReach
+from wukongs.cluster.reads.traffic import Owners
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.terms import RDF, iri
 from wukongs.errors import NodeUnavailable
@@ -84,7 +85,8 @@ class Shards:
         made = [handlers(engine._core, partial(wait_for_sn, engine._core)) for engine in self.nodes]
         self.peers = [DirectPeers(me, made) for me in range(count)]
         for me, engine in enumerate(self.nodes):
-            engine._core.reach = Reach(engine._core, self.peers[me], lambda me=me: self.assignment(me))
+            owners = Owners(self.peers[me], lambda me=me: self.assignment(me))
+            engine._core.reach = OwnersReach(engine._core.registry, owners)
 
     @property
     def split_ids(self) -> frozenset[int]:

@@ -27,8 +27,7 @@ from wukongs.errors import (
 if TYPE_CHECKING:
     from wukongs.csparql.algebra import Query
     from wukongs.csparql.updates import Update
-    from wukongs.durable.backup import restore
-    from wukongs.engine import Engine
+    from wukongs.engine import Engine, restore
     from wukongs.query.output.results import Result, WindowResult
     from wukongs.remote.client import RemoteEngine, connect
     from wukongs.settings import Settings
@@ -68,7 +67,7 @@ _HOME = {
     "Result": "wukongs.query.output.results",
     "Settings": "wukongs.settings",
     "WindowResult": "wukongs.query.output.results",
-    "restore": "wukongs.durable.backup",
+    "restore": "wukongs.engine",
 }
 
 

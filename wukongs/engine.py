@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.terms import Term
-from wukongs.errors import StreamError
+from wukongs.errors import StorageError, StreamError
 from wukongs.live import export
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import (
     check_windows,
@@ -24,11 +24,8 @@ from wukongs.live.declarations import (
     register_query,
     stream_options,
 )
-from wukongs.live.explaining import explain_over
 from wukongs.live.injector import Injector
-from wukongs.live.one_shot import ask
-from wukongs.live.query_source import QuerySource
-from wukongs.live.reading import dataset_of
+from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.stream import Stream
 from wukongs.query.execution.bindings import bind
 from wukongs.query.execution.profile import Profile
@@ -43,10 +40,10 @@ from wukongs.store.encoded import MalformedLine
 if TYPE_CHECKING:
     import rdflib
 
-    from wukongs.live.ingest import IngestService
     from wukongs.store.bulk import Run
     from wukongs.store.rdf_files import RdfReader
     from wukongs.wire.client_socket import ClientSocket
+    from wukongs.wire.ingest_service import IngestService
 
 log = logging.getLogger("wukongs")
 MALFORMED_LOGGED_MAX = 10
@@ -284,7 +281,7 @@ class Engine:
 
     def _ingest_handler(self) -> IngestService:
         """Return what takes the messages of pipelines."""
-        from wukongs.live.ingest import IngestService
+        from wukongs.wire.ingest_service import IngestService
 
         return IngestService(self._core, self._injector)
 
@@ -398,3 +395,19 @@ class Engine:
         elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
             place = f"{file}, line {line.line}, column {line.column}"
             log.warning("%s: %s; set aside: %s", place, line.reason, line.text)
+
+
+def restore(
+    backup: str | PathLike[str], data_dir: str | PathLike[str] | None = None, *, settings: Settings | None = None
+) -> Engine:
+    """Open what Engine.backup wrote: a copy of it in data_dir (empty or not there), which leaves the backup as it is;
+    without data_dir the engine goes on in the backup's own folder. Raises StorageError, CorruptionError."""
+    from wukongs.durable.backup import copy_folder
+
+    source = Path(backup)
+    if not (source / "MANIFEST").is_file():
+        raise StorageError(f"{source}: expected a folder that Engine.backup has written, found no MANIFEST in it")
+    if data_dir is None:
+        return Engine(source, settings=settings)
+    copy_folder(source, Path(data_dir))
+    return Engine(data_dir, settings=settings)

@@ -117,7 +117,8 @@ def _settle(query: StreamingQuery) -> None:
     while query.isActive and time.monotonic() < deadline:
         progress: Any = query.lastProgress
         ends = [source["endOffset"] for source in progress["sources"]] if progress else []
-        if ends and '"finished":true' in str(ends[0]).replace(" ", "").replace("'", '"').replace("True", "true"):
+        # Spark gives an offset as JSON text, or, by version, as what the text stands for.
+        if any((json.loads(end) if isinstance(end, str) else end or {}).get("finished") for end in ends):
             return
         time.sleep(_POLL_S)
 

@@ -21,7 +21,8 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan, with_parts
+from wukongs.query.plans.lowered_plan import LoweredPlan
+from wukongs.query.plans.lowering import with_parts
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.plans.plan_runner import CHUNK_ROWS, OUT_ROWS, SPANS, run
 from wukongs.store.batch_set import BatchSet

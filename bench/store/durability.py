@@ -20,11 +20,11 @@ import numpy as np
 
 import wukongs
 from wukongs.bench.harness import Report, summary
-from wukongs.live.ingest import IngestService
+from wukongs.live.pieces import Close, Open, Piece
 from wukongs.settings import Settings
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_ntriples
-from wukongs.wire.messages import Close, Open, Piece
+from wukongs.wire.ingest_service import IngestService
 
 RATES = {"PO": 10_000, "PO-L": 86_000, "PH": 10_000, "PH-L": 7_500, "GPS": 20_000}
 """The paper's default rates, in tuples per second."""

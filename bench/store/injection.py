@@ -35,6 +35,7 @@ from wukongs.bench.lsbench.data import (
 )
 from wukongs.live.core import Core
 from wukongs.live.injector import IDLE_FUEL
+from wukongs.live.pieces import timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.settings import Settings
 from wukongs.store import arrangement
@@ -47,7 +48,6 @@ from wukongs.store.encoder import encode_ntriples
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.term_registry import TermRegistry
 from wukongs.store.trace import Trace
-from wukongs.wire.messages import timing_mask
 
 STORED = 10_000_000
 RATES = {"PO": 10_000, "PO-L": 86_000, "PH": 10_000, "PH-L": 7_500, "GPS": 20_000}

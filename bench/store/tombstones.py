@@ -20,7 +20,8 @@ from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan, lower
+from wukongs.query.plans.lowered_plan import LoweredPlan
+from wukongs.query.plans.lowering import lower
 from wukongs.query.plans.plan_runner import run
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import build_batch

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from wukongs.bench.harness import Report, summary
-from wukongs.live.interpreter import take_turns_quickly
 from wukongs.protocol.messages import Incarnation
+from wukongs.settings import take_turns_quickly
 from wukongs.wire.context import context
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Packet

@@ -19,12 +19,12 @@ import wukongs
 from tests.clusters import READY_S, cluster, start_again
 from wukongs.cluster import joining
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.live.pieces import Piece
 from wukongs.protocol.records import Role
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_columns
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Piece
 from wukongs.wire.packets import Packet
 
 pytestmark = pytest.mark.nojit

@@ -10,8 +10,7 @@ from tests.sim.agenda import Agenda, Network
 from tests.sim.data import Edge, edges_of, payload_of, random_edge
 from tests.sim.host import Host
 from wukongs.protocol.events import Submitted
-from wukongs.protocol.records import Change, Record, Role
-from wukongs.protocol.snapshots import Sn, vts_at
+from wukongs.protocol.records import Change, Record, Role, Sn
 
 POLL = 9.0
 PATIENCE = 90.0
@@ -25,7 +24,7 @@ class Read:
         self.host, self.network, self.me = host, network, host.me
         assert host.node.exposed is not None
         self.sn = host.node.exposed
-        self.vts = vts_at(host.control, self.sn)
+        self.vts = host.control.vts_at(self.sn)
         self.after = host.control.last_update(self.sn)
         marks = [mark.index for mark in host.control.marks if mark.sn <= self.sn]
         self.index = max(marks, default=0)

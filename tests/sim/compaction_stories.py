@@ -16,8 +16,7 @@ from wukongs.protocol.events import Inserted, Marker, Pulse, Reading, Settled
 from wukongs.protocol.messages import Appended, FetchState, Gossip, Incarnation, InstallControl, Report
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import Progress, hear
-from wukongs.protocol.records import BEGINNING, BeginStream, Change, DeclareStream, Entry, Membership, Role, Voter
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import BEGINNING, BeginStream, Change, DeclareStream, Entry, Membership, Role, Sn, Voter
 from wukongs.protocol.state import Kept, Node, boot
 
 LEADER = Incarnation(2, 0, 1)

@@ -18,9 +18,9 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation, Message, State, Term
 from wukongs.protocol.node import step
-from wukongs.protocol.records import BEGINNING, Change, DropStream, EndStream, Role
+from wukongs.protocol.records import BEGINNING, Change, DropStream, EndStream, Role, Sn, Vts
 from wukongs.protocol.sealing import position
-from wukongs.protocol.snapshots import Sn, Vts, visible_at
+from wukongs.protocol.snapshots import visible_at
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 from wukongs.protocol.waiting import is_waited_for
 

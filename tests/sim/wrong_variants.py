@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "a dropped stream ends beyond what time has reached",
         "control",
-        "last_batch = min(last_batch, vts_at(control, sn).get(stream.key, 0))",
+        "last_batch = min(last_batch, control.vts_at(sn).get(stream.key, 0))",
         "",
         first=19,
         simulator="stories",

@@ -1,4 +1,7 @@
-"""The picture of DESIGN.md, section 2, held by reading the imports of every module; nothing is executed."""
+"""The rooms and their order (DESIGN.md, section 2), held by reading every import of every module; nothing is executed.
+
+Imports inside of functions and imports for types count as much as others: they tie modules together just the same.
+"""
 
 from __future__ import annotations
 
@@ -10,39 +13,50 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("csparql", "store", "wukongs", "adapters", "bench")
+FOLDERS = ("csparql", "store", "wukongs", "adapters", "bench")
 """The folders of what is imported; all but wukongs itself are imported as wukongs.<folder>."""
-MAY_IMPORT = {
-    "csparql": {"csparql"},
-    "store": {"store"},
-    "wukongs": {"wukongs", "csparql", "store"},
-    "adapters": {"adapters", "wukongs", "store"},
-    "bench": {"bench", "adapters", "wukongs", "csparql", "store"},
-}
-PARTS = (
+ROOMS = (
+    "errors",
+    "csparql",
+    "store",
+    "settings",
+    "query.limits",
+    "query.rows_kernels",
+    "query.rows",
+    "query.terms",
+    "query.binding_table",
+    "query.plans",
+    "query.reach",
+    "query.output",
+    "query.functions",
+    "query.expressions",
+    "query.operators",
+    "query.paths",
+    "query.execution",
+    "live",
+    "durable",
     "protocol",
     "wire",
-    "terms",
-    "plans",
-    "output",
-    "functions",
-    "streams",
-    "expressions",
-    "operators",
-    "paths",
-    "execution",
-    "sharded",
-    "continuous",
-    "injection",
-    "updates",
-    "durable",
-    "loading",
     "remote",
-    "nodes",
+    "engine",
+    "cluster.reads",
+    "cluster",
+    "adapters",
     "cli",
+    "bench",
 )
-"""The packages inside of wukongs/: each imports only what stands before it, and modules of wukongs/ itself."""
-LEAF = "wukongs.errors"
+"""From the ground up: a module imports its own room and rooms above it in this list."""
+IMPORTS_ONLY = {
+    "errors": set[str](),
+    "csparql": {"errors"},
+    "store": {"errors"},
+    "settings": {"errors"},
+    "protocol": {"errors"},
+}
+"""Rooms that import less than all that stands above them."""
+AT_ROOT = {"__init__", "__main__", "engine", "errors", "settings"}
+BY_FUNCTIONS_ONLY = {("cli", "adapters"), ("cli", "bench")}
+"""(importer, imported): only inside of functions, so that `wukongs --help` is there at once."""
 ONLY_HOME = {
     "pyspark": ("adapters/",),
     "zmq": (
@@ -75,9 +89,11 @@ def imports_of(source: str, package: str) -> list[Import]:
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             module = ".".join([*above, *([node.module] if node.module else [])])
-            # Each name may be a module of that package: `from store import dtypes` imports store.dtypes.
-            found.append(Import(module, node.lineno, at_top))
-            found.extend(Import(f"{module}.{alias.name}", node.lineno, at_top) for alias in node.names)
+            # A name may be a module of that package: `from wukongs.store import dtypes` imports wukongs.store.dtypes.
+            found.extend(
+                Import(full if is_module(full := f"{module}.{alias.name}") else module, node.lineno, at_top)
+                for alias in node.names
+            )
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             for statement in node.body:
                 visit(statement, False)
@@ -92,65 +108,60 @@ def imports_of(source: str, package: str) -> list[Import]:
     return found
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return imported_as(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-
-
-def package_of(path: Path) -> str:
-    return imported_as(".".join(path.relative_to(ROOT).parent.parts))
-
-
-def imported_as(name: str) -> str:
+def imported_as(file: str) -> str:
+    """Return the dotted name under which a file or folder of ours, relative to the root, is imported."""
+    name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     return name if name.split(".")[0] == "wukongs" else f"wukongs.{name}"
 
 
-def folder_of(module: str) -> str:
-    """Return the folder of PACKAGES that a module is in; for one of somebody else, its first name."""
-    first, _, rest = module.partition(".")
-    second = rest.partition(".")[0]
-    return second if first == "wukongs" and second in PACKAGES else first
+def sources(*folders: str) -> list[str]:
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 
-def sources(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+MODULES = {imported_as(file): file for file in sources(*FOLDERS)}
+
+
+def is_module(name: str) -> bool:
+    return name in MODULES
+
+
+def imports_in(file: str) -> list[Import]:
+    package = imported_as(file if file.endswith("__init__.py") else file.rpartition("/")[0])
+    return imports_of((ROOT / file).read_text("utf-8"), package)
 
 
 def every_import() -> Iterator[tuple[str, Import]]:
-    for path in sources(*PACKAGES):
-        for imported in imports_of(path.read_text("utf-8"), package_of(path)):
-            yield path.relative_to(ROOT).as_posix(), imported
+    for file in MODULES.values():
+        for imported in imports_in(file):
+            yield file, imported
+
+
+def room_of(module: str) -> str | None:
+    """Return the room of a module of ours; None for others, for the public face and for packages of several rooms."""
+    name = module.removeprefix("wukongs.")
+    found = [room for room in ROOMS if name == room or name.startswith(f"{room}.")]
+    return max(found, key=len) if found and module.startswith("wukongs.") else None
 
 
 def forbidden(file: str, imported: Import) -> str | None:
     """Return why a file of ours may not import this, or None."""
-    package = file.split("/")[0]
-    target = folder_of(imported.module)
-    if imported.module.split(".")[0] in PACKAGES[:2] + PACKAGES[3:]:
+    first = imported.module.split(".")[0]
+    if first in FOLDERS and first != "wukongs":
         return f"it is imported as wukongs.{imported.module}"
-    if target in ONLY_HOME and not any(file.startswith(home) for home in ONLY_HOME[target]):
-        return f"{target} is imported in {' and '.join(ONLY_HOME[target])} only"
-    if target not in PACKAGES or target in MAY_IMPORT[package]:
+    if first in ONLY_HOME and not any(file.startswith(home) for home in ONLY_HOME[first]):
+        return f"{first} is imported in {' and '.join(ONLY_HOME[first])} only"
+    room, target = room_of(imported_as(file)), room_of(imported.module)
+    if room is None or target is None or target == room:
         return None
-    if imported.module == LEAF or imported.module.startswith(LEAF + "."):
-        return None
-    if package in ("csparql", "store") and imported.module == "wukongs":
-        return None if file_imports_only_the_leaf(file, imported.line) else "of wukongs, only wukongs.errors"
-    if file.startswith("wukongs/cli/") and target in ("adapters", "bench"):
-        return "commands import adapters and bench inside of functions" if imported.at_top else None
-    return f"{package} may import {', '.join(sorted(MAY_IMPORT[package]))}, not {target}"
+    if (room, target) in BY_FUNCTIONS_ONLY and imported.at_top:
+        return f"{room} imports {target} inside of functions"
+    if ROOMS.index(target) > ROOMS.index(room) or target not in IMPORTS_ONLY.get(room, {target}):
+        return f"{room} may not import {target}"
+    return None
 
 
-def file_imports_only_the_leaf(file: str, line: int) -> bool:
-    """Tell whether the statement on this line is `from wukongs import errors`."""
-    tree = ast.parse((ROOT / file).read_text("utf-8"))
-    return any(
-        isinstance(node, ast.ImportFrom) and node.lineno == line and [alias.name for alias in node.names] == ["errors"]
-        for node in ast.walk(tree)
-    )
-
-
-def test_imports_point_down_only() -> None:
+def test_imports_point_one_way() -> None:
     wrong = [
         f"{file}:{imported.line} imports {imported.module}: {reason}"
         for file, imported in every_import()
@@ -159,37 +170,29 @@ def test_imports_point_down_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_parts_of_the_engine_import_parts_before_them() -> None:
-    folders = {path.parent.name for path in (ROOT / "wukongs").glob("*/__init__.py") if not path.parent.is_symlink()}
-    assert folders == set(PARTS), "a part has its place in PARTS"
-    wrong = [
-        f"{file}:{imported.line} imports {imported.module}"
-        for file, imported in every_import()
-        if imported.at_top  # for types, or when a function runs, it may be the other way round
-        and (importer := _part(file.removesuffix(".py").replace("/", "."))) is not None
-        and (target := _part(imported.module)) is not None
-        and PARTS.index(target) > PARTS.index(importer)
+def test_every_module_has_a_room() -> None:
+    homeless = [
+        file
+        for module, file in MODULES.items()
+        if room_of(module) is None and not file.endswith(("__init__.py", "__main__.py"))
     ]
-    assert not wrong, "\n".join(wrong)
+    assert not homeless, f"no room for {', '.join(homeless)}"
 
 
-def _part(module: str) -> str | None:
-    names = module.split(".")
-    return names[1] if len(names) > 1 and names[0] == "wukongs" and names[1] in PARTS else None
+def test_the_root_of_wukongs_stays_small() -> None:
+    at_root = {path.stem for path in (ROOT / "wukongs").glob("*.py")}
+    rooms = {room.split(".")[0] for room in ROOMS}
+    folders = {path.parent.name for path in (ROOT / "wukongs").glob("*/__init__.py")}
+    assert at_root | {"settings"} == AT_ROOT
+    assert folders == rooms - {"errors", "engine"}
 
 
-def test_the_leaf_of_errors_imports_nothing() -> None:
-    path = ROOT / "wukongs" / "errors.py"
-    assert {found.module.split(".")[0] for found in imports_of(path.read_text("utf-8"), "wukongs")} == {"__future__"}
-
-
-def test_no_module_imports_itself_in_a_circle() -> None:
-    modules = {module_name(path): path for path in sources(*PACKAGES)}
+def test_no_modules_import_each_other_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
-    for name, path in modules.items():
-        targets = {found.module for found in imports_of(path.read_text("utf-8"), package_of(path)) if found.at_top}
-        # Our own package's __init__ is not counted: Python has it half-built by then, and it holds no names of ours.
-        graph[name] = {target for target in targets if target in modules and target not in map(imported_as, PACKAGES)}
+    for module, file in MODULES.items():
+        if not file.endswith("__init__.py"):
+            targets = {imported.module for imported in imports_in(file)} & MODULES.keys() - {module}
+            graph[module] = {target for target in targets if not MODULES[target].endswith("__init__.py")}
     circle = find_circle(graph)
     assert circle is None, " -> ".join(circle or [])
 
@@ -213,7 +216,7 @@ def find_circle(graph: dict[str, set[str]]) -> list[str] | None:
 
 
 def test_every_folder_with_python_is_a_package() -> None:
-    folders = {path.parent for path in sources(*PACKAGES, "tests")}
+    folders = {(ROOT / file).parent for file in sources(*FOLDERS, "tests")}
     bare = [str(folder.relative_to(ROOT)) for folder in sorted(folders) if not (folder / "__init__.py").is_file()]
     assert not bare, f"no __init__.py in {', '.join(bare)}"
 
@@ -224,22 +227,29 @@ def test_every_folder_with_python_is_a_package() -> None:
         ("csparql/parser.py", "import wukongs.store.dtypes"),
         ("csparql/parser.py", "from wukongs.engine import Engine"),
         ("csparql/parser.py", "def f():\n    from wukongs.query.output.results import Result"),
+        ("csparql/parser.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wukongs.live.core"),
         ("store/batch.py", "from wukongs.csparql.terms import Term"),
         ("store/batch.py", "import numba"),
+        ("wukongs/errors.py", "from wukongs.settings import Settings"),
+        ("wukongs/settings/toml_reader.py", "from wukongs.store.dtypes import UNBOUND"),
+        ("wukongs/query/plans/dataset.py", "from wukongs.query.execution import answer"),
+        ("wukongs/live/core.py", "def f():\n    from wukongs.durable.durability import DurableJournal"),
+        ("wukongs/protocol/node.py", "from wukongs.store.dtypes import UNBOUND"),
+        ("wukongs/remote/client.py", "from wukongs.engine import Engine"),
+        ("wukongs/engine.py", "from wukongs.cluster.cluster_engine import ClusterEngine"),
         ("wukongs/engine.py", "from wukongs.adapters.replay import Replay"),
-        ("wukongs/engine.py", "def f():\n    import wukongs.adapters"),
+        ("wukongs/engine.py", "def f():\n    import wukongs.adapters.run"),
         ("wukongs/cli/run.py", "from wukongs.adapters.run import run"),
-        ("wukongs/node.py", "import zmq"),
-        ("wukongs/node.py", "from numba import njit"),
-        ("wukongs/node.py", "import pyspark.sql"),
-        ("adapters/replay.py", "from wukongs.csparql.parser import parse_query"),
+        ("wukongs/remote/client.py", "import zmq"),
+        ("wukongs/engine.py", "from numba import njit"),
+        ("wukongs/engine.py", "import pyspark.sql"),
         ("adapters/replay.py", "from store.encoder import encode_columns"),
-        ("tests/conftest.py", "import bench"),
-        ("adapters/replay.py", "from ..wukongs_of_none import x\nimport wukongs.bench"),
+        ("adapters/replay.py", "from ..cli import query"),
+        ("adapters/replay.py", "import wukongs.bench.harness"),
     ],
 )
 def test_an_arrow_that_points_up_is_seen(file: str, statement: str) -> None:
-    package = imported_as(file.rpartition("/")[0].replace("/", "."))
+    package = imported_as(file.rpartition("/")[0])
     assert any(forbidden(file, found) for found in imports_of(statement, package)), statement
 
 
@@ -256,20 +266,22 @@ def test_an_arrow_that_points_up_is_seen(file: str, statement: str) -> None:
     ],
 )
 def test_an_arrow_that_points_down_is_let_through(file: str, statement: str) -> None:
-    package = imported_as(file.rpartition("/")[0].replace("/", "."))
+    package = imported_as(file.rpartition("/")[0])
     assert not any(forbidden(file, found) for found in imports_of(statement, package)), statement
 
 
 def test_relative_imports_are_followed() -> None:
-    assert imports_of("from ..b import c", "a.x.y")[0].module == "a.x.b"
-    assert imports_of("from . import c", "a.x")[1].module == "a.x.c"
+    assert imports_of("from ..store.batch import Batch", "wukongs.live")[0].module == "wukongs.store.batch"
+    assert imports_of("from . import dtypes", "wukongs.store")[0].module == "wukongs.store.dtypes"
 
 
-def test_imports_for_types_only_make_no_circle() -> None:
-    source = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import a\nelse:\n    import b\n"
+def test_imports_for_types_and_in_functions_are_told_apart() -> None:
+    source = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import a\nelse:\n    import b\n"
+        "def f():\n    import c\n"
+    )
     found = {imported.module: imported.at_top for imported in imports_of(source, "x")}
-    assert found["a"] is False
-    assert found["b"] is True
+    assert found == {"typing": True, "a": False, "b": True, "c": False}
 
 
 def test_a_circle_is_found() -> None:

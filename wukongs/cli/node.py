@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cluster.node_config import NodeConfig, load_node_config
-from wukongs.live.interpreter import take_turns_quickly
+from wukongs.settings import take_turns_quickly
 
 _EPILOG = """examples:
   wukongs node --config node.toml

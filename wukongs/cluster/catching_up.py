@@ -7,8 +7,7 @@ from wukongs.cluster.node_core import ZERO
 from wukongs.cluster.node_store import NodeStore
 from wukongs.protocol import actions as act
 from wukongs.protocol.control import Control
-from wukongs.protocol.records import Record
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Record, Sn
 
 
 class CatchingUp:

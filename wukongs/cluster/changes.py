@@ -23,12 +23,11 @@ from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import VIEW, ask_members, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.live.pieces import Piece
 from wukongs.protocol import events as ev
-from wukongs.protocol.records import Change
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Change, Sn
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable
-from wukongs.wire.messages import Piece
 from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import TermCutter, split
 

@@ -21,7 +21,7 @@ from wukongs.protocol.membership import may_agree
 from wukongs.protocol.records import ReEncode
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import TermTable
-from wukongs.store.quad_terms import encode_texts
+from wukongs.store.encoder import encode_texts
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.packets import Packet, Peers
 

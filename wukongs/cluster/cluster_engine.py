@@ -26,14 +26,12 @@ from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser_update import parse_update
 from wukongs.engine import Engine
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.declarations import check_windows, parse_continuous, stream_options
-from wukongs.live.query_source import QuerySource
+from wukongs.live.query_templates import constants_of
 from wukongs.live.stream import Stream
 from wukongs.protocol import events as ev
-from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery
-from wukongs.protocol.snapshots import Sn
-from wukongs.query.constants import constants_of
+from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery, Sn
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.plans.prepared import PreparedQueries

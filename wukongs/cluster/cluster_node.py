@@ -21,16 +21,17 @@ from wukongs.cluster.node_journal import NodeJournal
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.placing import Placing
 from wukongs.cluster.reads import owner
-from wukongs.cluster.reads.reach import Reach
+from wukongs.cluster.reads.reach import OwnersReach
+from wukongs.cluster.reads.traffic import Owners
 from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.writing import PUSH, Writers
 from wukongs.errors import DataError, NodeUnavailable
+from wukongs.live.header import PROTOCOL_VERSION
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.records import Role, Voters
 from wukongs.protocol.state import Cluster, Node
 from wukongs.settings import Settings
-from wukongs.wire.header import PROTOCOL_VERSION
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet
@@ -112,7 +113,7 @@ class ClusterNode:
         placing = Placing(self.host, self.store)
         self._puller = SlicePuller(self.store, self.network, placing.now, self.host.fail)
         core = self.store.core
-        core.reach = Reach(core, self.network, placing.now, claims.keep)
+        core.reach = OwnersReach(core.registry, Owners(self.network, placing.now), claims.keep)
         core.journal = NodeJournal(self.host)
         self.intake = Intake(self.host, self.store, claims)
         self._joiner = Joiner(self.host, self.store, self.intake, self.network)

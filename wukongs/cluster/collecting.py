@@ -23,14 +23,14 @@ from wukongs.cluster.node_terms import TermClaims
 from wukongs.cluster.slice_packets import terms_of
 from wukongs.cluster.slice_shares import ShareRows
 from wukongs.errors import NodeUnavailable
+from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import Fragment
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Sn
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.term_registry import TermReader
 from wukongs.wire.assignment import shards_of
-from wukongs.wire.messages import Piece
 from wukongs.wire.packets import Array, Packet
 from wukongs.wire.sharding import ShardMap, TermCutter, ends_of
 

@@ -24,9 +24,8 @@ from wukongs.cluster.intake import LOG_S, Intake
 from wukongs.cluster.node_core import packed, unpacked
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable
-from wukongs.protocol.records import Role
+from wukongs.protocol.records import Role, Sn
 from wukongs.protocol.sealing import Partition
-from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Node
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Handler, Packet

@@ -1,4 +1,4 @@
-"""Ingest messages between nodes: those of wukongs/wire/messages.py, several of them in one packet."""
+"""Ingest messages between nodes: those of wukongs/live/pieces.py, several of them in one packet."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from wukongs.errors import DataError
+from wukongs.live.pieces import Piece
 from wukongs.store.encoded import Encoded
-from wukongs.wire.messages import Message, Piece, from_frames, to_frames
+from wukongs.wire.messages import Message, from_frames, to_frames
 from wukongs.wire.packets import Packet
 
 FEED = "feed"

@@ -28,9 +28,8 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import oldest_held
-from wukongs.protocol.records import Membership, Record, Role, record_key
+from wukongs.protocol.records import Membership, Record, Role, Sn, record_key
 from wukongs.protocol.sealing import position
-from wukongs.protocol.snapshots import Sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 from wukongs.protocol.waiting import is_waited_for
 

@@ -34,15 +34,14 @@ from wukongs.cluster.slice_packets import terms_of
 from wukongs.cluster.slice_shares import NEVER, ShareRows
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.declarations import make_stream
-from wukongs.protocol.records import DeclareStream
-from wukongs.protocol.snapshots import Sn
+from wukongs.live.pieces import Piece
+from wukongs.protocol.records import DeclareStream, Sn
 from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.quads import Quads, joined
 from wukongs.store.trace import Entry
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
-from wukongs.wire.messages import Piece
 from wukongs.wire.packets import Packet
 
 _NOTHING: Int64Array = np.empty(0, np.int64)

@@ -18,11 +18,12 @@ from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import VIEW
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import OpenPartition
 from wukongs.protocol.sealing import Partition
 from wukongs.store.encoded import Encoded
-from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
+from wukongs.wire.messages import Opened
 from wukongs.wire.packets import Packet
 
 LOG_S = 10.0

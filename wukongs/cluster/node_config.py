@@ -28,10 +28,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from wukongs.adapters.run_config import checked_iri, engine_settings
 from wukongs.errors import SettingsError
+from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
-from wukongs.settings.toml_reader import TableReader, read_toml
+from wukongs.settings.toml_reader import TableReader, engine_settings, read_toml
 from wukongs.wire.keys import is_key
 from wukongs.wire.sharding import SPLIT_PREDICATES
 from wukongs.wire.transport import check_address
@@ -148,7 +148,7 @@ def _folder(reader: TableReader) -> Path | None:
 def _split_predicates(reader: TableReader) -> tuple[str, ...]:
     if not reader.has("split_predicates"):
         return SPLIT_PREDICATES
-    return tuple(checked_iri(reader, "split_predicates", text) for text in reader.texts("split_predicates"))
+    return tuple(reader.checked("split_predicates", text, graph_term) for text in reader.texts("split_predicates"))
 
 
 def _member(reader: TableReader, is_keyed: bool) -> Member:

@@ -18,7 +18,7 @@ from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.errors import NodeUnavailable, StreamError, WukongsError
 from wukongs.live.core import FOREVER_MS, Core
 from wukongs.live.stream_state import Columns
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Sn
 from wukongs.settings import Settings
 from wukongs.store.snapshot import MINOR_BITS, TICK_MIN_MS, tick_sn
 

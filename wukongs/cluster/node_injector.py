@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wukongs.cluster.node_core import ZERO, NodeCore
-from wukongs.live.continuous import ContinuousQuery
-from wukongs.live.firing import Firing
+from wukongs.live.continuous import ContinuousQuery, Firing
 from wukongs.live.injector import UPPER_MAX, Injector
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Sn
 from wukongs.store.snapshot import TICK_MIN_MS
 
 

@@ -7,7 +7,8 @@ that is closed here has to leave the majority log, so that its name is free on a
 from __future__ import annotations
 
 from wukongs.cluster.host import Host
-from wukongs.live.journal import Change, Journal, Logged
+from wukongs.live.journal import Change, Journal
+from wukongs.live.pieces import Told
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import DropQuery
 
@@ -18,7 +19,7 @@ class NodeJournal(Journal):
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def commit(self, change: Change | Logged) -> int:
+    def commit(self, change: Change | Told) -> int:
         """Hand in that a query was closed. Nobody waits: it ends here at once, and the protocol says it again until it
         is in the log."""
         if isinstance(change, dict) and change["op"] == "close":

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from wukongs.errors import DataError, SettingsError
+from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import stream_options
-from wukongs.live.query_source import QuerySource
 from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.settings import Settings
 from wukongs.store.snapshot import TICK_MIN_MS

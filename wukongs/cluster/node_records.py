@@ -33,8 +33,8 @@ from wukongs.protocol.records import (
     Record,
     ReEncode,
     RegisterQuery,
+    Sn,
 )
-from wukongs.protocol.snapshots import Sn
 from wukongs.query.terms.names import graph_term
 
 log = logging.getLogger("wukongs")

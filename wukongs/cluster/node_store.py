@@ -31,16 +31,15 @@ from wukongs.cluster.staging import Staging
 from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.pieces import Close, Piece
 from wukongs.protocol.messages import Term
-from wukongs.protocol.records import Record
-from wukongs.protocol.snapshots import Sn, Vts
+from wukongs.protocol.records import Record, Sn, Vts
 from wukongs.settings import Settings
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.store.trace import NOTHING_KEPT, Handle
 from wukongs.wire.assignment import SHARD_COUNT
-from wukongs.wire.messages import Close, Piece
 from wukongs.wire.packets import Packet
 from wukongs.wire.sharding import ShardMap
 

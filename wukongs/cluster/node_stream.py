@@ -24,12 +24,12 @@ import numpy as np
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows, SliceShares
 from wukongs.errors import DataError, StreamError
+from wukongs.live.pieces import Close, Piece, check_batch_number
 from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, Columns, Fragment, StreamState
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.wire.assignment import shards_of
-from wukongs.wire.messages import Close, Piece, check_batch_number
 
 _NOTHING = np.empty(0, np.int64)
 _STANDING = (

@@ -22,7 +22,7 @@ from wukongs.store.dictionary import Dictionary
 from wukongs.store.dictionary_write_kernels import EQUAL
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, HASH_SEED, BoolArray, Int64Array
 from wukongs.store.encoded import Encoded, TermTable
-from wukongs.store.quad_terms import encode_texts
+from wukongs.store.encoder import encode_texts
 from wukongs.store.term_ids import HASH_BITS, hash_id
 from wukongs.store.term_registry import TermRegistry
 from wukongs.wire.assignment import SHARD_BITS, shards_of

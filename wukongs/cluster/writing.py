@@ -23,11 +23,12 @@ from wukongs.cluster.members import ask_members, await_word, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.reads.requests import timeout_of
 from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.encoded import Encoded
-from wukongs.wire.messages import Close, Finish, Message, Open, Piece, timing_mask
+from wukongs.wire.messages import Message
 from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import TermCutter, split_piece
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wukongs.errors import StorageError
 from wukongs.store.disk import Disk, storage_errors
-
-if TYPE_CHECKING:
-    from wukongs.engine import Engine
-    from wukongs.settings import Settings
 
 LOG_FOLDER = "log"
 _NEVER_CHANGED = ".arrow"
@@ -48,19 +42,3 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # another file system, or one without links
         _copy(source, target)
-
-
-def restore(
-    backup: str | PathLike[str], data_dir: str | PathLike[str] | None = None, *, settings: Settings | None = None
-) -> Engine:
-    """Open what Engine.backup wrote: a copy of it in data_dir (empty or not there), which leaves the backup as it is;
-    without data_dir the engine goes on in the backup's own folder. Raises StorageError, CorruptionError."""
-    from wukongs.engine import Engine
-
-    source = Path(backup)
-    if not (source / "MANIFEST").is_file():
-        raise StorageError(f"{source}: expected a folder that Engine.backup has written, found no MANIFEST in it")
-    if data_dir is None:
-        return Engine(source, settings=settings)
-    copy_folder(source, Path(data_dir))
-    return Engine(data_dir, settings=settings)

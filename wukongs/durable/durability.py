@@ -38,17 +38,16 @@ from wukongs.live.journal import (
     MESSAGE,
     Change,
     Journal,
-    Logged,
     load_piece,
     pack_frames,
 )
+from wukongs.live.pieces import Told, to_frames
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
-from wukongs.store.quad_terms import encode_quads
 from wukongs.store.quads import Quads
 from wukongs.store.snapshot import tick_of
+from wukongs.store.term_registry import encode_quads
 from wukongs.store.wal import WriteAheadLog
-from wukongs.wire.messages import to_frames
 
 WRITTEN_AT_ONCE_BYTES = 1 << 20
 """A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
@@ -96,18 +95,18 @@ class DurableJournal(Journal):
         if self.wal.written_bytes - self._bytes_at_checkpoint >= settings.checkpoint_bytes:
             self._wanted.set()
 
-    def note(self, message: Logged, then: Callable[[], None]) -> int:
+    def note(self, message: Told, then: Callable[[], None]) -> int:
         self._log_acknowledgements()
         lsn = self._append_message(message)
         self._pending.append((lsn, then))
         return lsn
 
-    def _append_message(self, message: Logged) -> int:
-        return self.wal.append(MESSAGE, pack_frames(to_frames(message, 0)), self._core.upper)
+    def _append_message(self, message: Told) -> int:
+        return self.wal.append(MESSAGE, pack_frames(to_frames(message)), self._core.upper)
 
     def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
         if len(encoded):
-            payload = pack_frames(to_frames(load_piece(number, encoded, goes), 0))
+            payload = pack_frames(to_frames(load_piece(number, encoded, goes)))
             with self._core.lock:
                 self.prepare()
                 lsn = self.wal.append(MESSAGE, payload, self._core.upper)
@@ -125,7 +124,7 @@ class DurableJournal(Journal):
             if load is not None and load.sn is None:
                 del self._loads[number]
 
-    def commit(self, change: Change | Logged) -> int:
+    def commit(self, change: Change | Told) -> int:
         self.prepare()
         self._log_acknowledgements()
         if isinstance(change, dict):

@@ -21,9 +21,9 @@ from wukongs.durable.backup import LOG_FOLDER
 from wukongs.durable.catalogue import Definition
 from wukongs.durable.durability import DurableJournal
 from wukongs.errors import SettingsError, StorageError
+from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
-from wukongs.live.ingest import take_piece
 from wukongs.live.injector import Injector
 from wukongs.live.journal import (
     ACKNOWLEDGED,
@@ -36,15 +36,15 @@ from wukongs.live.journal import (
     Journal,
     unpack_frames,
 )
-from wukongs.live.query_source import QuerySource
+from wukongs.live.pieces import Close, Finish, Open, Piece, from_frames
 from wukongs.live.reporting import Remembered
+from wukongs.live.stream import take_piece
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.snapshot import tick_of
 from wukongs.store.wal import Record, WriteAheadLog
-from wukongs.wire.messages import Close, Finish, Open, Piece, from_frames
 
 
 def open_folder(folder: Path, core: Core, injector: Injector) -> None:
@@ -145,7 +145,7 @@ class _Replay:
         if record.kind == MARK:
             self._apply_mark(record)
         elif record.kind == MESSAGE:
-            message, _ = from_frames(unpack_frames(record.payload), is_trusted=True)
+            message = from_frames(unpack_frames(record.payload), is_trusted=True)
             assert isinstance(message, Piece | Close | Open | Finish), message
             self._apply_message(message, record.lsn)
         elif record.kind == CHANGE:

@@ -12,10 +12,9 @@ from functools import partial
 from os import PathLike
 from typing import IO, Any
 
-from wukongs.live.core import Core
+from wukongs.live.core import Core, expect, pay_for_merges
 from wukongs.live.injector import Injector
 from wukongs.live.journal import Change
-from wukongs.live.lock_steps import expect, pay_for_merges
 from wukongs.query.terms.names import graph_term
 from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
 from wukongs.store.quads import without_held

@@ -1,38 +1,57 @@
-"""ContinuousQuery: a registered query: its windows, when it fires next, and what it has reported."""
+"""A registered query: what it was registered with, its windows, when it fires next, what a firing reads and reports."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-from wukongs.csparql.algebra import Query
+from wukongs.csparql.algebra import Output, Query
+from wukongs.csparql.functions import depends_on_moment
 from wukongs.errors import WukongsError
 from wukongs.live.core import FOREVER_MS, Core
-from wukongs.live.explaining import explain_over, profiled
-from wukongs.live.firing import Firing
-from wukongs.live.query_source import QuerySource
-from wukongs.live.query_templates import template_of
-from wukongs.live.query_windows import QueryWindows, spans
-from wukongs.live.reading import terms_of
+from wukongs.live.query_counts import QueryCounts
+from wukongs.live.query_templates import constants_of, template_of
+from wukongs.live.query_windows import QueryWindows, Reading, spans
+from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
 from wukongs.live.subscription import Subscription
 from wukongs.live.windows import covered_ms, firing_step, first_firing, first_multiple, makes_stream, waits_for
-from wukongs.query.constants import constants_of
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer
 from wukongs.query.execution.executor import Explored
-from wukongs.query.execution.query_counts import QueryCounts
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import WindowResult
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.snapshot import tick_sn
-
-if TYPE_CHECKING:
-    from wukongs.live.injector import Injector
+from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
+
+
+class QuerySource(NamedTuple):
+    """The text of a query, the base of its relative IRIs, and what its firings report."""
+
+    text: str
+    base: str | None = None
+    output: Output | None = None
+
+
+class Schedule(Protocol):
+    """What a registered query asks of whoever fires it."""
+
+    def wake(self) -> None:
+        """Look again whether something is to be done."""
+
+    def forget(self, query: ContinuousQuery) -> None:
+        """Fire a query no more. Called with the lock held."""
+
+    def company_of(self, query: ContinuousQuery) -> int:
+        """Return how many other queries are explored together with a query. Called from any thread."""
 
 
 class ContinuousQuery:
@@ -41,7 +60,7 @@ class ContinuousQuery:
     def __init__(
         self,
         core: Core,
-        injector: Injector,
+        schedule: Schedule,
         query: Query,
         on_result: Callable[[WindowResult], object] | None,
         source: QuerySource = QuerySource(""),  # noqa: B008
@@ -61,7 +80,7 @@ class ContinuousQuery:
         self.step_ms = firing_step(query)
         """None: it fires when one of its windows moves on, at the end of a stream batch."""
         self._core = core
-        self._injector = injector
+        self._schedule = schedule
         self._on_result = on_result
         self._has_backlog = False
         self.subscription = Subscription(core.settings.results_max, self._acknowledge)
@@ -112,7 +131,7 @@ class ContinuousQuery:
             if self.is_closed:
                 return
             self.is_closed = True
-            self._injector.forget(self)
+            self._schedule.forget(self)
             self._core.registry.release(self._references)
         self.subscription.close()
 
@@ -142,7 +161,7 @@ class ContinuousQuery:
         self.is_recovered = False
         self._on_result = on_result
         self._has_backlog = on_result is not None
-        self._injector.wake()
+        self._schedule.wake()
 
     def report_backlog(self) -> None:
         """Give the windows that waited for on_result to it. Called without the lock."""
@@ -204,7 +223,7 @@ class ContinuousQuery:
         limits = limits_of(self._core.settings, None)
         profile = profiled(self.query, dataset, terms, limits, self.plans, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
-        if others := self._injector.company_of(self):
+        if others := self._schedule.company_of(self):
             told.append(f"each firing is explored together with those of {others} other queries of the template\n")
         return "".join([explain_over(self.query, dataset, profile), *told])
 
@@ -391,3 +410,29 @@ class ContinuousQuery:
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
             is_stream=self.is_stream,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Firing:
+    """What one firing reads, picked at one moment. explored: what the core of the query's template matches, where that
+    was found together with other queries."""
+
+    query: ContinuousQuery
+    at_ms: int
+    reading: Reading
+    reader: TermReader
+    explored: BindingTable | None = None
+
+    @property
+    def is_over_nothing(self) -> bool:
+        """Whether the windows are empty and nothing else is read."""
+        clause = self.query.query.dataset
+        return not (len(self.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
+
+    def moment(self) -> Moment:
+        """NOW() is the window's end, and a firing that is repeated draws the same random values."""
+        return Moment.of_firing(self.query.name, self.at_ms)
+
+    def depends_on_moment(self) -> bool:
+        """Whether another moment may give another answer over the same data."""
+        return depends_on_moment(self.query.query.pattern)

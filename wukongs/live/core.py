@@ -9,9 +9,9 @@ so reads need the lock only to pick them.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,17 +19,16 @@ from wukongs.csparql.terms import Term, iri
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.journal import Journal
 from wukongs.live.stream_state import StreamState
+from wukongs.query.reach import Reach
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch import Batch
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
 from wukongs.store.snapshot import tick_sn
 from wukongs.store.term_registry import TermRegistry
 from wukongs.store.trace import Handle
-
-if TYPE_CHECKING:
-    from wukongs.cluster.reads.reach import Reach
 
 FOREVER_MS = 1 << 62
 """What a stream that has ended covers."""
@@ -254,3 +253,29 @@ def _columns(chunks: Iterable[Encoded], graph: int) -> Quads:
         columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
     joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
     return joined[0], joined[1], joined[2], joined[3]
+
+
+STEP_ROWS = 1 << 16
+"""Rows that the newness filter learns, and fuel for merges, in one step under the engine's lock: some milliseconds."""
+PAUSE_S = 0.0002
+"""Between two such steps; enough for a thread that waits for the lock to get it."""
+
+
+def expect(core: Core, batch: Batch) -> None:
+    """Let the newness filter know a batch that is to be sealed. Called without the lock."""
+    while True:
+        with core.lock:
+            if core.arrangement.expect(batch, STEP_ROWS):
+                return
+        time.sleep(PAUSE_S)
+
+
+def pay_for_merges(core: Core, row_count: int) -> None:
+    """Pay what a seal of so many triples and tombstones owes for merges. Called without the lock."""
+    trace, fuel = core.arrangement.trace, core.arrangement.trace.owed(row_count)
+    while fuel > 0 and trace.is_merging():
+        with core.lock:
+            trace.work(STEP_ROWS)
+        fuel -= STEP_ROWS
+        if fuel > 0:
+            time.sleep(PAUSE_S)

@@ -11,10 +11,9 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.errors import SettingsError, StreamError
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
-from wukongs.live.query_source import QuerySource
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState

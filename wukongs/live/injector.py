@@ -14,9 +14,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from wukongs.errors import StreamError
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.continuous import ContinuousQuery, Firing
 from wukongs.live.core import FOREVER_MS, Core
-from wukongs.live.firing import Firing
 from wukongs.live.groups import FIRINGS_MAX, Groups
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate

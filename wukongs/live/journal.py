@@ -23,14 +23,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wukongs.errors import StorageError
+from wukongs.live.header import Frame
+from wukongs.live.pieces import Piece, Told
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
-from wukongs.wire.header import Frame
-from wukongs.wire.messages import Close, Finish, Open, Piece
 
 MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
 """The kinds of records: the state of streams and queries at the head of a segment (JSON); a message of
-wukongs.wire.messages; another change (JSON); up to which window the results of queries were taken (JSON)."""
+wukongs.live.pieces; another change (JSON); up to which window the results of queries were taken (JSON)."""
 LOAD_STREAM = ""
 """The stream of a Piece that holds triples of a load or update; its partition is the number of that. No stream is named
 so."""
@@ -38,7 +38,6 @@ COMES, GOES = 0, 1
 """What such a Piece has as its number: whether its triples are stored, or an update deletes them."""
 
 Change: TypeAlias = dict[str, Any]
-Logged: TypeAlias = Open | Piece | Close | Finish
 
 
 class Journal:
@@ -47,7 +46,7 @@ class Journal:
     def prepare(self) -> None:
         """Be ready for `note`. Called with the engine's lock held, before anything is changed. Raises StorageError."""
 
-    def note(self, message: Logged, then: Callable[[], None]) -> int:
+    def note(self, message: Told, then: Callable[[], None]) -> int:
         """Log what was just taken; `then` is called once it is safe. Return its LSN, to wait for.
 
         Called with the engine's lock held, after prepare() and without letting go of the lock in between."""
@@ -65,7 +64,7 @@ class Journal:
     def abandon_load(self, number: int) -> None:
         """Forget the chunks of a load that has failed."""
 
-    def commit(self, change: Change | Logged) -> int:
+    def commit(self, change: Change | Told) -> int:
         """Log a change and return its LSN when it, and everything before it, is safe; the caller applies it then.
 
         Called with the engine's lock held. Raises StorageError; then the change must not be made."""

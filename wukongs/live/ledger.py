@@ -8,7 +8,7 @@ of one offset range never go to one node twice, so a range is known by its end.
 from __future__ import annotations
 
 from wukongs.errors import StreamError
-from wukongs.wire.messages import Close, Piece
+from wukongs.live.pieces import Close, Piece
 
 
 class PartitionLedger:

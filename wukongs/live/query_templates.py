@@ -8,7 +8,8 @@ worked out for each query by itself. Predicates, graphs and what filters compare
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from wukongs.csparql.algebra import (
     Bgp,
@@ -27,7 +28,8 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import exists_patterns
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, iri
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 _OVER_ROWS = (Project, Distinct, OrderBy, Slice, Group, Extend, Filter)
 """What only looks at the rows of what it stands over."""
@@ -77,3 +79,25 @@ def with_constants(core: Node, constants: tuple[TermOrVariable, ...]) -> Node:
         object_ = next(given) if isinstance(pattern.object, Term) else pattern.object
         patterns.append(TriplePattern(subject, pattern.predicate, object_, pattern.graph))
     return Bgp(tuple(patterns))
+
+
+def constants_of(query: Query) -> list[Term]:
+    """Return the terms whose ids a query needs, whatever the data holds: of its patterns, graphs and streams."""
+    clause = query.dataset
+    windows = [window.name for window in clause.windows]
+    names = [DEFAULT_GRAPH_IRI, *clause.default_graphs, *clause.named_graphs, *windows]
+    found = dict.fromkeys(iri(name) for name in names)
+
+    def visit(part: Any) -> None:
+        if isinstance(part, Term):
+            found[part] = None
+        elif isinstance(part, tuple):
+            for item in part:
+                visit(item)
+        elif is_dataclass(part):
+            for field in fields(part):
+                visit(getattr(part, field.name))
+
+    visit(query.pattern)
+    visit(query.described)
+    return list(found)

@@ -1,12 +1,21 @@
-"""What an execution reads: the stored graph and its terms, of this core or of the cluster that it is a node of."""
+"""Reading the stored graph: the dataset and the terms of an execution, one-shot answers, and EXPLAIN."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from wukongs.csparql.algebra import DatasetClause, StreamWindow
+from wukongs.csparql.algebra import DatasetClause, Query, StreamWindow
+from wukongs.csparql.explain import Figures, explain
+from wukongs.errors import CompactedError
 from wukongs.live.core import Core
+from wukongs.query.execution.answer import answer
+from wukongs.query.execution.profile import Profile
+from wukongs.query.limits import Limits
+from wukongs.query.output.results import Result
+from wukongs.query.plans.cardinalities import DatasetCardinalities
 from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
 from wukongs.store.batch_set import BatchSet
@@ -39,3 +48,52 @@ def terms_of(core: Core, reader: TermReader | None = None, moment: Moment | None
 def ids_of(core: Core) -> TermKeeper:
     """Return what knows the ids of terms. May ask other nodes, so not with the core's lock held."""
     return core.registry if core.reach is None else core.reach.ids
+
+
+def explain_over(query: Query, dataset: Dataset, figures: Figures | None = None) -> str:
+    """Return the text of a query's plan over a dataset. figures: what an execution over it did."""
+    completion = dataset.completion
+    ways = None if completion is None else partial(completion.way, dataset)
+    return explain(query, DatasetCardinalities(dataset), figures, ways)
+
+
+def profiled(query: Query, dataset: Dataset, terms: QueryTerms, limits: Limits, memo: PlanMemo, scope: str) -> Profile:
+    """Run a registered query as a firing would, for nothing but what its plan does. Raises BudgetExceeded."""
+    profile = Profile()
+    answer(query, dataset, terms, limits, memo, scope, in_order=True, profile=profile)
+    return profile
+
+
+def ask(
+    core: Core,
+    query: Query,
+    memo: PlanMemo,
+    limits: Limits,
+    owner: str,
+    at: int | None = None,
+    profile: Profile | None = None,
+) -> tuple[Result, Dataset]:
+    """Answer a query over the newest stable snapshot, or that of SN `at`; return also what it read.
+
+    owner: who holds the snapshot meanwhile, for stats(); profile: takes down what the plan did.
+    Raises QueryTimeout, BudgetExceeded, CompactedError (at).
+    """
+    with core.lock:
+        core.check_is_open()
+        if at is not None and not (isinstance(at, int) and 0 <= at <= core.sn):
+            raise CompactedError(f"at = {at!r}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
+        handle = core.arrangement.open(core.sn if at is None else at, owner)
+        stored = handle.read()
+        terms = terms_of(core)
+        core.query_count += 1
+        scope = f"query {core.query_count}"
+    try:
+        dataset = dataset_of(core, query.dataset, stored, handle.sn)
+        with limits:
+            terms.ids([f"<{name}>" for name in query.dataset.named_graphs])  # GRAPH ?g names them, whatever they hold
+        found = answer(query, dataset, terms, limits, memo, scope, profile=profile)
+    finally:
+        with core.lock:
+            handle.close()
+    result = Result(query.form, query.variables, found.columns, terms, handle.sn, found.boolean, found.length)
+    return result, dataset

@@ -9,14 +9,13 @@ import numpy as np
 
 from wukongs.errors import StreamError
 from wukongs.live.core import Core
-from wukongs.live.ingest import take_piece
 from wukongs.live.injector import Injector
+from wukongs.live.pieces import Close, Piece, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns
-from wukongs.wire.messages import Close, Piece, timing_mask
 
 if TYPE_CHECKING:
     import pyarrow
@@ -153,3 +152,10 @@ class Stream:
     def _complete(self, complete_ms: int) -> None:
         self._state.complete(PUSH_PARTITION, complete_ms)
         self._injector.wake()
+
+
+def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
+    """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
+    encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
+    state.take(encoded, piece.timing, transient_ids, piece.partition)
+    state.ledgers[piece.partition].taken(piece)

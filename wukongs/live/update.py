@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.updates import Operation
-from wukongs.live.core import Core
+from wukongs.live.core import STEP_ROWS, Core, expect, pay_for_merges
 from wukongs.live.injector import Injector
-from wukongs.live.lock_steps import STEP_ROWS, expect, pay_for_merges
 from wukongs.live.update_request import UpdateRequest
 from wukongs.query.limits import Limits, limits_of
 from wukongs.store.graph_change import GraphChange

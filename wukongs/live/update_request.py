@@ -8,7 +8,6 @@ graph is there while it has a triple, or was made by CREATE before in the reques
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import Term, Variable
@@ -22,6 +21,7 @@ from wukongs.query.execution.answer import answer
 from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array
@@ -29,14 +29,11 @@ from wukongs.store.graph_change import GraphChange
 from wukongs.store.quads import Quads, graph_quads
 from wukongs.store.trace import Handle
 
-if TYPE_CHECKING:
-    from wukongs.cluster.reads.divided_graph import DividedGraph
-
 
 class _View:
     """What an operation reads: stored, or of a divided graph what is here of it by now."""
 
-    def __init__(self, stored: BatchSet | None, divided: DividedGraph | None) -> None:
+    def __init__(self, stored: BatchSet | None, divided: ReachedGraph | None) -> None:
         self._stored = stored
         self.divided = divided
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Body, State
-from wukongs.protocol.records import Entry, Position, Record, Voter
-from wukongs.protocol.snapshots import Sn, Vts
+from wukongs.protocol.records import Entry, Position, Record, Sn, Voter, Vts
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from wukongs.protocol.records import (
     ReEncode,
     RegisterQuery,
     Role,
+    Sn,
     Voter,
 )
-from wukongs.protocol.snapshots import Sn, vts_at
 
 THE_FIRST = Sn(0, 0)
 
@@ -58,6 +58,13 @@ class Stream:
     def batch_before(self, tick: int) -> int:
         """Return the last stream batch that ends at or before a tick, 0 if there is none."""
         return max(0, (tick - self.first_tick) // self.batch_ticks)
+
+    def batch_at(self, tick: int) -> int:
+        """Return the last stream batch that a snapshot of a tick holds, 0 if there is none."""
+        if self.began is None or tick <= self.began:
+            return 0
+        batch = self.batch_before(tick)
+        return batch if self.last_batch is None else min(batch, self.last_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,14 @@ class Control:
             for node, since in query.nodes.items()
         )
         return {node: next(batches)[1] for node, batches in groupby(wanted, key=lambda pair: pair[0])}
+
+    def vts_at(self, sn: Sn) -> dict[str, int]:
+        """Return the vector timestamp that an SN stands for, of the streams that have something by then."""
+        ticks = {advance.group: advance.tick for advance in self.advances if advance.sn <= sn}
+        ticks[LIVE] = sn.tick
+        there = (stream for stream in self.streams.values() if stream.gone is None or sn < stream.gone)
+        batches = {stream.key: stream.batch_at(ticks.get(stream.group, 0)) for stream in there}
+        return {key: batch for key, batch in batches.items() if batch}
 
 
 def genesis(node_count: int, replica_count: int, shard_count: int) -> Control:
@@ -350,7 +365,7 @@ def _cut(control: Control, stream: Stream, last_batch: int) -> Control:
     """Let a dropped stream be gone (dropping.py): all nodes that are IN have what it has brought; those that are on
     their way begin their stay anew, since nobody sends them its rows any more but those that are IN."""
     sn, index = control.last_sn, control.index
-    last_batch = min(last_batch, vts_at(control, sn).get(stream.key, 0))
+    last_batch = min(last_batch, control.vts_at(sn).get(stream.key, 0))
     control = _with_stream(control, replace(stream, last_batch=last_batch, gone=sn))
     coming = control.with_role(Role.JOINING, Role.HOLDING)
     if not coming:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wukongs.protocol.messages import Message, State, Term
-from wukongs.protocol.records import Record
-from wukongs.protocol.snapshots import Sn, Vts
+from wukongs.protocol.records import Record, Sn, Vts
 
 
 @dataclass(frozen=True, slots=True)

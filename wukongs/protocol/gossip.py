@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from wukongs.protocol.actions import Action, Send
 from wukongs.protocol.messages import Gossip, Report
 from wukongs.protocol.progress import Progress, hear
-from wukongs.protocol.snapshots import Vts
+from wukongs.protocol.records import Vts
 
 GOSSIP_NODES = 3
 """How many nodes are told at a time."""

@@ -22,8 +22,9 @@ from wukongs.protocol.records import (
     Role,
     Voter,
     Voters,
+    Vts,
 )
-from wukongs.protocol.snapshots import Vts, tick_for, tick_in
+from wukongs.protocol.snapshots import tick_for, tick_in
 
 Outcome = tuple[Log, list[Action]]
 

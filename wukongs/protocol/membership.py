@@ -22,8 +22,7 @@ from wukongs.protocol.actions import InstallState
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation, Report, State
 from wukongs.protocol.progress import Progress, has_caught_up, stable_vts
-from wukongs.protocol.records import Membership, Role
-from wukongs.protocol.snapshots import Vts
+from wukongs.protocol.records import Membership, Role, Vts
 
 LAG_BATCHES_MAX = 2
 """A joining node that is no further behind than this asks to be waited for."""

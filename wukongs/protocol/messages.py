@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wukongs.protocol.control import Control
-from wukongs.protocol.records import Entry, Position, Record, Voter
-from wukongs.protocol.snapshots import Sn, Vts
+from wukongs.protocol.records import Entry, Position, Record, Sn, Voter, Vts
 
 
 class Incarnation(NamedTuple):

@@ -70,7 +70,7 @@ from wukongs.protocol.records import (
     Voters,
     record_key,
 )
-from wukongs.protocol.snapshots import stable_sn, tick_in, vts_at
+from wukongs.protocol.snapshots import stable_sn, tick_in
 from wukongs.protocol.state import Node
 from wukongs.protocol.waiting import confirmed, wanted
 
@@ -244,7 +244,7 @@ def _settle(before: Node, node: Node) -> Outcome:
         sn = stable_sn(node.control, node.progress.stable)
         if sn >= node.control.floor and (node.exposed is None or sn > node.exposed):
             node = replace(node, exposed=sn)
-            actions.append(Expose(sn, vts_at(node.control, sn)))
+            actions.append(Expose(sn, node.control.vts_at(sn)))
     return node, actions
 
 

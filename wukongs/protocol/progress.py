@@ -24,8 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Report
-from wukongs.protocol.records import Role
-from wukongs.protocol.snapshots import Sn, Vts
+from wukongs.protocol.records import Role, Sn, Vts
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,24 @@ also carry the tick that they lie behind, see wukongs/protocol/snapshots.py.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 LIVE = "live"
 """The clock group whose event time is the tick of the SN; others move by Advance records."""
+
+
+class Sn(NamedTuple):
+    """tick: event time of the clock group LIVE, in its unit; minor: counts the ticked records behind it, from 1."""
+
+    tick: int
+    minor: int
+
+
+Vts = Mapping[str, int]
+"""Per stream the number of its last stream batch; a stream that is not in it stands at 0, before its first."""
 
 
 class Voter(NamedTuple):

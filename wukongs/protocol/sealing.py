@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from wukongs.protocol.events import Marker, Piece
-from wukongs.protocol.snapshots import Vts
+from wukongs.protocol.records import Vts
 
 
 class Verdict(Enum):

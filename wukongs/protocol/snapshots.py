@@ -27,24 +27,9 @@ exposed only where record i is known:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
-from wukongs.protocol.records import LIVE
-
-if TYPE_CHECKING:
-    from wukongs.protocol.control import Control, Stream
-
-
-class Sn(NamedTuple):
-    """tick: event time of the clock group LIVE, in its unit; minor: counts the ticked records behind it, from 1."""
-
-    tick: int
-    minor: int
-
-
-Vts = Mapping[str, int]
-"""Per stream the number of its last stream batch; a stream that is not in it stands at 0, before its first."""
+from wukongs.protocol.control import Control, Stream
+from wukongs.protocol.records import LIVE, Sn, Vts
 
 
 def tick_in(control: Control, group: str, vts: Vts) -> int:
@@ -87,15 +72,6 @@ def sn_at(control: Control, tick: int) -> Sn:
     return last if last.tick == tick else Sn(tick, 0)
 
 
-def vts_at(control: Control, sn: Sn) -> dict[str, int]:
-    """Return the vector timestamp that an SN stands for, of the streams that have something by then."""
-    ticks = {advance.group: advance.tick for advance in control.advances if advance.sn <= sn}
-    ticks[LIVE] = sn.tick
-    there = (stream for stream in control.streams.values() if stream.gone is None or sn < stream.gone)
-    batches = {stream.key: _batch_at(stream, ticks.get(stream.group, 0)) for stream in there}
-    return {key: batch for key, batch in batches.items() if batch}
-
-
 def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
     """Return the first SN that has a stream batch, None if the log does not say yet."""
     if stream.began is None:
@@ -110,11 +86,4 @@ def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
 
 def _covers(control: Control, group: str, tick: int, vts: Vts) -> bool:
     streams = (stream for stream in control.live_streams if stream.group == group)
-    return all(vts.get(stream.key, 0) >= _batch_at(stream, tick) for stream in streams)
-
-
-def _batch_at(stream: Stream, tick: int) -> int:
-    if stream.began is None or tick <= stream.began:
-        return 0
-    batch = stream.batch_before(tick)
-    return batch if stream.last_batch is None else min(batch, stream.last_batch)
+    return all(vts.get(stream.key, 0) >= stream.batch_at(tick) for stream in streams)

@@ -13,9 +13,8 @@ from wukongs.protocol.gossip import Talk
 from wukongs.protocol.membership import Stay, Watch
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.progress import Progress
-from wukongs.protocol.records import BEGINNING, Entry, Position, Record, Role, Voter
+from wukongs.protocol.records import BEGINNING, Entry, Position, Record, Role, Sn, Voter, Vts
 from wukongs.protocol.sealing import Intake
-from wukongs.protocol.snapshots import Sn, Vts
 from wukongs.protocol.terms import Terms
 
 

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.errors import DataError, StreamError
+from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
-from wukongs.live.query_source import QuerySource
 from wukongs.live.stream import Stream
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import graph_term

@@ -226,7 +226,7 @@ class RemoteEngine:
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
         self._use(query)
         if on_result is not None:
-            query.listened = self._listener.add(query, on_result)
+            query.errors = self._listener.add(query, on_result).errors
         return query
 
     def listen(self, address: str | None = None) -> str:

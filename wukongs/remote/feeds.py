@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from wukongs.errors import StreamError, WukongsError
-from wukongs.live.query_source import QuerySource
+from wukongs.live.continuous import QuerySource
 from wukongs.live.subscription import Fetched, Subscription
 from wukongs.remote.columns import Outgoing
 

@@ -11,8 +11,8 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from wukongs.errors import DataError, WukongsError
 from wukongs.query.output.results import WindowResult
@@ -20,9 +20,6 @@ from wukongs.remote.connection import Connection, Joined, SessionLost, raise_fai
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
 from wukongs.wire.packets import Packet
-
-if TYPE_CHECKING:
-    from wukongs.remote.listening import Listened
 
 
 class RemoteQuery:
@@ -45,7 +42,8 @@ class RemoteQuery:
         self._kept: deque[WindowResult | WukongsError] = deque()
         """Windows that have come, and nobody has read."""
         self._is_ended = self._is_closed = False
-        self.listened: Listened | None = None
+        self.errors: Callable[[float | None], Iterator[WindowResult]] | None = None
+        """How results() reads of a query with on_result: it raises the errors of firings, one at a time."""
 
     def __repr__(self) -> str:
         return f"<RemoteQuery {self.name}>"
@@ -54,8 +52,8 @@ class RemoteQuery:
 
     def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
         """As ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable, too."""
-        if self.listened is not None:
-            yield from self.listened.errors(timeout_s)
+        if self.errors is not None:
+            yield from self.errors(timeout_s)
             return
         while (window := self.next(timeout_s)) is not None:
             yield window

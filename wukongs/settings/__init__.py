@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from wukongs.errors import SettingsError
+
+SWITCH_INTERVAL_S = 50e-6
 
 
 def _option(default: int, low: int, high: int, unit: str, doc: str) -> Any:
@@ -154,3 +157,9 @@ def describe() -> str:
         default = f"{option.default} {about['unit']}" if "low" in about else "none"
         lines.append(f"{option.name} = {default} ({bounds}{variable_of(option.name)}): {about['doc']}")
     return "\n".join(lines)
+
+
+def take_turns_quickly() -> None:
+    """Let a thread that waits for Python's lock ask for it soon: a question passes through several threads, and at
+    Python's default of 5 ms a firing waits for decoding."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)

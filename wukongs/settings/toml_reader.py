@@ -6,11 +6,13 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from wukongs.errors import DataError, SettingsError
+from wukongs.settings import Settings
 from wukongs.settings.text_file import decode_text
 from wukongs.settings.toml_places import TomlPlaces
 
@@ -50,10 +52,21 @@ class TableReader:
         self._place = place
 
     def error(self, key: str, expected: str, found: str) -> SettingsError:
+        return self._error(key, f"expected {expected}, found {found}")
+
+    def _error(self, key: str, fault: str) -> SettingsError:
         where = self._named(key)
         line = self._places.line(where)
         place = f"line {line}, {where}" if line else where
-        return SettingsError(f"{self.file}, {place}: expected {expected}, found {found}")
+        return SettingsError(f"{self.file}, {place}: {fault}")
+
+    def checked(self, key: str, text: str, check: Callable[[str], object]) -> str:
+        """Return a text that a key holds, if it passes a check, which raises DataError. Raises SettingsError."""
+        try:
+            check(text)
+        except DataError as error:
+            raise self._error(key, str(error)) from None
+        return text
 
     def done(self) -> None:
         """Refuse the keys that nobody asked for."""
@@ -203,3 +216,19 @@ def _found(value: object) -> str:
     if value is None:
         return "nothing"
     return f"{value!r} ({type(value).__name__})"
+
+
+def engine_settings(top: TableReader) -> Settings:
+    """Return the options under [engine]; those of the environment where the file gives none. Raises SettingsError."""
+    reader = top.table("engine")
+    given: dict[str, Any] = {
+        option.name: reader.integer(option.name, None) for option in fields(Settings) if option.name != "load_from"
+    }
+    given["load_from"] = reader.texts("load_from") or None
+    reader.done()
+    try:
+        return Settings.from_environment(
+            reader.environment, **{name: value for name, value in given.items() if value is not None}
+        )
+    except SettingsError as error:
+        raise SettingsError(f"{reader.file}, [engine]: {error}") from None

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.live.header import Frame, MessageError
 from wukongs.wire.codec import ANSWER, Header, packet_of, to_frames
-from wukongs.wire.header import Frame, MessageError
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import refusal
 from wukongs.wire.traffic import Traffic

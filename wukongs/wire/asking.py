@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.live.header import Frame
 from wukongs.wire.codec import ANSWER, packet_of, read_packet_header
-from wukongs.wire.header import Frame
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.traffic import Traffic

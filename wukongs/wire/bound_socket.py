@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from wukongs.errors import SettingsError
+from wukongs.live.header import Frame
 from wukongs.wire.codec import MESSAGE_BYTES_MAX
 from wukongs.wire.doorkeeper import Doorkeeper
-from wukongs.wire.header import Frame
 from wukongs.wire.transport import bound_queues, check_address, milliseconds_left, receive_frames, send_frames
 from wukongs.wire.trust import Gate
 

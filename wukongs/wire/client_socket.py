@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from wukongs.errors import NodeUnavailable
+from wukongs.live.header import Frame, MessageError, read_header
 from wukongs.wire.answering import Answerer
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, check_size, packet_header, sequence_in
-from wukongs.wire.header import Frame, MessageError, read_header
 from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
 from wukongs.wire.messages import to_frames
 from wukongs.wire.packets import Handler

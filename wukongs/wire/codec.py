@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wukongs.errors import DataError
-from wukongs.wire.header import Frame, MessageError, read_header, write_header
+from wukongs.live.header import Frame, MessageError, read_header, write_header
 from wukongs.wire.packets import Array, Packet
 
 MESSAGE_BYTES_MAX = 1 << 30

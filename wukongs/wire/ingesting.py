@@ -14,21 +14,10 @@ from queue import SimpleQueue
 from typing import Protocol
 
 from wukongs.errors import DataError, StreamError, WukongsError
+from wukongs.live.header import Frame, MessageError
+from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire.bound_socket import BoundSocket
-from wukongs.wire.header import Frame, MessageError
-from wukongs.wire.messages import (
-    Ack,
-    Close,
-    Finish,
-    Message,
-    Open,
-    Opened,
-    Piece,
-    Refused,
-    from_frames,
-    sequence_of,
-    to_frames,
-)
+from wukongs.wire.messages import Ack, Message, Opened, Refused, from_frames, sequence_of, to_frames
 from wukongs.wire.refusals import refusal
 from wukongs.wire.traffic import Traffic
 

@@ -18,20 +18,9 @@ from types import TracebackType
 from typing import Protocol
 
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
-from wukongs.wire.header import Frame
-from wukongs.wire.messages import (
-    Ack,
-    Close,
-    Finish,
-    Message,
-    Open,
-    Opened,
-    Piece,
-    Refused,
-    from_frames,
-    to_frames,
-)
-from wukongs.wire.place import Place
+from wukongs.live.header import Frame
+from wukongs.live.pieces import Close, Finish, Open, Piece
+from wukongs.wire.messages import Ack, Message, Opened, Place, Refused, from_frames, to_frames
 from wukongs.wire.refusals import named_error
 from wukongs.wire.sharding import ShardMap, split_piece
 from wukongs.wire.transport import DealerChannel

@@ -1,47 +1,39 @@
-"""The wire messages between a pipeline and the nodes, and their version.
-
-A message is a list of frames: a JSON header (version, kind, sequence number, fields) and, for a piece, three Arrow IPC
-record batches: its tuples, the texts of its terms, and those of its clashing terms (an empty frame when there are
-none). Their schemas belong to the protocol version and do not travel. Nothing that comes in is unpickled or evaluated;
-whatever a peer sends, the answer is a message or a DataError that says what was wrong with it.
-
-Invariants of a decoded Piece: all columns have one length; ids are >= 0 or codes of its clashes (a graph may be
-UNBOUND); 0 <= first_offset < end_offset; the terms are distinct, and every id that
-is not inlined has its text.
-"""
+"""The messages between a pipeline and the nodes: what writers tell (`wukongs.live.pieces`), and what nodes answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from wukongs.errors import DataError, StreamError
-from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
-from wukongs.store.encoded import Encoded, TermTable
-from wukongs.wire.header import Frame, read_header, write_header
-from wukongs.wire.place import Place, read_place
-
-_INT64_MAX = (1 << 63) - 1
+from wukongs.errors import DataError
+from wukongs.live import pieces
+from wukongs.live.header import Frame, write_header
+from wukongs.live.pieces import TOLD, Told, check_is_one_frame, int_field, read_kind, text_field
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
-    """A writer is about to send a source partition of a stream; epoch is its fencing epoch: newer ones lock it out."""
+class Place:
+    """Which node answers, and how the cluster divides what comes in (sharding.py)."""
 
-    stream: str
-    partition: str
-    epoch: int
+    node: int
+    node_count: int
+    replica_count: int
+    split: tuple[str, ...]
 
 
-def timing_mask(encoded: Encoded, timing: bool | Sequence[str]) -> BoolArray:
-    """Tell which tuples are timing, bool[n]: all, none, or those with one of these predicates, by their texts."""
-    if isinstance(timing, bool):
-        return np.full(len(encoded), timing, np.bool_)
-    return np.isin(encoded.predicates, encoded.codes_of([f"<{iri}>" for iri in timing]))
+def read_place(found: object) -> Place | None:
+    """Return the place that a message names. Raises DataError."""
+    if found is None:
+        return None
+    match found:
+        case {"node": int(node), "node_count": int(count), "replica_count": int(replicas), "split": list(split)}:
+            if 0 <= node < count and replicas >= 1 and all(isinstance(iri, str) for iri in split):
+                return Place(node, count, replicas, tuple(split))
+    raise DataError(
+        "message 'opened': expected place to be null or an object with node < node_count, replica_count and split, "
+        f"found {str(found)[:200]}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,51 +51,6 @@ class Opened:
     hash_bits: int
     closed_ms: int | None = None
     place: Place | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """The tuples of one stream batch from rows [first_offset, end_offset) of one source partition, or a node's share.
-
-    The pieces of a partition tile its rows: each begins where the one before it, or the last Close, ended. piece tells
-    the shares of one offset range apart (after sharding). encoded has its timestamps; timing : bool[len(encoded)].
-    places : int64[len(encoded)], of a share: which rows of the whole piece these are, ascending; None: all of them.
-    """
-
-    stream: str
-    partition: str
-    epoch: int
-    first_offset: int
-    end_offset: int
-    piece: int
-    batch_number: int
-    encoded: Encoded
-    timing: BoolArray
-    places: Int64Array | None = None
-
-    def row_places(self) -> Int64Array:
-        """Return the place of each row in the whole piece."""
-        return np.arange(len(self.encoded)) if self.places is None else self.places
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """All rows before end_offset were sent, and nothing at or before complete_ms comes any more from this partition."""
-
-    stream: str
-    partition: str
-    epoch: int
-    end_offset: int
-    complete_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """This source partition is at its end and holds nobody back."""
-
-    stream: str
-    partition: str
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,160 +71,49 @@ class Refused:
     message: str
 
 
-Message: TypeAlias = Open | Opened | Piece | Close | Finish | Ack | Refused
+Answer: TypeAlias = Opened | Ack | Refused
+Message: TypeAlias = Told | Answer
 
-_KINDS: dict[str, type] = {
-    "open": Open,
-    "opened": Opened,
-    "piece": Piece,
-    "close": Close,
-    "finish": Finish,
-    "ack": Ack,
-    "refused": Refused,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-_ARRAYS = ("encoded", "timing", "places")
-_MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number", "closed_ms"})
-
-
-def check_batch_number(piece: Piece, batch_ms: int) -> None:
-    """Check that all tuples of a piece belong to the stream batch that it names.
-
-    Raises: StreamError (a timestamp outside ((k-1) * batch_ms, k * batch_ms], k the piece's batch number).
-    """
-    times = piece.encoded.timestamps
-    low, high = (piece.batch_number - 1) * batch_ms, piece.batch_number * batch_ms
-    if len(times) and not (low < int(times.min()) and int(times.max()) <= high):
-        raise StreamError(
-            f"stream {piece.stream}, partition {piece.partition!r}, rows {piece.first_offset} to {piece.end_offset}: "
-            f"timestamps from {times.min()} to {times.max()} ms do not belong to stream batch {piece.batch_number} "
-            f"({low} to {high} ms). Cut the rows with the batch_ms = {batch_ms} that the stream was opened with"
-        )
-
-
-# --- message -> frames ------------------------------------------------------------------------------------------------
+_KINDS: dict[type, str] = {Opened: "opened", Ack: "ack", Refused: "refused"}
+_ALL_KINDS = ("open", "opened", "piece", "close", "finish", "ack", "refused")
 
 
 def to_frames(message: Message, sequence: int, token: str | None = None) -> list[Frame]:
     """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it; token: of the writer."""
-    if isinstance(message, Piece):
-        fields = {name: getattr(message, name) for name in Piece.__slots__ if name not in _ARRAYS}
-        encoded = message.encoded
-        columns = [_tuples_frame(message), _terms_frame(encoded.terms), _terms_frame(encoded.clashes)]
-        if message.places is not None:
-            fields["is_share"] = True
-    else:
-        fields, columns = asdict(message), []
-    shown = {} if token is None else {"token": token}
-    return [write_header({"kind": _NAMES[type(message)], "seq": sequence, **shown, **fields}), *columns]
+    if not isinstance(message, Opened | Ack | Refused):
+        return pieces.to_frames(message, sequence, token)
+    return [write_header({"kind": _KINDS[type(message)], "seq": sequence, **asdict(message)})]
 
 
-@lru_cache(maxsize=2)
-def _schemas(is_share: bool = False) -> tuple[Any, Any]:
-    """Return the schemas of the tuples (of a share, with their places) and of terms and clashes."""
-    import pyarrow as pa
+def from_frames(frames: Sequence[Frame]) -> tuple[Message, int]:
+    """Return the message and its sequence number.
 
-    names = ("subject", "predicate", "object", "graph", "timestamp_ms")
-    places = [("place", pa.int64())] if is_share else []
-    tuples = pa.schema([*((name, pa.int64()) for name in names), ("timing", pa.bool_()), *places])
-    return tuples, pa.schema([("id", pa.int64()), ("text", pa.large_string())])
-
-
-def _tuples_frame(piece: Piece) -> Frame:
-    import pyarrow as pa
-
-    encoded = piece.encoded
-    columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, encoded.timestamps, piece.timing)
-    places = () if piece.places is None else (piece.places,)
-    schema = _schemas(piece.places is not None)[0]
-    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in (*columns, *places)], schema=schema)
-    return memoryview(batch.serialize())
-
-
-def _terms_frame(terms: TermTable) -> Frame:
-    import pyarrow as pa
-
-    if len(terms) == 0:
-        return b""
-    offsets, text = np.ascontiguousarray(terms.offsets), np.ascontiguousarray(terms.text)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-    texts = pa.Array.from_buffers(pa.large_string(), len(terms), buffers)
-    return memoryview(pa.RecordBatch.from_arrays([pa.array(terms.ids), texts], schema=_schemas()[1]).serialize())
-
-
-# --- frames -> message ------------------------------------------------------------------------------------------------
-
-
-def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> tuple[Message, int]:
-    """Return the message and its sequence number. is_trusted: a checksum says that these are the frames of to_frames,
-    so that the ids and texts of a piece are not looked through.
-
-    Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big).
-    """
-    header = _read_header(frames)
+    Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big)."""
+    header = read_kind(frames, _ALL_KINDS)
     kind = header["kind"]
-    sequence = _int_field(header, kind, "seq")
-    if kind == "piece":
-        return _read_piece(frames, header, is_trusted), sequence
-    if len(frames) != 1:
-        raise DataError(f"message '{kind}': expected 1 frame, found {len(frames)}")
-    return _plain_message(kind, header), sequence
+    sequence = int_field(header, kind, "seq")
+    if kind in TOLD:
+        return pieces.read_told(header, frames), sequence
+    check_is_one_frame(kind, frames)
+    return _read_answer(kind, header), sequence
 
 
 def sequence_of(frames: Sequence[Frame]) -> int:
     """Return the sequence number of a message that may be broken elsewhere, 0 (nobody's) where it cannot be found."""
     try:
-        header = _read_header(frames)
-        return _int_field(header, header["kind"], "seq")
+        header = read_kind(frames, _ALL_KINDS)
+        return int_field(header, header["kind"], "seq")
     except DataError:
         return 0
 
 
-def _read_header(frames: Sequence[Frame]) -> dict[str, Any]:
-    if not frames:
-        raise DataError("message: expected a header frame, found no frame")
-    header = read_header(frames[0])
-    kind = header.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise DataError(f"message: expected a kind among {', '.join(_KINDS)}, found {kind!r}")
-    return header
-
-
-def _int_field(header: dict[str, Any], kind: str, name: str) -> int:
-    value = header.get(name)
-    low = -_INT64_MAX if name in _MAY_BE_NEGATIVE else 0
-    if type(value) is not int or not low <= value <= _INT64_MAX:
-        raise DataError(f"message '{kind}': expected {name} to be an integer from {low} to 2^63 - 1, found {value!r}")
-    return value
-
-
-def _text_field(header: dict[str, Any], kind: str, name: str) -> str:
-    value = header.get(name)
-    if not isinstance(value, str):
-        raise DataError(f"message '{kind}': expected {name} to be a text, found {value!r}")
-    return value
-
-
-def _plain_message(kind: str, header: dict[str, Any]) -> Message:
-    def text(name: str) -> str:
-        return _text_field(header, kind, name)
-
-    def number(name: str) -> int:
-        return _int_field(header, kind, name)
-
-    if kind == "open":
-        return Open(text("stream"), text("partition"), number("epoch"))
+def _read_answer(kind: str, header: dict[str, Any]) -> Answer:
     if kind == "opened":
         return _read_opened(header)
-    if kind == "close":
-        return Close(
-            text("stream"), text("partition"), number("epoch"), number("end_offset"), complete_ms=number("complete_ms")
-        )
-    if kind == "finish":
-        return Finish(text("stream"), text("partition"), number("epoch"))
-    if kind == "ack":
-        return Ack(text("stream"), text("partition"), number("end_offset"), number("piece"))
-    return Refused(text("error"), text("message"))
+    if kind == "refused":
+        return Refused(text_field(header, kind, "error"), text_field(header, kind, "message"))
+    stream, partition = text_field(header, kind, "stream"), text_field(header, kind, "partition")
+    return Ack(stream, partition, int_field(header, kind, "end_offset"), int_field(header, kind, "piece"))
 
 
 def _read_opened(header: dict[str, Any]) -> Opened:
@@ -288,100 +124,11 @@ def _read_opened(header: dict[str, Any]) -> Opened:
         timing = tuple(timing)
     elif not isinstance(timing, bool):
         raise DataError(f"message 'opened': expected timing to be a boolean or a list of IRIs, found {timing!r}")
-    batch_ms, hash_bits = _int_field(header, "opened", "batch_ms"), _int_field(header, "opened", "hash_bits")
+    batch_ms, hash_bits = int_field(header, "opened", "batch_ms"), int_field(header, "opened", "hash_bits")
     if batch_ms == 0 or not 1 <= hash_bits <= 62:
         raise DataError(
             f"message 'opened': expected batch_ms > 0 and hash_bits from 1 to 62, found {batch_ms} and {hash_bits}"
         )
-    resume_offset = _int_field(header, "opened", "resume_offset")
-    closed_ms = None if header.get("closed_ms") is None else _int_field(header, "opened", "closed_ms")
+    resume_offset = int_field(header, "opened", "resume_offset")
+    closed_ms = None if header.get("closed_ms") is None else int_field(header, "opened", "closed_ms")
     return Opened(batch_ms, into, timing, resume_offset, hash_bits, closed_ms, read_place(header.get("place")))
-
-
-def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Piece:
-    if len(frames) != 4:
-        raise DataError(f"message 'piece': expected 4 frames (header, tuples, terms, clashes), found {len(frames)}")
-    is_share = header.get("is_share", False)
-    if not isinstance(is_share, bool):
-        raise DataError(f"message 'piece': expected is_share to be a boolean, found {is_share!r}")
-    tuples_schema, terms_schema = _schemas(is_share)
-    tuples = _read_batch(frames[1], tuples_schema, "tuples", is_trusted)
-    terms = _read_terms(frames[2], terms_schema, "terms", is_trusted)
-    clashes = _read_terms(frames[3], terms_schema, "clashes", is_trusted)
-    subjects, predicates, objects, graphs, times, timing, *rest = (
-        np.array(column.to_numpy(zero_copy_only=False)) for column in tuples.columns
-    )
-    places = rest[0] if rest else None
-    if places is not None and len(places) and (places[0] < 0 or (places[1:] <= places[:-1]).any()):
-        raise DataError("message 'piece': expected ascending places in a share, found others")
-    encoded = Encoded(subjects, predicates, objects, graphs, times, terms, clashes)
-    if not is_trusted:
-        _check_ids(encoded)
-    numbers = {name: _int_field(header, "piece", name) for name in _PIECE_NUMBERS}
-    if not 0 <= numbers["first_offset"] < numbers["end_offset"] or numbers["piece"] < 0:
-        raise DataError(
-            "message 'piece': expected 0 <= first_offset < end_offset and piece >= 0, found first_offset = "
-            f"{numbers['first_offset']}, end_offset = {numbers['end_offset']}, piece = {numbers['piece']}"
-        )
-    stream, partition = _text_field(header, "piece", "stream"), _text_field(header, "piece", "partition")
-    return Piece(stream, partition, **numbers, encoded=encoded, timing=timing.astype(np.bool_), places=places)
-
-
-_PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")
-
-
-def _read_batch(frame: Frame, schema: Any, what: str, is_trusted: bool) -> Any:
-    """Return the record batch of a frame, checked against the schema of the protocol: through and through, unless it
-    is trusted."""
-    import pyarrow as pa
-
-    try:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(frame), schema)
-        batch.validate(full=not is_trusted)
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        first_line = str(error).partition("\n")[0]
-        raise DataError(f"message 'piece': expected {what} as an Arrow record batch, found: {first_line}") from None
-    if any(column.null_count for column in batch.columns):
-        raise DataError(f"message 'piece': expected {what} without nulls, found some")
-    return batch
-
-
-def _read_terms(frame: Frame, schema: Any, what: str, is_trusted: bool) -> TermTable:
-    if len(frame) == 0:
-        return TermTable.empty()
-    batch = _read_batch(frame, schema, what, is_trusted)
-    ids = np.array(batch.column(0).to_numpy())
-    texts = batch.column(1)
-    _, offset_buffer, text_buffer = texts.buffers()
-    offsets = np.zeros(1, np.int64)
-    if len(texts):
-        offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    raw = np.empty(0, np.uint8) if text_buffer is None else np.frombuffer(text_buffer, np.uint8)
-    return TermTable(ids, offsets - offsets[0], raw[offsets[0] : offsets[-1]].copy())
-
-
-def _check_ids(encoded: Encoded) -> None:
-    last_clash = CLASH_FIRST - len(encoded.clashes)
-    for name in ("subjects", "predicates", "objects", "graphs"):
-        column: Int64Array = getattr(encoded, name)
-        strange = (column < 0) & ((column > CLASH_FIRST) | (column <= last_clash))
-        if name == "graphs":
-            strange &= column != UNBOUND
-        if np.any(strange):
-            raise DataError(f"message 'piece': expected term ids in {name}, found {column[strange][0]}")
-    known = np.sort(encoded.terms.ids)
-    if _are_strange(known) or np.any(known[1:] == known[:-1]) or _are_strange(encoded.clashes.ids):
-        raise DataError("message 'piece': expected distinct hash ids in its terms, found others")
-    used = np.concatenate([encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs])
-    used = np.unique(used[(used >= 0) & (used & INLINE_MARK == 0)])
-    missing = len(used)
-    if len(used) and len(known):
-        places = np.minimum(np.searchsorted(known, used), len(known) - 1)
-        missing = int(np.count_nonzero(known[places] != used))
-    if missing:
-        raise DataError(f"message 'piece': expected the text of every term, found {missing} terms without")
-
-
-def _are_strange(ids: Int64Array) -> bool:
-    """Tell whether some of these are no hash ids: negative, or marked as inlined."""
-    return bool(np.any((ids < 0) | (ids & INLINE_MARK != 0)))

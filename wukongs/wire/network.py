@@ -21,12 +21,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wukongs.errors import NodeUnavailable
+from wukongs.live.header import Frame, MessageError
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.answering import Answerer, unknown_kind
 from wukongs.wire.asking import Asker, Question
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, read_packet_header, to_frames
-from wukongs.wire.header import Frame, MessageError
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.replays import NodeReplays
 from wukongs.wire.traffic import Traffic

@@ -18,11 +18,11 @@ import numpy as np
 
 from wukongs.csparql.terms import iri
 from wukongs.errors import SettingsError
+from wukongs.live.pieces import Piece
 from wukongs.store.dtypes import CLASH_FIRST, BoolArray, Int32Array, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
-from wukongs.wire.messages import Piece
-from wukongs.wire.place import Place
+from wukongs.wire.messages import Place
 
 SPLIT_PREDICATES = ("http://www.w3.org/1999/02/22-rdf-syntax-ns#type",)
 

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-from wukongs.wire.header import Frame
+from wukongs.live.header import Frame
 
 REASONS = (
     "malformed",

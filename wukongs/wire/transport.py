@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.live.header import Frame
 from wukongs.wire.codec import MESSAGE_BYTES_MAX
 from wukongs.wire.context import context
-from wukongs.wire.header import Frame
 from wukongs.wire.trust import Keys
 
 QUEUED_MESSAGES_MAX = 1000

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from tests.unit.adapters.helpers import triples_of
 from wukongs.errors import StreamError
 from wukongs.live.ledger import PartitionLedger
-from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
+from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
+from wukongs.wire.messages import Opened
 
 TimedTriple = tuple[int, tuple[str, str, str]]
 

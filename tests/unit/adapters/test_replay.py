@@ -12,8 +12,8 @@ from wukongs.adapters import planner as planner_module
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.live.pieces import Piece
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Piece
 
 
 def _stream(tmp_path: Path, lines: list[str], name: str = "s") -> StreamConfig:

@@ -10,12 +10,12 @@ import pytest
 
 from tests.oracles.ntriples import XSD, read_line
 from wukongs.errors import DataError
+from wukongs.live.pieces import timing_mask
 from wukongs.store import encode_kernels
 from wukongs.store.dtypes import CLASH_FIRST, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import REASONS, encode_columns, encode_ntriples, rename_terms
 from wukongs.store.terms import blank_node, is_inlined, term_id, unpack
-from wukongs.wire.messages import timing_mask
 
 SCOPE = b"scope"
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wukongs.live.pieces import Piece
 from wukongs.store.encoder import encode_columns
-from wukongs.wire.messages import Piece
 
 STREAM = "http://ex/s"
 

@@ -26,7 +26,7 @@ sys.exit(wukongs.cli.main(sys.argv[1:]))
 ENDLESS = "SELECT (COUNT(*) AS ?n) { ?a ?p ?b . ?c ?p ?d . ?e ?p ?f . ?g ?p ?h . ?i ?p ?j . ?k ?p ?l }"
 LISTED = f"SELECT * {{ VALUES ?x {{ {'1 ' * 140_000} }} }}"
 CASES = {
-    "while a query runs": ("wukongs.live.one_shot", "answer", ENDLESS),
+    "while a query runs": ("wukongs.live.reading", "answer", ENDLESS),
     "while results are written": (
         "wukongs.query.output.serialize",
         "write",

@@ -13,9 +13,9 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.unit.wukongs.pieces import make_piece, many
-from wukongs.live.ingest import IngestService
+from wukongs.live.pieces import Close, Finish, Open
 from wukongs.store.disk import Disk
-from wukongs.wire.messages import Close, Finish, Open
+from wukongs.wire.ingest_service import IngestService
 
 LINE = b"<http://ex/%b> <http://ex/p> <http://ex/o> .\n"
 WINDOW = "RANGE 200ms STEP 100ms"

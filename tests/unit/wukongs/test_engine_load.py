@@ -100,7 +100,7 @@ def test_an_empty_file_sees_what_was_closed_before(engine: wukongs.Engine) -> No
 
 
 def test_a_load_pays_for_its_merges_in_steps(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wukongs.live.lock_steps.STEP_ROWS", 1)
+    monkeypatch.setattr("wukongs.live.core.STEP_ROWS", 1)
     for start in range(0, 60, 10):
         engine.load(lines(list(range(start, start + 10))), format="nt")
     assert engine.stats()["stored_batches"] < 6

@@ -10,10 +10,10 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, names, node, register_text, windows
 from wukongs.errors import StreamError, WukongsError
-from wukongs.live.ingest import IngestService
+from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_columns
-from wukongs.wire.messages import Close, Finish, Open, Piece
+from wukongs.wire.ingest_service import IngestService
 
 
 class Pipe:

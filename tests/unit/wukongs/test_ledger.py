@@ -7,7 +7,7 @@ import pytest
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import StreamError
 from wukongs.live.ledger import PartitionLedger
-from wukongs.wire.messages import Close
+from wukongs.live.pieces import Close
 
 
 def _ledger() -> PartitionLedger:

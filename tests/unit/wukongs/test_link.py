@@ -8,21 +8,9 @@ import pytest
 
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
+from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire.link import IngestLink, error_of
-from wukongs.wire.messages import (
-    Ack,
-    Close,
-    Finish,
-    Frame,
-    Message,
-    Open,
-    Opened,
-    Piece,
-    Refused,
-    from_frames,
-    to_frames,
-)
-from wukongs.wire.place import Place
+from wukongs.wire.messages import Ack, Frame, Message, Opened, Place, Refused, from_frames, to_frames
 from wukongs.wire.sharding import ShardMap, split_piece
 
 Answer = Callable[[Message, int], list[tuple[Message, int]]]

@@ -13,7 +13,8 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan, lower, with_parts
+from wukongs.query.plans.lowered_plan import LoweredPlan
+from wukongs.query.plans.lowering import lower, with_parts
 from wukongs.query.plans.plan_runner import run
 from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet

@@ -13,23 +13,10 @@ import pytest
 
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.errors import DataError, StreamError
+from wukongs.live.header import HEADER_BYTES_MAX
+from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
 from wukongs.store.dtypes import CLASH_FIRST
-from wukongs.wire.header import HEADER_BYTES_MAX
-from wukongs.wire.messages import (
-    Ack,
-    Close,
-    Finish,
-    Message,
-    Open,
-    Opened,
-    Piece,
-    Refused,
-    check_batch_number,
-    from_frames,
-    sequence_of,
-    to_frames,
-)
-from wukongs.wire.place import Place
+from wukongs.wire.messages import Ack, Message, Opened, Place, Refused, from_frames, sequence_of, to_frames
 
 
 def _bytes(message: Message, sequence: int = 7) -> list[bytes]:

@@ -16,7 +16,7 @@ from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan
+from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import FAR_FACTOR, PlanMemo
 from wukongs.query.plans.plan_versions import PATIENCE, VERSIONS_MAX
 from wukongs.store.batch_set import BatchSet

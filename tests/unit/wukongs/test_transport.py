@@ -12,9 +12,10 @@ import zmq
 
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from wukongs.errors import SettingsError, StreamError
+from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Ack, Close, Finish, Message, Open, Opened, Piece, Refused, from_frames, to_frames
+from wukongs.wire.messages import Ack, Message, Opened, Refused, from_frames, to_frames
 from wukongs.wire.transport import DealerChannel, check_address
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wukongs.cluster.reads import requests
 from wukongs.cluster.reads.requests import Read, Run, wrong_answer
-from wukongs.cluster.reads.traffic import Traffic, time_left_s
+from wukongs.cluster.reads.traffic import Owners, Traffic, time_left_s
 from wukongs.errors import DataError
 from wukongs.query.limits import current
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
@@ -19,9 +18,6 @@ from wukongs.store.dtypes import IN, BoolArray, Int64Array
 from wukongs.store.quads import Quads, joined
 from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
 from wukongs.wire.packets import Packet
-
-if TYPE_CHECKING:
-    from wukongs.cluster.reads.reach import Reach
 
 KEYS_PER_QUESTION = 1 << 17
 Graphs = tuple[int, ...]
@@ -33,8 +29,8 @@ Triples = tuple[Int64Array, Int64Array, Int64Array]
 class Asking:
     """assignment: which node answers for what, for the whole of the execution; traffic: what it has asked so far."""
 
-    def __init__(self, reach: Reach, assignment: Assignment, sn: int) -> None:
-        self._reach = reach
+    def __init__(self, owners: Owners, assignment: Assignment, sn: int) -> None:
+        self._owners = owners
         self._sn = sn
         self.assignment = assignment
         self.split = np.array(sorted(assignment.split), np.int64)
@@ -159,7 +155,7 @@ class Asking:
             yield names, subjects, predicates, objects
 
     def _ask(self, asked: Sequence[tuple[int, Packet]]) -> list[tuple[int, Packet]]:
-        answers = self._reach.ask(asked, self.traffic)
+        answers = self._owners.ask(asked, self.traffic)
         return [(node, answer) for (node, _), answer in zip(asked, answers, strict=True)]
 
 

@@ -14,7 +14,7 @@ from wukongs.query.limits import current
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan
+from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.store.dtypes import IN, OUT, Int64Array
 
 _NODE, _PREDICATE, _END = Variable("n"), Variable("p"), Variable("e")

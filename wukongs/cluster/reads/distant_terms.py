@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wukongs.cluster.reads import requests
+from wukongs.cluster.reads.traffic import Owners
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.query.limits import OBJECT_BYTES, current
 from wukongs.query.terms.arrow_texts import interleaved
@@ -27,9 +27,6 @@ from wukongs.store.encoded import Encoded, TermTable, replace_ids
 from wukongs.store.term_registry import SETTLED_CHARACTERS_MAX, SETTLED_MAX, TermReader, TermRegistry
 from wukongs.wire.assignment import Assignment
 from wukongs.wire.packets import Packet
-
-if TYPE_CHECKING:
-    from wukongs.cluster.reads.reach import Reach
 
 ASKED_MAX = 1 << 16
 """So many ids or texts go in one question."""
@@ -55,10 +52,10 @@ _ROUNDS: tuple[Callable[[Assignment, Int64Array], list[Question]], ...] = (_of_o
 class DistantIds:
     """The ids by which the cluster knows texts: wukongs.query.terms.query_terms.TermKeeper."""
 
-    def __init__(self, registry: TermRegistry, reach: Reach, keep_all: Callable[[Sequence[str]], Int64Array]) -> None:
+    def __init__(self, registry: TermRegistry, owners: Owners, keep_all: Callable[[Sequence[str]], Int64Array]) -> None:
         """keep_all: makes terms known for ever in the whole cluster; see TermRegistry.keep_all."""
         self._registry = registry
-        self._reach = reach
+        self._owners = owners
         self.keep_all = keep_all
         self._settled: dict[str, int] = {}
         """Texts that another node knows for ever."""
@@ -113,13 +110,13 @@ class DistantIds:
 
     def _ask(self, texts: Sequence[str], hashes: Int64Array) -> Int64Array:
         """Return by which ids other nodes know texts, NO_MATCH if another text has its hash, else the hash."""
-        assignment = self._reach.assignment()
+        assignment = self._owners.assignment()
         found = np.full(len(texts), UNBOUND, np.int64)
         for questions_of in _ROUNDS:
             left = np.flatnonzero(found == UNBOUND)
             questions = [(node, left[places]) for node, places in questions_of(assignment, hashes[left])]
             packets = [(node, _resolve_packet([texts[at] for at in places.tolist()])) for node, places in questions]
-            for (node, places), answer in zip(questions, self._reach.ask(packets) if packets else (), strict=True):
+            for (node, places), answer in zip(questions, self._owners.ask(packets) if packets else (), strict=True):
                 ids, lasting = requests.checked(node, answer, partial(requests.known_ids, count=len(places)))
                 found[places] = np.where(ids == UNBOUND, found[places], ids)
                 self._settle((texts[at], int(found[at])) for at in places[lasting & (ids >= 0)].tolist())
@@ -142,9 +139,9 @@ class DistantReader:
     """A `Utf8Reader`: the texts that a node knows, and those that others do, kept once they have
     come. Thread-safe: a result holds one."""
 
-    def __init__(self, own: TermReader, reach: Reach) -> None:
+    def __init__(self, own: TermReader, owners: Owners) -> None:
         self._own = own
-        self._reach = reach
+        self._owners = owners
         self._fetched = Dictionary()
         self._lock = threading.Lock()
 
@@ -175,7 +172,7 @@ class DistantReader:
         asked = asked[~self._fetched.contains(asked)]
         if not len(asked):
             return
-        assignment = self._reach.assignment()
+        assignment = self._owners.assignment()
         for questions_of in _ROUNDS:
             for start in range(0, len(asked), ASKED_MAX):
                 some = asked[start : start + ASKED_MAX]
@@ -190,7 +187,7 @@ class DistantReader:
     def _ask(self, questions: list[Question]) -> None:
         """Ask nodes for texts until each has come to the end of what it was asked."""
         while questions:
-            answers = self._reach.ask([(node, Packet(requests.TEXTS, {}, {"ids": ids})) for node, ids in questions])
+            answers = self._owners.ask([(node, Packet(requests.TEXTS, {}, {"ids": ids})) for node, ids in questions])
             left = []
             for (node, ids), answer in zip(questions, answers, strict=True):
                 done = requests.checked(node, answer, partial(self._take, asked=ids))

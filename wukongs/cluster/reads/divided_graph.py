@@ -1,4 +1,4 @@
-"""DividedGraph: the stored graph of one execution, of which this node holds a share: wukongs.query.plans.completion.
+"""DividedGraph: the stored graph of one execution, of which this node holds a share: wukongs.query.plans.dataset.
 
 *In place*: before a step is run, what it will look up and this node does not hold is fetched: the triples of all keys
 that miss, in one question to each node that answers for some of them, once per execution. They become batches beside
@@ -35,7 +35,8 @@ from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan, lower
+from wukongs.query.plans.lowered_plan import LoweredPlan
+from wukongs.query.plans.lowering import lower
 from wukongs.query.rows import distinct_rows
 from wukongs.store.dtypes import OUT, Int64Array
 from wukongs.store.tombstones import Difference
@@ -51,7 +52,7 @@ FIGURES = 6
 
 
 class DividedGraph(FetchedGraph):
-    """As FetchedGraph; a wukongs.query.plans.completion.Completion."""
+    """As FetchedGraph; a wukongs.query.plans.dataset.Completion."""
 
     _figures = np.zeros((0, FIGURES), np.int64)
 

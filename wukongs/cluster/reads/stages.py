@@ -18,7 +18,7 @@ from wukongs.cluster.reads.requests import new_columns
 from wukongs.csparql.algebra import GraphRef
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan
+from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.store.dtypes import NO_MATCH, OUT, Int64Array
 
 Home = tuple[bool, int]

@@ -1,17 +1,18 @@
-"""Traffic: what reads ask of other nodes, counted; and how long an answer may take."""
+"""What reads ask of the owners of shards: the asking, its count, and how long an answer may take."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from wukongs.query.limits import current
-from wukongs.wire.packets import Packet
+from wukongs.wire.assignment import Assignment
+from wukongs.wire.packets import Packet, Peers
 
 ASK_TIMEOUT_S = 30.0
 """How long an answer is waited for where the query has no time limit."""
@@ -66,3 +67,24 @@ def time_left_s() -> float:
     if limits.deadline_s is None:
         return ASK_TIMEOUT_S
     return max(limits.deadline_s - time.monotonic(), 1e-3)
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The nodes that answer for keys. assignment: which node answers for which shard now; each execution asks for it
+    anew, perhaps with the core's lock held. It names this node for every shard of which this node is an in-sync
+    replica. traffic: of all executions together."""
+
+    peers: Peers
+    assignment: Callable[[], Assignment]
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def ask(self, asked: Sequence[tuple[int, Packet]], traffic: Traffic | None = None) -> list[Packet]:
+        """Ask other nodes at the same time, within the time that the execution has left; return their answers.
+
+        traffic: that of the execution. Raises QueryTimeout, NodeUnavailable, and what a node answers by name."""
+        answers = self.peers.ask(asked, time_left_s())
+        for counted in (self.traffic, traffic):
+            if counted is not None:
+                counted.count((packet for _, packet in asked), answers)
+        return answers

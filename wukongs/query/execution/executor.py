@@ -57,8 +57,7 @@ from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.query.execution.exploration import Exploration
-from wukongs.query.execution.operator_names import OPERATOR_NAMES
-from wukongs.query.execution.profile import Profile
+from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
 from wukongs.query.execution.timestamps import stamp
 from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits

@@ -5,7 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from wukongs.csparql.algebra import Bgp, Node
+from wukongs.csparql.algebra import (
+    Bgp,
+    Distinct,
+    Extend,
+    Filter,
+    GraphNames,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
+    PathPattern,
+    PerGraph,
+    Project,
+    Slice,
+    Timestamp,
+    TripleParts,
+    Union,
+    Values,
+)
 from wukongs.csparql.explain import Explored, Measured, Moved
 from wukongs.csparql.plan import Plan
 from wukongs.query.binding_table import BindingTable
@@ -53,3 +73,25 @@ class Profile:
 
     def explorations(self, bgp: Bgp) -> Sequence[Explored]:
         return self.plans.get(bgp, ())
+
+
+OPERATOR_NAMES = {
+    Bgp: "a basic graph pattern",
+    PathPattern: "a property path",
+    TripleParts: "a triple term",
+    Values: "VALUES",
+    GraphNames: "GRAPH",
+    Join: "a join",
+    LeftJoin: "OPTIONAL",
+    Minus: "MINUS",
+    Union: "UNION",
+    Filter: "FILTER",
+    Extend: "BIND",
+    Timestamp: "timestamp()",
+    Group: "GROUP BY",
+    Project: "SELECT",
+    Distinct: "DISTINCT",
+    OrderBy: "ORDER BY",
+    Slice: "LIMIT",
+    PerGraph: "GRAPH",
+}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypeVar, cast, o
 
 import numpy as np
 
+from wukongs.query.output.serialize import arrow_stream, serialize, write
 from wukongs.query.rows import numbered
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
 from wukongs.query.terms.rdf_terms import to_ntriples
@@ -243,8 +244,6 @@ class Result:
         table. Raises: SettingsError (an unknown format, or one that does not go with this kind of result); DataError (a
         character that XML cannot hold); StorageError (a path that cannot be written, a full disk).
         """
-        from wukongs.query.output.serialize import arrow_stream, serialize, write
-
         if destination is not None:
             write(self, format, destination, prefixes)
             return None

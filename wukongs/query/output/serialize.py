@@ -7,26 +7,44 @@ takes does not depend on the number of rows. Per chunk and column each distinct 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from wukongs.csparql.terms import RDF
 from wukongs.errors import SettingsError, StorageError
 from wukongs.query.output.formats import ROW_FORMATS, check_format
 from wukongs.query.output.row_formats import ask_text, row_format
 from wukongs.query.output.row_text import Cell
-from wukongs.query.terms.rdf_terms import to_ntriples
-from wukongs.query.terms.short_names import shortener
+from wukongs.query.terms.rdf_terms import split_literal, to_ntriples
 from wukongs.query.terms.text_table import TableLayout
-
-if TYPE_CHECKING:
-    from wukongs.query.output.results import Result
+from wukongs.store.dtypes import Int64Array
 
 _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 
 
-def serialize(result: Result, format: str, prefixes: Mapping[str, str] | None = None, width: int | None = None) -> str:
+class Table(Protocol):
+    """What is written: a Result, by the part of it that formats need."""
+
+    kind: Any
+    boolean: bool | None
+    reader: Any
+
+    @property
+    def vars(self) -> list[str]: ...
+
+    @property
+    def is_graph(self) -> bool: ...
+
+    def id_chunks(self) -> Iterator[tuple[list[Int64Array], int]]: ...
+
+    def cell_chunks(self, cells: Sequence[Cell]) -> Iterator[tuple[list[list[str | None]], int]]: ...
+
+    def batches(self) -> tuple[Any, Iterator[Any]]: ...
+
+
+def serialize(result: Table, format: str, prefixes: Mapping[str, str] | None = None, width: int | None = None) -> str:
     """Return the result as text. prefixes shorten IRIs in ttl and table; width: columns of the terminal, for table.
 
     Raises: SettingsError (unknown format, or not one for this kind of result); DataError (text that XML cannot hold).
@@ -35,7 +53,7 @@ def serialize(result: Result, format: str, prefixes: Mapping[str, str] | None = 
 
 
 def write(
-    result: Result,
+    result: Table,
     format: str,
     destination: str | os.PathLike[str] | BinaryIO,
     prefixes: Mapping[str, str] | None = None,
@@ -60,7 +78,7 @@ def write(
 
 
 def text_chunks(
-    result: Result, format: str, prefixes: Mapping[str, str] | None = None, width: int | None = None
+    result: Table, format: str, prefixes: Mapping[str, str] | None = None, width: int | None = None
 ) -> Iterator[str]:
     """Return an iterator over the parts of the text of serialize. Raises as serialize; SettingsError at once."""
     check_format(format, result.kind)
@@ -77,12 +95,12 @@ def text_chunks(
     return (chunk.decode() for chunk in _row_chunks(result, format))
 
 
-def arrow_stream(result: Result) -> bytes:
+def arrow_stream(result: Table) -> bytes:
     """Return Result.arrow() as the bytes of an Arrow IPC stream."""
     return b"".join(_arrow_chunks(result))
 
 
-def _byte_chunks(result: Result, format: str, prefixes: Mapping[str, str] | None, width: int | None) -> Iterable[bytes]:
+def _byte_chunks(result: Table, format: str, prefixes: Mapping[str, str] | None, width: int | None) -> Iterable[bytes]:
     if format == "arrow":
         return _arrow_chunks(result)
     if result.kind != "ask" and format in (*ROW_FORMATS, "nt"):
@@ -90,7 +108,7 @@ def _byte_chunks(result: Result, format: str, prefixes: Mapping[str, str] | None
     return (text.encode() for text in text_chunks(result, format, prefixes, width))
 
 
-def _row_chunks(result: Result, format: str) -> Iterator[bytes]:
+def _row_chunks(result: Table, format: str) -> Iterator[bytes]:
     """Write rows, or the triples of a graph, in UTF-8. format: json, xml, csv, tsv or nt."""
     rows = row_format(format, _TRIPLE_COLUMNS if result.is_graph else tuple(result.vars))
     yield rows.head.encode()
@@ -124,7 +142,7 @@ def _write_chunks(chunks: Iterable[bytes], file: BinaryIO, name: str) -> int:
 # --- Arrow ------------------------------------------------------------------------------------------------------------
 
 
-def _arrow_chunks(result: Result) -> Iterator[bytes]:
+def _arrow_chunks(result: Table) -> Iterator[bytes]:
     """Write an Arrow IPC stream; each part goes on as soon as it is written."""
     import pyarrow
 
@@ -161,7 +179,7 @@ class _Parts:
 # --- graphs and tables ------------------------------------------------------------------------------------------------
 
 
-def _turtle(result: Result, prefixes: Mapping[str, str]) -> Iterator[str]:
+def _turtle(result: Table, prefixes: Mapping[str, str]) -> Iterator[str]:
     """Write the triples of a graph; those of one subject that stand in one chunk stand together."""
     short = shortener(prefixes)
     head = "".join(f"@prefix {prefix}: {to_ntriples(f'<{start}>')} .\n" for prefix, start in prefixes.items())
@@ -185,7 +203,7 @@ def _verb(short: Cell) -> Cell:
     return lambda text: "a" if text == f"<{RDF}type>" else short(text)
 
 
-def _table(result: Result, short: Cell, width: int | None) -> Iterator[str]:
+def _table(result: Table, short: Cell, width: int | None) -> Iterator[str]:
     """Write an aligned table: the rows are rendered twice, once to measure the columns."""
     head = list(_TRIPLE_COLUMNS) if result.is_graph else [f"?{name}" for name in result.vars]
     cells = [short] * len(head)
@@ -194,3 +212,27 @@ def _table(result: Result, short: Cell, width: int | None) -> Iterator[str]:
         layout.measure(columns)
     lines = (layout.lines(columns, count) for columns, count in result.cell_chunks(cells))
     return chain((layout.head(width),), lines)
+
+
+_LOCAL_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def shortener(prefixes: Mapping[str, str]) -> Callable[[str], str]:
+    """Return a function from a canonical text to Turtle, with a prefix where that leaves a plain local name."""
+    longest_first = sorted(prefixes.items(), key=lambda item: -len(item[1]))
+
+    def short_iri(iri: str) -> str | None:
+        for prefix, start in longest_first:
+            if start and iri.startswith(start) and _LOCAL_NAME.fullmatch(iri, len(start)):
+                return f"{prefix}:{iri[len(start) :]}"
+        return None
+
+    def short(text: str) -> str:
+        if text.startswith("<"):
+            return short_iri(text[1:-1]) or to_ntriples(text)
+        written = to_ntriples(text)
+        datatype = split_literal(text)[1] if text.startswith('"') else None
+        name = short_iri(datatype) if datatype is not None else None
+        return written if name is None else written[: written.rindex('"^^<') + 3] + name
+
+    return short

@@ -13,7 +13,8 @@ from wukongs.query.paths import path_layout as layout
 from wukongs.query.paths.path_layout import Machine, Source
 from wukongs.query.plans import plan_layout
 from wukongs.query.plans.dataset import Dataset, Resolve
-from wukongs.query.plans.lowering import LoweredPlan, with_parts
+from wukongs.query.plans.lowered_plan import LoweredPlan
+from wukongs.query.plans.lowering import with_parts
 from wukongs.query.plans.plan_kernels import resolve_parts
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import NO_MATCH, Int64Array

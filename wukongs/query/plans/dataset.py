@@ -7,18 +7,24 @@ with a window may GRAPH <iri> also name what FROM or FROM STREAM declare (decisi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
+from wukongs.csparql.automaton import Automaton, Link
+from wukongs.csparql.explain import Moved
+from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.query.plans.completion import Completion
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import Limits
+from wukongs.query.plans.lowered_plan import LoweredPlan, Shape
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, Int64Array
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, BoolArray, Int64Array
 
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
@@ -47,12 +53,61 @@ class Source(NamedTuple):
         return any(part.batches.tombstones for part in self.parts)
 
 
-class Shape(NamedTuple):
-    """All that the tables of a plan take from a source. parts: (first descriptor, number of batches, graph, name)."""
+class Completion(Protocol):
+    """How one execution reads a stored graph, at one snapshot, of which this node holds only a share.
 
-    united: bool
-    hiding: bool
-    parts: tuple[tuple[int, int, int, int], ...]
+    A dataset without one holds its stored graph whole: the embedded engine, and windows in any case. With one, the
+    executor says which stored triples it is about to read, and the completion puts what other nodes hold of them beside
+    the node's own batches. Kernels need every matching triple to be present; extra triples do no harm (decision 0018).
+
+    Every method may ask other nodes. Raises, beside what the ordinary work does, NodeUnavailable and CompactedError."""
+
+    @property
+    def own(self) -> BatchSet:
+        """What this node holds itself: a sample of the graph, for the planner."""
+
+    @property
+    def share(self) -> float:
+        """About which part of the triples this node holds, above 0, at most 1."""
+
+    @property
+    def answered(self) -> float:
+        """Which part of the ids this node answers for, above 0, at most 1."""
+
+    def answers_for(self, ids: Int64Array) -> BoolArray:
+        """Tell of each id whether this node answers for it. bool[n]"""
+
+    def run(
+        self,
+        plan: LoweredPlan,
+        seeds: BindingTable,
+        dataset: Dataset,
+        limits: Limits,
+        rows_wanted: int | None = None,
+        rows_of_steps: list[int] | None = None,
+    ) -> BindingTable:
+        """As plan_runner.run, over the whole graph."""
+
+    @property
+    def moved(self) -> Sequence[Moved]:
+        """What each step of the last run moved between nodes."""
+
+    def way(self, dataset: Dataset, step: PlanStep, bound: frozenset[Variable], rows: float) -> str:
+        """Return how a step would come to the triples of other nodes, from about so many rows that bind variables."""
+
+    def follow(self, automaton: Automaton, nodes: Int64Array, graph: GraphRef, dataset: Dataset) -> None:
+        """Complete all that a search along a path may meet from some nodes."""
+
+    def list_links(self, links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> None:
+        """Complete the triples of links, wherever they begin."""
+
+    def graphs_of(
+        self, nodes: Int64Array, graphs: Int64Array, graph: GraphRef, dataset: Dataset
+    ) -> npt.NDArray[np.int64]:
+        """Return (number of the node, graph) for each stored graph that knows a node, as Search.graphs. int64[n, 2]"""
+
+    def graph_names(self) -> Int64Array:
+        """Return the ids of all graphs with a stored triple, sorted."""
 
 
 @dataclass(slots=True)

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from wukongs.csparql.algebra import GraphRef, TermOrVariable
+from wukongs.csparql.algebra import TermOrVariable
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.plans import plan_layout as layout
-from wukongs.query.plans.dataset import Dataset, Shape
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.store.dtypes import NO_MATCH, Int64Array
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredPlan:
-    """steps : int64[n, STEP_WIDTH], without parts; graphs: where each step looks; variables: the columns.
-
-    is_void: a constant is a term that no data can have, so there is no match.
-    laid_out: what with_parts gave last, for a dataset of which shapes; none yet, or one.
-    """
-
-    steps: Int64Array
-    graphs: tuple[GraphRef, ...]
-    variables: tuple[Variable, ...]
-    is_void: bool
-    laid_out: list[tuple[tuple[Shape, ...], Int64Array, Int64Array]] = field(
-        default_factory=list, repr=False, compare=False
-    )
 
 
 def lower(plan: Sequence[PlanStep], seeds: Sequence[Variable], dataset: Dataset) -> LoweredPlan:

@@ -18,7 +18,8 @@ from wukongs.csparql.planner import plan_filtered
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.plans.cardinalities import DatasetCardinalities
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan, lower
+from wukongs.query.plans.lowered_plan import LoweredPlan
+from wukongs.query.plans.lowering import lower
 from wukongs.query.plans.plan_versions import Made, Sizes, Versions
 
 log = logging.getLogger("wukongs")

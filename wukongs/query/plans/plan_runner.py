@@ -13,7 +13,8 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.lowering import LoweredPlan, with_parts
+from wukongs.query.plans.lowered_plan import LoweredPlan
+from wukongs.query.plans.lowering import with_parts
 from wukongs.query.plans.plan_kernels import run_plan, start_step
 from wukongs.query.rows import pieces
 from wukongs.store.dtypes import Int64Array

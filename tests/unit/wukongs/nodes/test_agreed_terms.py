@@ -7,7 +7,7 @@ from unittest.mock import patch
 from wukongs.cluster import agreed_terms
 from wukongs.cluster.agreed_terms import AgreedTerms
 from wukongs.store.encoded import TermTable
-from wukongs.store.quad_terms import encode_texts
+from wukongs.store.encoder import encode_texts
 
 
 def table(*names: str, hash_bits: int = 52) -> TermTable:

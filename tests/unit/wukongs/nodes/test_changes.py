@@ -11,7 +11,7 @@ from wukongs.cluster import changes as changes_module
 from wukongs.cluster.changes import NOTHING, STAGE, Changes
 from wukongs.cluster.host import Dropped
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Sn
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_ntriples
 

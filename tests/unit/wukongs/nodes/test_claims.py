@@ -19,7 +19,7 @@ from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.encoded import TermTable
-from wukongs.store.quad_terms import encode_texts
+from wukongs.store.encoder import encode_texts
 from wukongs.store.term_ids import HASH_BITS, hash_id
 from wukongs.wire.packets import Packet
 

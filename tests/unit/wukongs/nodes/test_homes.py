@@ -16,8 +16,7 @@ from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.protocol.control import Member, Query
 from wukongs.protocol.membership import Watch
 from wukongs.protocol.messages import Incarnation
-from wukongs.protocol.records import DropQuery, Role
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import DropQuery, Role, Sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 
 SINCE = Sn(3, 1)

@@ -15,8 +15,8 @@ from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.feeding import FEED, INDEX, feed_packet
 from wukongs.cluster.intake import Standing, standing_in
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
 from wukongs.store.encoded import TermTable
-from wukongs.wire.messages import Close, Finish, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet
 
 P = "p"

@@ -13,8 +13,7 @@ from tests.unit.wukongs.engine_helpers import A, B, at, node, register_text
 from tests.unit.wukongs.pieces import make_piece
 from wukongs.cluster.node_stream import first_tick_of
 from wukongs.errors import DataError, SettingsError, StreamError, WukongsError
-from wukongs.protocol.records import Change, DeclareStream, RegisterQuery
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Change, DeclareStream, RegisterQuery, Sn
 from wukongs.settings import Settings
 
 LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"

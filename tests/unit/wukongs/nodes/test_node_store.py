@@ -19,8 +19,7 @@ from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.node_stream import first_tick_of
 from wukongs.errors import CompactedError, StreamError
 from wukongs.live.declarations import stream_options
-from wukongs.protocol.records import BeginStream, Change, DeclareStream
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import BeginStream, Change, DeclareStream, Sn
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.sharding import ShardMap

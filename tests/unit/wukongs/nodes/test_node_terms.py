@@ -11,8 +11,7 @@ from wukongs.cluster.node_terms import NodeRegistry, TermClaims, exception_id
 from wukongs.errors import DataError
 from wukongs.protocol.messages import Term
 from wukongs.store.encoded import TermTable
-from wukongs.store.encoder import encode_columns
-from wukongs.store.quad_terms import encode_texts
+from wukongs.store.encoder import encode_columns, encode_texts
 from wukongs.store.term_ids import hash_id
 
 BITS = 8

@@ -13,10 +13,10 @@ from tests.clusters import PATIENT, cluster
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError, StreamError
+from wukongs.live.pieces import Piece
 from wukongs.store.encoder import encode_columns
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Piece
 from wukongs.wire.sharding import ShardMap
 
 S = "http://ex/s"

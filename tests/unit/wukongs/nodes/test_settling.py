@@ -10,10 +10,10 @@ from tests.unit.wukongs.nodes.wires import EX, STREAM, Fault, Wires, encoded, wi
 from wukongs.cluster import settling as settling_module
 from wukongs.cluster.settling import CLOSED, SETTLE
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.live.pieces import Finish, Open, Piece, timing_mask
 from wukongs.protocol import node as protocol_node
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Sn
 from wukongs.protocol.waiting import wanted
-from wukongs.wire.messages import Finish, Open, Piece, timing_mask
 from wukongs.wire.packets import Packet
 from wukongs.wire.sharding import split_piece
 

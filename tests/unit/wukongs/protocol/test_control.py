@@ -24,9 +24,10 @@ from wukongs.protocol.records import (
     ReEncode,
     RegisterQuery,
     Role,
+    Sn,
     Voter,
 )
-from wukongs.protocol.snapshots import Sn, sn_at, vts_at
+from wukongs.protocol.snapshots import sn_at
 
 STREAM = DeclareStream("s", ("p",), 2)
 
@@ -206,8 +207,8 @@ def test_a_dropped_stream_ends_where_its_cut_says_and_not_beyond_what_time_has_r
     assert control.streams["s"].gone is None
     gone = apply(control, Entry(1, cut, 12, Voter(0, 0)))
     assert (gone.streams["s"].last_batch, gone.streams["s"].gone) == (6, Sn(12, 1))
-    assert vts_at(gone, Sn(12, 0)) == {"s": 6}
-    assert vts_at(gone, Sn(12, 1)) == {}
+    assert gone.vts_at(Sn(12, 0)) == {"s": 6}
+    assert gone.vts_at(Sn(12, 1)) == {}
 
 
 def test_who_is_on_the_way_when_a_stream_goes_begins_anew() -> None:
@@ -231,7 +232,7 @@ def test_what_only_old_sns_need_is_forgotten() -> None:
     assert (short.streams.keys(), short.floor) == ({"s", "r"}, floor)
     assert [advance.sn for advance in short.advances] == [Sn(10, 2), Sn(12, 1)]
     for sn in (floor, Sn(12, 0), Sn(12, 1), Sn(20, 0)):
-        assert vts_at(short, sn) == vts_at(control, sn)
+        assert short.vts_at(sn) == control.vts_at(sn)
         assert short.last_update(sn) == control.last_update(sn)
     assert [sn_at(short, tick) for tick in (10, 11, 12, 13)] == [sn_at(control, tick) for tick in (10, 11, 12, 13)]
     assert forget(short, Sn(2, 0)) is short

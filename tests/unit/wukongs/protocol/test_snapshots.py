@@ -14,9 +14,10 @@ from wukongs.protocol.records import (
     EndStream,
     Entry,
     Record,
+    Sn,
     Voter,
 )
-from wukongs.protocol.snapshots import Sn, sn_at, stable_sn, tick_for, tick_in, visible_at, vts_at
+from wukongs.protocol.snapshots import sn_at, stable_sn, tick_for, tick_in, visible_at
 
 LEADER = Voter(0, 0)
 
@@ -53,9 +54,9 @@ def test_ticks_come_from_the_streams_that_have_begun() -> None:
 
 def test_a_stream_counts_from_the_tick_after_its_beginning() -> None:
     control = control_with(*LIVE, (7, BeginStream("b")))
-    assert vts_at(control, Sn(7, 9)) == {"a": 7}
-    assert vts_at(control, Sn(8, 0)) == {"a": 8, "b": 2}
-    assert vts_at(control, Sn(9, 0)) == {"a": 9, "b": 3}
+    assert control.vts_at(Sn(7, 9)) == {"a": 7}
+    assert control.vts_at(Sn(8, 0)) == {"a": 8, "b": 2}
+    assert control.vts_at(Sn(9, 0)) == {"a": 9, "b": 3}
     b = control.streams["b"]
     assert [visible_at(control, b, batch) for batch in (1, 2, 3)] == [Sn(8, 0), Sn(8, 0), Sn(9, 0)]
 
@@ -63,10 +64,10 @@ def test_a_stream_counts_from_the_tick_after_its_beginning() -> None:
 def test_a_streams_numbers_may_begin_anywhere() -> None:
     control = control_with((0, DeclareStream("a", ("p",), 100, first_tick=30)), (0, BeginStream("a")))
     assert tick_in(control, "live", {"a": 17_000_000}) == 1_700_000_030
-    assert vts_at(control, Sn(1_700_000_029, 0)) == {"a": 16_999_999}
-    assert vts_at(control, Sn(1_700_000_030, 0)) == {"a": 17_000_000}
+    assert control.vts_at(Sn(1_700_000_029, 0)) == {"a": 16_999_999}
+    assert control.vts_at(Sn(1_700_000_030, 0)) == {"a": 17_000_000}
     assert visible_at(control, control.streams["a"], 17_000_000) == Sn(1_700_000_030, 0)
-    assert vts_at(control, Sn(20, 0)) == {}
+    assert control.vts_at(Sn(20, 0)) == {}
     assert tick_in(control, "live", {}) == 30
 
 
@@ -74,14 +75,14 @@ def test_a_stream_that_is_complete_holds_nothing_back() -> None:
     control = control_with(*LIVE, (0, BeginStream("b")), (3, EndStream("a", 4)))
     assert tick_in(control, "live", {"a": 3, "b": 5}) == 3
     assert tick_in(control, "live", {"a": 4, "b": 5}) == 15
-    assert vts_at(control, Sn(15, 0)) == {"a": 4, "b": 5}
+    assert control.vts_at(Sn(15, 0)) == {"a": 4, "b": 5}
 
 
 def test_what_a_late_stream_brought_is_seen_though_no_time_passes_any_more() -> None:
     control = control_with(*LIVE, (7, BeginStream("b")), (7, EndStream("a", 7)), (7, EndStream("b", 1)))
     sn = stable_sn(control, {"a": 7, "b": 1})
     assert sn == Sn(8, 0)
-    assert vts_at(control, sn) == {"a": 7, "b": 1}
+    assert control.vts_at(sn) == {"a": 7, "b": 1}
 
 
 def test_minors_count_the_records_behind_a_tick() -> None:
@@ -101,8 +102,8 @@ def test_a_leader_appends_behind_what_it_has_and_what_its_log_has() -> None:
 def test_another_clock_group_moves_by_records() -> None:
     group = ((0, DeclareStream("r", ("p",), 2, "replay")), (0, BeginStream("r")))
     control = control_with(*LIVE, *group, (5, AdvanceGroup("replay", 6)), (5, load(1)))
-    assert vts_at(control, Sn(5, 0)) == {"a": 5}
-    assert vts_at(control, Sn(5, 1)) == {"a": 5, "r": 3}
+    assert control.vts_at(Sn(5, 0)) == {"a": 5}
+    assert control.vts_at(Sn(5, 1)) == {"a": 5, "r": 3}
     assert visible_at(control, control.streams["r"], 3) == Sn(5, 1)
     assert visible_at(control, control.streams["r"], 4) is None
     # A node whose own stable VTS does not have the group so far exposes nothing from the record on.
@@ -113,7 +114,7 @@ def test_another_clock_group_moves_by_records() -> None:
 def test_without_streams_changes_still_have_their_order() -> None:
     control = control_with((0, load(1)), (0, load(2)))
     assert stable_sn(control, {}) == Sn(0, 2)
-    assert vts_at(control, Sn(0, 2)) == {}
+    assert control.vts_at(Sn(0, 2)) == {}
 
 
 STREAMS = st.lists(
@@ -145,4 +146,4 @@ def test_ticks_and_snapshots_never_fall_and_stay_inside_the_stable_vts(
     low, high = within(lower), within([a + b for a, b in zip(lower, rise, strict=False)])
     assert tick_in(control, "live", low) <= tick_in(control, "live", high)
     assert stable_sn(control, low) <= stable_sn(control, high)
-    assert all(batch <= low.get(name, 0) for name, batch in vts_at(control, stable_sn(control, low)).items())
+    assert all(batch <= low.get(name, 0) for name, batch in control.vts_at(stable_sn(control, low)).items())

@@ -12,9 +12,9 @@ import pytest
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, at, register_text, rows, windows
 from wukongs.errors import NodeUnavailable, SettingsError
-from wukongs.live.ingest import IngestService
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.ingest_service import IngestService
 
 pytestmark = pytest.mark.nojit
 

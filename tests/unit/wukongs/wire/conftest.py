@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import zmq
 
+from wukongs.live.header import Frame
 from wukongs.protocol.messages import Incarnation
-from wukongs.wire.header import Frame
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 

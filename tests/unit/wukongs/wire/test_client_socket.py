@@ -12,12 +12,13 @@ import pytest
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from tests.unit.wukongs.wire.conftest import ANY_PORT, Raw, echo, wait_until
 from wukongs.errors import DataError, NodeUnavailable, QuerySyntaxError, SettingsError
+from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire import ingesting
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.codec import ASK, TELL, read_packet_header, to_frames
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, Refused, from_frames
+from wukongs.wire.messages import Opened, Refused, from_frames
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_in
 

@@ -20,9 +20,9 @@ from wukongs.errors import (
     UnsupportedFeatureError,
     WukongsError,
 )
+from wukongs.live.header import HEADER_BYTES_MAX, Frame, MessageError, read_header, write_header
 from wukongs.wire import codec
 from wukongs.wire.codec import ANSWER, ASK, TELL, packet_of, read_packet_header, to_frames
-from wukongs.wire.header import HEADER_BYTES_MAX, Frame, MessageError, read_header, write_header
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_in, refusal
 

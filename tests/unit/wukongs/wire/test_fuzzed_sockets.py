@@ -16,11 +16,12 @@ import pytest
 from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from tests.unit.wukongs.wire.conftest import ANY_PORT, Nodes, Raw, echo, wait_until
 from tests.unit.wukongs.wire.test_client_socket import Ingest
+from wukongs.live.pieces import Close, Finish, Open
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.codec import ANSWER, ASK, TELL, to_frames
 from wukongs.wire.keys import make_keys
-from wukongs.wire.messages import Ack, Close, Finish, Open
+from wukongs.wire.messages import Ack
 from wukongs.wire.messages import to_frames as ingest_frames
 from wukongs.wire.packets import Packet
 from wukongs.wire.trust import Trust, read_keys

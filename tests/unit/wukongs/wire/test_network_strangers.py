@@ -11,8 +11,8 @@ import zmq
 
 from tests.unit.wukongs.wire.conftest import Nodes, Raw, echo, refused, wait_until
 from wukongs.errors import DataError, NodeUnavailable
+from wukongs.live.header import Frame
 from wukongs.wire.codec import ANSWER, ASK, TELL, read_packet_header, to_frames
-from wukongs.wire.header import Frame
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_in

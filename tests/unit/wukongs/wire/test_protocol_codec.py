@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from wukongs.errors import DataError
 from wukongs.protocol import messages, records
 from wukongs.protocol.messages import Append, Gossip, Incarnation, Message, Report, Vote
-from wukongs.protocol.records import Change, Entry, Membership, Nothing, Position, Role, Voter, Voters
-from wukongs.protocol.snapshots import Sn
+from wukongs.protocol.records import Change, Entry, Membership, Nothing, Position, Role, Sn, Voter, Voters
 from wukongs.wire.codec import TELL, packet_of, read_packet_header, to_frames
 from wukongs.wire.packets import Packet
 from wukongs.wire.protocol_codec import decode, encode, message_in, message_packet

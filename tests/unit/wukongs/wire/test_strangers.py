@@ -14,13 +14,13 @@ from tests.unit.wukongs.pieces import STREAM, make_piece, many
 from tests.unit.wukongs.wire.conftest import ANY_PORT, Nodes, Raw, echo, wait_until
 from tests.unit.wukongs.wire.test_client_socket import Ingest
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
+from wukongs.live.header import Frame
+from wukongs.live.pieces import Open
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.codec import ASK, to_frames
-from wukongs.wire.header import Frame
 from wukongs.wire.keys import KeyPair, make_keys, read_key_pair
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Open
 from wukongs.wire.messages import to_frames as ingest_frames
 from wukongs.wire.packets import Packet
 from wukongs.wire.trust import ANY, Keys, Trust

@@ -5,8 +5,10 @@ from __future__ import annotations
 from wukongs.errors import StreamError
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
+from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
+from wukongs.live.stream import take_piece
 from wukongs.live.stream_state import StreamState
-from wukongs.wire.messages import Close, Finish, Open, Opened, Piece, check_batch_number
+from wukongs.wire.messages import Opened
 
 
 class IngestService:
@@ -76,10 +78,3 @@ class IngestService:
                 self._core.journal.commit(message)
                 state.finish(message.partition)
                 self._injector.wake()
-
-
-def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
-    """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
-    encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
-    state.take(encoded, piece.timing, transient_ids, piece.partition)
-    state.ledgers[piece.partition].taken(piece)

@@ -1,0 +1,316 @@
+"""What writers tell of a stream, Open, Piece, Close and Finish, and the frames that they are sent and logged as.
+
+The frames of a message are a JSON header (header.py) and, for a Piece, three Arrow IPC record batches: its tuples, the
+texts of its terms, and those of its clashing terms (an empty frame when there are none). Their schemas belong to the
+protocol version and do not travel. Nothing that comes in is unpickled or evaluated; whatever a peer sends, the answer
+is a message or a DataError that says what was wrong with it.
+
+Invariants of a decoded Piece: all columns have one length; ids are >= 0 or codes of its clashes (a graph may be
+UNBOUND); 0 <= first_offset < end_offset; the terms are distinct, and every id that is not inlined has its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from wukongs.errors import DataError, StreamError
+from wukongs.live.header import Frame, read_header, write_header
+from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
+from wukongs.store.encoded import Encoded, TermTable
+
+_INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A writer is about to send a source partition of a stream; epoch is its fencing epoch: newer ones lock it out."""
+
+    stream: str
+    partition: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """The tuples of one stream batch from rows [first_offset, end_offset) of one source partition, or a node's share.
+
+    The pieces of a partition tile its rows: each begins where the one before it, or the last Close, ended. piece tells
+    the shares of one offset range apart (after sharding). encoded has its timestamps; timing : bool[len(encoded)].
+    places : int64[len(encoded)], of a share: which rows of the whole piece these are, ascending; None: all of them.
+    """
+
+    stream: str
+    partition: str
+    epoch: int
+    first_offset: int
+    end_offset: int
+    piece: int
+    batch_number: int
+    encoded: Encoded
+    timing: BoolArray
+    places: Int64Array | None = None
+
+    def row_places(self) -> Int64Array:
+        """Return the place of each row in the whole piece."""
+        return np.arange(len(self.encoded)) if self.places is None else self.places
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """All rows before end_offset were sent, and nothing at or before complete_ms comes any more from this partition."""
+
+    stream: str
+    partition: str
+    epoch: int
+    end_offset: int
+    complete_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """This source partition is at its end and holds nobody back."""
+
+    stream: str
+    partition: str
+    epoch: int
+
+
+Told: TypeAlias = Open | Piece | Close | Finish
+"""What a writer tells, and what the log of a data folder holds of streams."""
+
+_KINDS: dict[type, str] = {Open: "open", Piece: "piece", Close: "close", Finish: "finish"}
+TOLD = tuple(_KINDS.values())
+_ARRAYS = ("encoded", "timing", "places")
+_MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number", "closed_ms"})
+
+
+def timing_mask(encoded: Encoded, timing: bool | Sequence[str]) -> BoolArray:
+    """Tell which tuples are timing, bool[n]: all, none, or those with one of these predicates, by their texts."""
+    if isinstance(timing, bool):
+        return np.full(len(encoded), timing, np.bool_)
+    return np.isin(encoded.predicates, encoded.codes_of([f"<{iri}>" for iri in timing]))
+
+
+def check_batch_number(piece: Piece, batch_ms: int) -> None:
+    """Check that all tuples of a piece belong to the stream batch that it names.
+
+    Raises: StreamError (a timestamp outside ((k-1) * batch_ms, k * batch_ms], k the piece's batch number).
+    """
+    times = piece.encoded.timestamps
+    low, high = (piece.batch_number - 1) * batch_ms, piece.batch_number * batch_ms
+    if len(times) and not (low < int(times.min()) and int(times.max()) <= high):
+        raise StreamError(
+            f"stream {piece.stream}, partition {piece.partition!r}, rows {piece.first_offset} to {piece.end_offset}: "
+            f"timestamps from {times.min()} to {times.max()} ms do not belong to stream batch {piece.batch_number} "
+            f"({low} to {high} ms). Cut the rows with the batch_ms = {batch_ms} that the stream was opened with"
+        )
+
+
+# --- to frames --------------------------------------------------------------------------------------------------------
+
+
+def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> list[Frame]:
+    """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it; token: of the writer."""
+    if isinstance(message, Piece):
+        fields = {name: getattr(message, name) for name in Piece.__slots__ if name not in _ARRAYS}
+        encoded = message.encoded
+        columns = [_tuples_frame(message), _terms_frame(encoded.terms), _terms_frame(encoded.clashes)]
+        if message.places is not None:
+            fields["is_share"] = True
+    else:
+        fields, columns = asdict(message), []
+    shown = {} if token is None else {"token": token}
+    return [write_header({"kind": _KINDS[type(message)], "seq": sequence, **shown, **fields}), *columns]
+
+
+@lru_cache(maxsize=2)
+def _schemas(is_share: bool = False) -> tuple[Any, Any]:
+    """Return the schemas of the tuples (of a share, with their places) and of terms and clashes."""
+    import pyarrow as pa
+
+    names = ("subject", "predicate", "object", "graph", "timestamp_ms")
+    places = [("place", pa.int64())] if is_share else []
+    tuples = pa.schema([*((name, pa.int64()) for name in names), ("timing", pa.bool_()), *places])
+    return tuples, pa.schema([("id", pa.int64()), ("text", pa.large_string())])
+
+
+def _tuples_frame(piece: Piece) -> Frame:
+    import pyarrow as pa
+
+    encoded = piece.encoded
+    columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, encoded.timestamps, piece.timing)
+    places = () if piece.places is None else (piece.places,)
+    schema = _schemas(piece.places is not None)[0]
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in (*columns, *places)], schema=schema)
+    return memoryview(batch.serialize())
+
+
+def _terms_frame(terms: TermTable) -> Frame:
+    import pyarrow as pa
+
+    if len(terms) == 0:
+        return b""
+    offsets, text = np.ascontiguousarray(terms.offsets), np.ascontiguousarray(terms.text)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    texts = pa.Array.from_buffers(pa.large_string(), len(terms), buffers)
+    return memoryview(pa.RecordBatch.from_arrays([pa.array(terms.ids), texts], schema=_schemas()[1]).serialize())
+
+
+# --- from frames ------------------------------------------------------------------------------------------------------
+
+
+def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told:
+    """Return the message of some frames. is_trusted: a checksum says that these are the frames of to_frames, so that
+    the ids and texts of a piece are not looked through.
+
+    Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big)."""
+    return read_told(read_kind(frames, TOLD), frames, is_trusted)
+
+
+def read_kind(frames: Sequence[Frame], kinds: Collection[str]) -> dict[str, Any]:
+    """Return the header of a message of one of these kinds. Raises: DataError."""
+    if not frames:
+        raise DataError("message: expected a header frame, found no frame")
+    header = read_header(frames[0])
+    kind = header.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise DataError(f"message: expected a kind among {', '.join(kinds)}, found {kind!r}")
+    return header
+
+
+def read_told(header: dict[str, Any], frames: Sequence[Frame], is_trusted: bool = False) -> Told:
+    """Return the message whose header was read. Raises: DataError."""
+    kind = header["kind"]
+    if kind == "piece":
+        return _read_piece(frames, header, is_trusted)
+    check_is_one_frame(kind, frames)
+
+    def text(name: str) -> str:
+        return text_field(header, kind, name)
+
+    def number(name: str) -> int:
+        return int_field(header, kind, name)
+
+    match kind:
+        case "open":
+            return Open(text("stream"), text("partition"), number("epoch"))
+        case "close":
+            ends = number("end_offset"), number("complete_ms")
+            return Close(text("stream"), text("partition"), number("epoch"), *ends)
+        case _:
+            return Finish(text("stream"), text("partition"), number("epoch"))
+
+
+def check_is_one_frame(kind: str, frames: Sequence[Frame]) -> None:
+    """Raises: DataError (more frames than the header)."""
+    if len(frames) != 1:
+        raise DataError(f"message '{kind}': expected 1 frame, found {len(frames)}")
+
+
+def int_field(header: dict[str, Any], kind: str, name: str) -> int:
+    value = header.get(name)
+    low = -_INT64_MAX if name in _MAY_BE_NEGATIVE else 0
+    if type(value) is not int or not low <= value <= _INT64_MAX:
+        raise DataError(f"message '{kind}': expected {name} to be an integer from {low} to 2^63 - 1, found {value!r}")
+    return value
+
+
+def text_field(header: dict[str, Any], kind: str, name: str) -> str:
+    value = header.get(name)
+    if not isinstance(value, str):
+        raise DataError(f"message '{kind}': expected {name} to be a text, found {value!r}")
+    return value
+
+
+def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Piece:
+    if len(frames) != 4:
+        raise DataError(f"message 'piece': expected 4 frames (header, tuples, terms, clashes), found {len(frames)}")
+    is_share = header.get("is_share", False)
+    if not isinstance(is_share, bool):
+        raise DataError(f"message 'piece': expected is_share to be a boolean, found {is_share!r}")
+    tuples_schema, terms_schema = _schemas(is_share)
+    tuples = _read_batch(frames[1], tuples_schema, "tuples", is_trusted)
+    terms = _read_terms(frames[2], terms_schema, "terms", is_trusted)
+    clashes = _read_terms(frames[3], terms_schema, "clashes", is_trusted)
+    subjects, predicates, objects, graphs, times, timing, *rest = (
+        np.array(column.to_numpy(zero_copy_only=False)) for column in tuples.columns
+    )
+    places = rest[0] if rest else None
+    if places is not None and len(places) and (places[0] < 0 or (places[1:] <= places[:-1]).any()):
+        raise DataError("message 'piece': expected ascending places in a share, found others")
+    encoded = Encoded(subjects, predicates, objects, graphs, times, terms, clashes)
+    if not is_trusted:
+        _check_ids(encoded)
+    numbers = {name: int_field(header, "piece", name) for name in _PIECE_NUMBERS}
+    if not 0 <= numbers["first_offset"] < numbers["end_offset"] or numbers["piece"] < 0:
+        raise DataError(
+            "message 'piece': expected 0 <= first_offset < end_offset and piece >= 0, found first_offset = "
+            f"{numbers['first_offset']}, end_offset = {numbers['end_offset']}, piece = {numbers['piece']}"
+        )
+    stream, partition = text_field(header, "piece", "stream"), text_field(header, "piece", "partition")
+    return Piece(stream, partition, **numbers, encoded=encoded, timing=timing.astype(np.bool_), places=places)
+
+
+_PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")
+
+
+def _read_batch(frame: Frame, schema: Any, what: str, is_trusted: bool) -> Any:
+    """Return the record batch of a frame, checked against the schema of the protocol: through and through, unless it
+    is trusted."""
+    import pyarrow as pa
+
+    try:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(frame), schema)
+        batch.validate(full=not is_trusted)
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise DataError(f"message 'piece': expected {what} as an Arrow record batch, found: {first_line}") from None
+    if any(column.null_count for column in batch.columns):
+        raise DataError(f"message 'piece': expected {what} without nulls, found some")
+    return batch
+
+
+def _read_terms(frame: Frame, schema: Any, what: str, is_trusted: bool) -> TermTable:
+    if len(frame) == 0:
+        return TermTable.empty()
+    batch = _read_batch(frame, schema, what, is_trusted)
+    ids = np.array(batch.column(0).to_numpy())
+    texts = batch.column(1)
+    _, offset_buffer, text_buffer = texts.buffers()
+    offsets = np.zeros(1, np.int64)
+    if len(texts):
+        offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    raw = np.empty(0, np.uint8) if text_buffer is None else np.frombuffer(text_buffer, np.uint8)
+    return TermTable(ids, offsets - offsets[0], raw[offsets[0] : offsets[-1]].copy())
+
+
+def _check_ids(encoded: Encoded) -> None:
+    last_clash = CLASH_FIRST - len(encoded.clashes)
+    for name in ("subjects", "predicates", "objects", "graphs"):
+        column: Int64Array = getattr(encoded, name)
+        strange = (column < 0) & ((column > CLASH_FIRST) | (column <= last_clash))
+        if name == "graphs":
+            strange &= column != UNBOUND
+        if np.any(strange):
+            raise DataError(f"message 'piece': expected term ids in {name}, found {column[strange][0]}")
+    known = np.sort(encoded.terms.ids)
+    if _are_strange(known) or np.any(known[1:] == known[:-1]) or _are_strange(encoded.clashes.ids):
+        raise DataError("message 'piece': expected distinct hash ids in its terms, found others")
+    used = np.concatenate([encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs])
+    used = np.unique(used[(used >= 0) & (used & INLINE_MARK == 0)])
+    missing = len(used)
+    if len(used) and len(known):
+        places = np.minimum(np.searchsorted(known, used), len(known) - 1)
+        missing = int(np.count_nonzero(known[places] != used))
+    if missing:
+        raise DataError(f"message 'piece': expected the text of every term, found {missing} terms without")
+
+
+def _are_strange(ids: Int64Array) -> bool:
+    """Tell whether some of these are no hash ids: negative, or marked as inlined."""
+    return bool(np.any((ids < 0) | (ids & INLINE_MARK != 0)))

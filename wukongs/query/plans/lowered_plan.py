@@ -1,0 +1,35 @@
+"""A plan as the kernel takes it, and what its tables depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from wukongs.csparql.algebra import GraphRef
+from wukongs.csparql.terms import Variable
+from wukongs.store.dtypes import Int64Array
+
+
+class Shape(NamedTuple):
+    """All that the tables of a plan take from a source. parts: (first descriptor, number of batches, graph, name)."""
+
+    united: bool
+    hiding: bool
+    parts: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredPlan:
+    """steps : int64[n, STEP_WIDTH], without parts; graphs: where each step looks; variables: the columns.
+
+    is_void: a constant is a term that no data can have, so there is no match.
+    laid_out: what with_parts gave last, for a dataset of which shapes; none yet, or one.
+    """
+
+    steps: Int64Array
+    graphs: tuple[GraphRef, ...]
+    variables: tuple[Variable, ...]
+    is_void: bool
+    laid_out: list[tuple[tuple[Shape, ...], Int64Array, Int64Array]] = field(
+        default_factory=list, repr=False, compare=False
+    )

@@ -1,0 +1,54 @@
+"""Reach: who answers for keys that are not here. An embedded engine has none; a node of a cluster asks their owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from wukongs.query.plans.dataset import Completion
+from wukongs.query.terms.query_terms import DataTexts, TermKeeper
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.term_registry import TermReader
+from wukongs.store.tombstones import Difference
+
+
+class ReachedGraph(Completion, Protocol):
+    """The whole stored graph at one snapshot, as one execution comes to it. Raises what a Completion raises."""
+
+    @property
+    def stored(self) -> BatchSet:
+        """What is here by now."""
+
+    def with_change(self, change: Difference) -> ReachedGraph:
+        """Return the same graph with a change on top; what one of them fetches, both have."""
+
+    def fetch_all(self, predicate: int | None, graphs: tuple[int, ...]) -> None:
+        """Have all triples of a predicate (None: of any) in some graphs here."""
+
+    def snapshot_for(self, change: GraphChange) -> BatchSet:
+        """Return what is here by now, without a change, once it holds all that the change rests on."""
+
+    def triples(self, graph: int) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+        """Iterate over all triples of a graph, some at a time: subjects, predicates, objects. int64[n] each"""
+
+
+class Reach(Protocol):
+    """How this node comes to what others hold."""
+
+    @property
+    def ids(self) -> TermKeeper:
+        """By which ids the whole cluster knows texts."""
+
+    @property
+    def traffic(self) -> Any:
+        """What all executions together have asked: .stats() gives counts by name."""
+
+    def graph(self, own: BatchSet, sn: int) -> ReachedGraph | None:
+        """Return how one execution reads the whole graph as of an SN, None if this node holds it whole.
+
+        own: what this node holds of it."""
+
+    def reader(self, own: TermReader) -> DataTexts:
+        """Return what reads texts here, and asks others for those that are not."""
