@@ -116,9 +116,8 @@ def _settle(query: StreamingQuery) -> None:
     deadline = time.monotonic() + 5
     while query.isActive and time.monotonic() < deadline:
         progress: Any = query.lastProgress
-        ends = [source["endOffset"] for source in progress["sources"]] if progress else []
-        # Spark gives an offset as JSON text, or, by version, as what the text stands for.
-        if any((json.loads(end) if isinstance(end, str) else end or {}).get("finished") for end in ends):
+        sources = json.loads(progress.json)["sources"] if progress else []
+        if any((source["endOffset"] or {}).get("finished") for source in sources):
             return
         time.sleep(_POLL_S)
 
