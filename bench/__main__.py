@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "wire", "nodes", "all")
+BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "wire", "nodes", "one-node", "all")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,6 +51,10 @@ def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Se
         from wukongs.bench.nodes.run import main as run_nodes
 
         return run_nodes(report, data, quick)
+    if name == "one-node":
+        from wukongs.bench.nodes.one_node import main as run_one_node
+
+        return run_one_node(report, data, quick)
     if name == "store":
         from wukongs.bench.store.run import main as run_store
 

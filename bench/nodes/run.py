@@ -12,11 +12,11 @@ from pathlib import Path
 
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import Report, WrongAnswer
-from wukongs.bench.lsbench.data import DAY_MS, LsbenchData, find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.nodes.control import bench_control
 from wukongs.bench.nodes.engines import Bench, OpenBench, embedded, processes
 from wukongs.bench.nodes.one_shot import Runs, report_one_shot, run_one_shot
-from wukongs.bench.nodes.windows import Run, end_ms, last_days, report_windows, run_windows
+from wukongs.bench.nodes.windows import Run, end_ms, last_day_of, last_days, report_windows, run_windows
 from wukongs.errors import WukongsError
 
 GENERATED = NetworkSettings(users=1000, duration_ms=20_000, positions_per_s=400)
@@ -45,7 +45,12 @@ def main(
     Returns the exit status: 1 for a wrong answer, data that cannot be read or a cluster that does not start, after one
     line on standard error."""
     try:
-        results = _run(_read(data, quick), QUICK if quick else Sizes(), open_cluster, report)
+        results = _run(
+            read_data(data, QUICK_DATA if quick else GENERATED, quick),
+            QUICK if quick else Sizes(),
+            open_cluster,
+            report,
+        )
     except (WrongAnswer, OSError, ValueError, RuntimeError, WukongsError) as error:
         print(f"wukongs: bench nodes: {error}", file=sys.stderr)
         return 1
@@ -54,8 +59,7 @@ def main(
 
 
 def _run(data: LsbenchData, sizes: Sizes, open_cluster: OpenBench, folder: Path | None) -> Report:
-    last_day = min(stream.times[-1] for name, stream in data.streams.items() if name != "GPS") // DAY_MS
-    days = last_days(data, int(last_day), sizes.days)
+    days = last_days(data, last_day_of(data), sizes.days)
     told = {"days": f"{days.last_day - days.count}-{days.last_day}", "transport": "tcp on loopback, one machine"}
     results = Report("nodes", {**data.describe(), **told})
 
@@ -77,8 +81,8 @@ def _run(data: LsbenchData, sizes: Sizes, open_cluster: OpenBench, folder: Path 
     return results
 
 
-def _read(data: Path | None, quick: bool) -> LsbenchData:
-    if quick and data is None:
-        return generate_lsbench(QUICK_DATA)
-    folder = find_folder(data)
-    return generate_lsbench(GENERATED) if folder is None else read_lsbench(folder)
+def read_data(data: Path | None, generated: NetworkSettings, quick: bool) -> LsbenchData:
+    """Return the data of a folder, by default of the one beside the project; where there is none, or for a quick run,
+    what is generated."""
+    folder = None if quick and data is None else find_folder(data)
+    return generate_lsbench(generated) if folder is None else read_lsbench(folder)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wukongs.bench.harness import Report, summary
-from wukongs.bench.lsbench.data import IRI, TIMING, LsbenchData
+from wukongs.bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData
 from wukongs.bench.lsbench.latency import EXPECTED, REPLAY, Replay
 from wukongs.bench.lsbench.queries import QUERIES, BenchQuery
 from wukongs.bench.nodes.engines import EMBEDDED, Bench, since
@@ -51,9 +51,14 @@ def last_days(data: LsbenchData, last_day: int, count: int) -> Days:
             ends = (end_ms - REPLAY.step_ms, end_ms)
             start, stop = np.searchsorted(replay.times[name], ends, side="right").tolist()
             if stop > start:
-                part[name] = _moved(table.slice(start, stop - start), -first_ms)
+                part[name] = moved(table.slice(start, stop - start), -first_ms)
         parts.append(part)
     return Days(last_day, count, parts)
+
+
+def last_day_of(data: LsbenchData) -> int:
+    """Return the number of the last day that all streams have whole; GPS is much shorter than the others."""
+    return int(min(stream.times[-1] for name, stream in data.streams.items() if name != "GPS") // DAY_MS)
 
 
 @dataclass(slots=True)
@@ -99,7 +104,7 @@ def _replay(
     for place, part in enumerate(days.parts, 1):
         began_s = time.perf_counter()
         for name, table in part.items():
-            streams[name].push_arrow(_moved(table, at_ms))
+            streams[name].push_arrow(moved(table, at_ms))
         pushed_s = time.perf_counter()
         for stream in streams.values():
             stream.advance(at_ms + place * REPLAY.step_ms)
@@ -124,7 +129,8 @@ def _text(query: BenchQuery, data: LsbenchData, at_ms: int) -> str:
     return text.replace(f"REGISTER QUERY {query.name} ", f"REGISTER QUERY {query.name}_at_{at_ms} ", 1)
 
 
-def _moved(table: pa.Table, by_ms: int) -> pa.Table:
+def moved(table: pa.Table, by_ms: int) -> pa.Table:
+    """Return tuples with other times."""
     import pyarrow.compute as pc
 
     at = table.column_names.index("timestamp_ms")

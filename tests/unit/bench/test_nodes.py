@@ -11,7 +11,7 @@ import pytest
 
 from tests.clusters import cluster
 from wukongs.bench.harness import Report, WrongAnswer
-from wukongs.bench.nodes import run
+from wukongs.bench.nodes import one_node, run
 from wukongs.bench.nodes.control import SAID
 from wukongs.bench.nodes.engines import Bench, embedded
 from wukongs.bench.nodes.one_shot import ANSWERED, LOADED, report_one_shot, run_one_shot
@@ -51,3 +51,12 @@ def test_no_time_is_reported_for_another_answer() -> None:
     with pytest.raises(WrongAnswer, match="S1, embedded: rows"):
         report_one_shot(report, bench, runs, less)
     assert not report.tables
+
+
+@pytest.mark.slow
+def test_a_cluster_of_one_is_measured_beside_the_embedded_engine(tmp_path: Path) -> None:
+    assert one_node.main(tmp_path, None, True) == 0
+    found = json.loads((tmp_path / "one-node.json").read_text())
+    rows = found["tables"]["Medians; ratio and difference by rounds"]
+    assert {row["what"].split(":")[0] for row in rows} >= {"L1", "L2", "L3", "L4", "L5", "L6", "tick"}
+    assert all(row["embedded"] > 0 and row["cluster of one"] > 0 for row in rows)
