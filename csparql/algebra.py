@@ -88,6 +88,9 @@ class Bgp:
     patterns: tuple[TriplePattern, ...]
 
 
+UNIT = Bgp(())
+
+
 @dataclass(frozen=True, slots=True)
 class PathPattern:
     """A property path between two ends. Lengths above one are walked in one graph: graph says in which, or in each."""
@@ -265,7 +268,7 @@ Node = (
     | Slice
 )
 """A subquery is a Project, with what stands above it, inside of a pattern. Its own variables have names of their own
-there (`csparql/parser_subqueries.py`), so a name means one thing all through a query."""
+there (`csparql/parser_patterns.py`), so a name means one thing all through a query."""
 
 
 # --- queries ----------------------------------------------------------------------------------------------------------

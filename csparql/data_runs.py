@@ -6,7 +6,7 @@ and its columns are kept beside the tokens. All else (`[ ]`, collections, triple
 tokens as ever, and behind the next full stop or brace a run may begin again.
 
 * A run is a piece of the text that the tokenizer could have read as well, cut at the same places: it uses the same
-  shapes of tokens, and never gives back a character of one.
+  expressions for tokens, and never gives back a character of one.
 * It begins and ends where a statement or a GRAPH block does, all in one graph of the text or outside of all.
 * What its terms mean (prefixes, escapes, whether they may stand there) is asked by csparql/parser_data.py.
 """
@@ -18,16 +18,16 @@ import sys
 from functools import cache
 from typing import NamedTuple
 
-from wukongs.csparql.tokens import SHAPES, SKIPPED, Token, read_tokens
+from wukongs.csparql.tokens import REGEXES, SKIPPED, Token, read_tokens
 
 CHARACTERS_MIN = 4096
 """A shorter request is cut into tokens: that costs little, and is what most tests of the parser read."""
 
-_NAME = rf"(?:{SHAPES['iri']}|{SHAPES['pname']})"
-_LITERAL = rf"(?:{SHAPES['string']})(?:{SHAPES['lang']}|\^\^{_NAME})?+"
-_NUMBER = rf"[+-]?(?:{SHAPES['double']}|{SHAPES['decimal']}|{SHAPES['integer']})"
+_NAME = rf"(?:{REGEXES['iri']}|{REGEXES['pname']})"
+_LITERAL = rf"(?:{REGEXES['string']})(?:{REGEXES['lang']}|\^\^{_NAME})?+"
+_NUMBER = rf"[+-]?(?:{REGEXES['double']}|{REGEXES['decimal']}|{REGEXES['integer']})"
 _WORD = r"(?:a|(?i:true|false))(?![A-Za-z0-9_])"
-_TERM = rf"(?>{_NAME}|{_LITERAL}|{_NUMBER}|{SHAPES['blank']}|{_WORD})"
+_TERM = rf"(?>{_NAME}|{_LITERAL}|{_NUMBER}|{REGEXES['blank']}|{_WORD})"
 _DOT = r"\.(?![0-9])"
 _END = rf"{_DOT}|,|;(?:{SKIPPED};)*+|(?=\}})"
 _PIECE = (
@@ -46,7 +46,7 @@ def _piece() -> re.Pattern[str]:
     return re.compile(_PIECE, re.DOTALL)
 
 
-class Run(NamedTuple):
+class DataRun(NamedTuple):
     """text[start:stop], in a GRAPH block of the text or not, as columns of quads.
 
     terms, verbs: the distinct subjects, objects and graphs, and the distinct predicates, as they are written, in the
@@ -74,7 +74,7 @@ class Run(NamedTuple):
         return min(rows)
 
 
-def scan(text: str, start: int, in_graph: bool, rows_max: int = sys.maxsize) -> Run | None:
+def scan(text: str, start: int, in_graph: bool, rows_max: int = sys.maxsize) -> DataRun | None:
     """Read a run of at most rows_max quads from text[start:], where a statement may begin; None if there is none."""
     terms: dict[str, int] = {}
     verbs: dict[str, int] = {}
@@ -131,14 +131,16 @@ def scan(text: str, start: int, in_graph: bool, rows_max: int = sys.maxsize) -> 
     for column in (subjects, predicates, objects, graphs):
         del column[rows:]
     known = list(terms)[: max(max(subjects), max(objects), max(graphs)) + 1]
-    return Run(start, stop, in_graph, known, list(verbs)[: max(predicates) + 1], subjects, predicates, objects, graphs)
+    return DataRun(
+        start, stop, in_graph, known, list(verbs)[: max(predicates) + 1], subjects, predicates, objects, graphs
+    )
 
 
 class DataReader:
     """Cuts the text of an update into tokens; `runs` are those that it met, by their start."""
 
     def __init__(self) -> None:
-        self.runs: dict[int, Run] = {}
+        self.runs: dict[int, DataRun] = {}
 
     def tokenize(self, text: str, source: str) -> list[Token]:
         """As csparql.tokens.tokenize, but for the runs."""
@@ -154,7 +156,7 @@ class DataReader:
                 at = read_tokens(text, at, tokens, _TO_DATA, source)
         return tokens
 
-    def opened(self, text: str, run: Run, row: int, source: str) -> list[Token]:
+    def opened(self, text: str, run: DataRun, row: int, source: str) -> list[Token]:
         """Cut a run into runs and, around a row of it, tokens; the row is such as the parser may have to refuse."""
         tokens: list[Token] = []
         before = scan(text, run.start, run.in_graph, row)
@@ -164,7 +166,7 @@ class DataReader:
         self._block(text, at, tokens, 1 + run.in_graph, source, run.stop, may_begin=False)
         return tokens
 
-    def _keep(self, run: Run, tokens: list[Token]) -> None:
+    def _keep(self, run: DataRun, tokens: list[Token]) -> None:
         self.runs[run.start] = run
         tokens.append(Token("data", "", run.start))
 

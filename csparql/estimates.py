@@ -12,7 +12,7 @@ from math import inf
 
 from wukongs.csparql.algebra import TriplePattern
 from wukongs.csparql.cardinality import Cardinalities, Direction
-from wukongs.csparql.terms import RDF, Term, Variable, iri
+from wukongs.csparql.terms import RDF_TYPE, Term, Variable
 
 _COUNT_MIN = 1.0
 """A range that is empty now counts as one edge: a registered query's windows fill after it is planned."""
@@ -21,7 +21,6 @@ _DEGREE_MIN = 0.01
 _BOUND_LABEL_SHARE = 0.1
 """Which share of the candidates fits a predicate or graph variable that is already bound: a guess."""
 _CONSTANT = -1
-_TYPE = iri(RDF + "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def measure(pattern: TriplePattern, numbers: Mapping[Variable, int], cardinaliti
         variables,
         subjects,
         objects,
-        predicate == _TYPE and isinstance(pattern.object, Term) and subject >= 0 and place < 0,
+        predicate == RDF_TYPE and isinstance(pattern.object, Term) and subject >= 0 and place < 0,
     )
 
 

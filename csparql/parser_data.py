@@ -9,15 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from wukongs.csparql.data_runs import CHARACTERS_MIN, DataReader, Run
+from wukongs.csparql.data_runs import DataReader, DataRun
 from wukongs.csparql.escapes import unescape_local
-from wukongs.csparql.nesting import UPDATE_CHARACTERS_MAX
-from wukongs.csparql.parser_base import check_text
-from wukongs.csparql.parser_paths import RDF_TYPE
-from wukongs.csparql.parser_subqueries import SubqueryParser
-from wukongs.csparql.places import excerpt, place
-from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.csparql.tokens import Token, tokenize, tokenize_decoded
+from wukongs.csparql.parser_patterns import PatternParser
+from wukongs.csparql.terms import RDF_TYPE, XSD, Term, Variable, literal
+from wukongs.csparql.tokens import Token, tokenize
 from wukongs.csparql.updates import DataColumns
 from wukongs.errors import QuerySyntaxError
 
@@ -30,41 +26,32 @@ _is_number = re.compile(r"[+-]?[0-9]*(\.?)[0-9]*([eE]?)[0-9+-]*").fullmatch
 _Read = Callable[[str], str | Variable | None]
 
 
-class DataParser(SubqueryParser):
-    """Reads the "data" tokens of an update. runs: whether there may be any (None: in a long text)."""
+class DataBlocks:
+    """Reads the "data" tokens in the DATA blocks of one update."""
 
-    def __init__(self, text: str, base: str | None, source: str, runs: bool | None = None) -> None:
-        check_text(text)
-        self._reader = DataReader() if runs or (runs is None and len(text) >= CHARACTERS_MIN) else None
+    def __init__(self, parser: PatternParser, reader: DataReader | None) -> None:
+        self._parser = parser
+        self._reader = reader
+        """None: the tokens have no runs."""
         self.columns: list[DataColumns] = []
-        """Of the DATA block that is being read."""
+        """Of the block that is being read."""
         self.old_labels: set[str] = set()
         """The blank node labels of the INSERT DATA operations before."""
-        self.may_have_blanks = True
+        self._may_have_blanks = True
         self._is_refused = False
         """Whether a part of the block has become tokens that are refused when all of the block has been read."""
-        super().__init__(text, base, source)
 
-    def tokenized(self, text: str) -> tuple[str, list[Token]]:
-        if len(text) > UPDATE_CHARACTERS_MAX:
-            expected = f"at most {UPDATE_CHARACTERS_MAX} characters in an update (load a file of data)"
-            where = place(text, UPDATE_CHARACTERS_MAX)
-            shown = excerpt(text, UPDATE_CHARACTERS_MAX, 1)
-            raise QuerySyntaxError(expected, f"{len(text)}", *where, self.source, shown)
-        if self._reader is None:
-            return super().tokenized(text)
-        return tokenize_decoded(text, self.source, self._reader.tokenize)
-
-    def begin_data(self, *, may_have_blanks: bool) -> None:
+    def begin(self, *, may_have_blanks: bool) -> None:
         """Begin with the columns of another block."""
         self.columns = []
-        self.may_have_blanks = may_have_blanks
+        self._may_have_blanks = may_have_blanks
         self._is_refused = False
 
-    def data_run(self) -> None:
+    def read_run(self) -> None:
         """Read a run, or replace it by what it is made of."""
         assert self._reader is not None
-        run = self._reader.runs[self.token.start]
+        parser = self._parser
+        run = self._reader.runs[parser.token.start]
         row = self._refused_blank(run)
         if row is None:
             terms = _all_read(run.terms, self._term)
@@ -72,30 +59,31 @@ class DataParser(SubqueryParser):
             if isinstance(terms, list) and isinstance(verbs, list):
                 row = _literal_subject(run, terms)
                 if row is None:
-                    self.advance()
+                    parser.advance()
                     self._add(run, terms, verbs)
                     return
             else:
                 row = run.first_row(*(wrong if isinstance(wrong, str) else None for wrong in (terms, verbs)))
-        self.tokens[self.index : self.index + 1] = self._reader.opened(self.text, run, row, self.source)
-        self.rewind(self.index)
+        parser.tokens[parser.index : parser.index + 1] = self._reader.opened(parser.text, run, row, parser.source)
+        parser.rewind(parser.index)
 
-    def _refused_blank(self, run: Run) -> int | None:
+    def _refused_blank(self, run: DataRun) -> int | None:
         """Return the first row with a blank node that may not be there, if that has to be said still."""
         if self._is_refused:
             return None
         for written in run.terms:
-            if written.startswith("_:") and (not self.may_have_blanks or written in self.old_labels):
+            if written.startswith("_:") and (not self._may_have_blanks or written in self.old_labels):
                 row = run.first_row(written, None)
                 self._is_refused = run.graphs[row] < 0  # what is left of a GRAPH block is a run again
                 return row
         return None
 
-    def _add(self, run: Run, terms: list[str | Variable], verbs: list[str | Variable]) -> None:
+    def _add(self, run: DataRun, terms: list[str | Variable], verbs: list[str | Variable]) -> None:
         graphs = run.graphs
-        if isinstance(self.graph, Term):  # in a GRAPH block; nothing comes of the data if that names a variable
+        graph = self._parser.graph
+        if isinstance(graph, Term):  # in a GRAPH block; nothing comes of the data if that names a variable
             graphs = [len(terms) + len(verbs)] * len(graphs)
-            verbs.append(self.graph.text)
+            verbs.append(graph.text)
         first_verb = len(terms)
         predicates = [first_verb + place for place in run.predicates]
         self.columns.append(DataColumns((*terms, *verbs), graphs, run.subjects, predicates, run.objects))
@@ -109,7 +97,7 @@ class DataParser(SubqueryParser):
         if first == '"':
             return written if _is_plain_literal(written) else self._parsed(written)
         if first == "_":
-            return self._labelled(Token("blank", written, 0))
+            return self._parser.labelled(Token("blank", written, 0))
         if first in "0123456789+-." and (number := _is_number(written)):
             kind = "double" if number[2] else "decimal" if number[1] else "integer"
             return literal(written, XSD + kind).text
@@ -126,24 +114,25 @@ class DataParser(SubqueryParser):
 
     def _prefixed(self, written: str) -> str | None:
         prefix, _, local = written.partition(":")
-        namespace = self.prefixes.get(prefix)
+        namespace = self._parser.prefixes.get(prefix)
         return None if namespace is None else f"<{namespace}{unescape_local(local)}>"
 
     def _parsed(self, written: str) -> str | None:
         """Read a term as in any other place of an update."""
-        outer, index = self.tokens, self.index
-        self.tokens = tokenize(written)
-        self.rewind(0)
+        parser = self._parser
+        outer, index = parser.tokens, parser.index
+        parser.tokens = tokenize(written)
+        parser.rewind(0)
         try:
-            term = self.iri("an IRI") if self.at_iri() else self.literal() if self.at_literal() else None
+            term = parser.iri("an IRI") if parser.at_iri() else parser.literal() if parser.at_literal() else None
         except QuerySyntaxError:
             term = None
-        self.tokens = outer
-        self.rewind(index)
+        parser.tokens = outer
+        parser.rewind(index)
         return None if term is None else term.text
 
 
-def _literal_subject(run: Run, terms: list[str | Variable]) -> int | None:
+def _literal_subject(run: DataRun, terms: list[str | Variable]) -> int | None:
     """Return the first row with a literal as its subject."""
     literals = {place for place in set(run.subjects) if str(terms[place]).startswith('"')}
     return next((row for row, place in enumerate(run.subjects) if place in literals), None) if literals else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wukongs.csparql.terms import RDF, Term
+from wukongs.csparql.terms import RDF_TYPE, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _format(path: Path, tightness: int) -> str:
     """tightness: 0 anything may stand here, 1 no alternative, 2 no sequence either, 3 nothing but a primary."""
     match path:
         case Term():
-            return "a" if path.text == f"<{RDF}type>" else path.text
+            return "a" if path == RDF_TYPE else path.text
         case NegatedSet():
             members: list[Path] = [*(path.forward or ()), *(Inverse(each) for each in path.inverse or ())]
             inside = "|".join(_format(member, 2) for member in members)

@@ -66,3 +66,10 @@ def literal(lexical: str, datatype: str | None = None, language: str | None = No
 def triple_term(subject: str, predicate: str, object_: str) -> Term:
     """Make a triple term of canonical forms."""
     return Term(f"({subject} {predicate} {object_})")
+
+
+RDF_TYPE = iri(RDF + "type")
+RDF_FIRST = iri(RDF + "first")
+RDF_REST = iri(RDF + "rest")
+RDF_NIL = iri(RDF + "nil")
+RDF_REIFIES = iri(RDF + "reifies")

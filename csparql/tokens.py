@@ -40,7 +40,7 @@ _LOCAL_REST = rf"[{_CHARS}:]*(?:(?:{_ESCAPED}|\.+(?=[{_CHARS}:]|{_ESCAPED}))[{_C
 _IRI_CHARS = r"""[^<>"{}|^`\\\x00-\x20]*"""
 _EXPONENT = r"[eE][+-]?[0-9]+"
 
-SHAPES = {
+REGEXES = {
     "iri": rf"<{_IRI_CHARS}(?:\\(?:u[0-9A-Fa-f]{{4}}|U[0-9A-Fa-f]{{8}}){_IRI_CHARS})*>",
     "var": rf"[?$][{_START}][{_START}\u00b7\u0300-\u036f\u203f-\u2040]*",
     "pname": rf"(?:[{_BASE}](?:[{_CHARS}.]*[{_CHARS}])?)?:(?:(?:[{_START}:]|{_ESCAPED}){_LOCAL_REST})?",
@@ -63,12 +63,12 @@ SHAPES = {
     "lang": r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--[A-Za-z]+)?",
     "end": r"\Z",
 }
-_KINDS = ("", *SHAPES)
+_KINDS = ("", *REGEXES)
 # Possessive: blanks that were read stay read. Else a wrong character after n blanks would be tried 2**n times.
 SKIPPED = r"(?:[ \t\r\n]++|#[^\r\n]*+)*+"
-_TOKEN = re.compile(f"{SKIPPED}(?:{'|'.join(f'({shape})' for shape in SHAPES.values())})", re.DOTALL)
+_TOKEN = re.compile(f"{SKIPPED}(?:{'|'.join(f'({regex})' for regex in REGEXES.values())})", re.DOTALL)
 _CODEPOINTS = re.compile(
-    rf"{SHAPES['string']}|{SHAPES['iri']}|#[^\r\n]*|\\u([0-9A-Fa-f]{{4}})|\\U([0-9A-Fa-f]{{8}})", re.DOTALL
+    rf"{REGEXES['string']}|{REGEXES['iri']}|#[^\r\n]*|\\u([0-9A-Fa-f]{{4}})|\\U([0-9A-Fa-f]{{8}})", re.DOTALL
 )
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _CURLY_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb`\u00b4"
@@ -85,6 +85,12 @@ _OTHER_CHARACTERS = {
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BLANKS = re.compile(SKIPPED)
 _TO_END = frozenset(("end",))
+
+
+def check_text(text: object) -> None:
+    """Raise TypeError for what is no text."""
+    if not isinstance(text, str):
+        raise TypeError(f"expected the text of a query or an update as a str, found {type(text).__name__}")
 
 
 def tokenize(text: str, source: str = "query") -> list[Token]:

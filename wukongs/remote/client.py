@@ -13,7 +13,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from wukongs.csparql.algebra import Output
-from wukongs.csparql.parser_base import check_text
+from wukongs.csparql.tokens import check_text
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from wukongs.csparql.algebra import Aggregate, Call, Filter
+from wukongs.csparql.algebra import Aggregate, Call, Expression, Extend, Filter, Group, Project
 from wukongs.csparql.explain import format_expression
 from wukongs.csparql.functions import ALIASES, FUNCTIONS, PER_ROW, calls_any, depends_on_moment
 from wukongs.csparql.parser import parse_query
-from wukongs.csparql.parser_base import TermReader
-from wukongs.csparql.parser_expressions import ExpressionParser
 from wukongs.csparql.terms import Variable
+
 from wukongs.errors import QuerySyntaxError
 
 
@@ -19,6 +17,15 @@ def parsed(text: str) -> str:
     pattern = parse_query(f"ASK {{ FILTER ({text}) }}").pattern
     assert isinstance(pattern, Filter)
     return format_expression(pattern.condition).replace("^^<http://www.w3.org/2001/XMLSchema#integer>", "")
+
+
+def projected(text: str) -> tuple[Expression, dict[Variable, Aggregate]]:
+    """Return what SELECT reports for an expression over one group of all rows, and the aggregates of the group."""
+    node = parse_query(f"SELECT ({text} AS ?reported) {{ ?x ?y ?z }}").pattern
+    assert isinstance(node, Project)
+    assert isinstance(node.pattern, Extend)
+    assert isinstance(node.pattern.pattern, Group)
+    return node.pattern.expression, dict(node.pattern.pattern.aggregates)
 
 
 @pytest.mark.parametrize(
@@ -92,18 +99,15 @@ def test_too_deep_is_a_named_error() -> None:
     ],
 )
 def test_aggregates_leave_a_variable(text: str, aggregate: Aggregate) -> None:
-    parser = ExpressionParser(text, None, "query")
-    assert isinstance(parser, TermReader)
-    parser.aggregates_allowed = True
-    assert parser.expression() == Variable(".agg1")
-    assert parser.aggregates == {aggregate: Variable(".agg1")}
-    assert parser.mentions == []
+    expression, aggregates = projected(text)
+    assert expression == Variable(".agg1")
+    assert aggregates == {Variable(".agg1"): aggregate}
 
 
 def test_equal_aggregates_share_their_variable() -> None:
-    parser = ExpressionParser("SUM(?x) / SUM(?x) + COUNT(?x)", None, "query")
-    parser.aggregates_allowed = True
-    assert format_expression(parser.expression()) == "((?.agg1 / ?.agg1) + ?.agg2)"
+    expression, aggregates = projected("SUM(?x) / SUM(?x) + COUNT(?x)")
+    assert format_expression(expression) == "((?.agg1 / ?.agg1) + ?.agg2)"
+    assert [aggregate.name for aggregate in aggregates.values()] == ["SUM", "COUNT"]
 
 
 @pytest.mark.parametrize(

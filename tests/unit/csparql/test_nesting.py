@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-
-from tests.unit.csparql.counted_triples import CountedTriples
-from wukongs.csparql import parser_data
+from wukongs.csparql import parser_update
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.explain import explain
 from wukongs.csparql.nesting import (
@@ -23,6 +21,8 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.updates import InsertData
+
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError
 
 WRAPPED = {  # (before, opening, inside, closing, after), and how many brackets one opening adds
@@ -143,7 +143,7 @@ def test_updates_have_the_same_limits() -> None:
 
 def test_an_update_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
     assert UPDATE_CHARACTERS_MAX == 1 << 28
-    monkeypatch.setattr(parser_data, "UPDATE_CHARACTERS_MAX", 40)
+    monkeypatch.setattr(parser_update, "UPDATE_CHARACTERS_MAX", 40)
     fits = "CLEAR GRAPH <http://example.org/graph>  "
     assert len(parse_update(fits).operations) == 1
     message = r"line 1, column 41: expected at most 40 characters in an update \(load a file of data\), found 41"

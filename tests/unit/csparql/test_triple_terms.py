@@ -11,10 +11,9 @@ from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.csparql import explain, rewrite
 from wukongs.csparql.algebra import DEFAULT, Bgp, Call, Extend, Filter, Join, Node, Project, TripleParts, TriplePattern
 from wukongs.csparql.parser import parse_query
-from wukongs.csparql.parser_triple_terms import RDF_REIFIES
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.rules.walk import join_operands
-from wukongs.csparql.terms import Term, Variable, iri, triple_term
+from wukongs.csparql.terms import RDF_REIFIES, Term, Variable, iri, triple_term
 from wukongs.csparql.updates import DeleteData, InsertData, Modify
 from wukongs.errors import QuerySyntaxError
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
 from wukongs.csparql.algebra import Bgp, TriplePattern
 from wukongs.csparql.parser import parse_query
-from wukongs.csparql.parser_paths import RDF_TYPE
-from wukongs.csparql.parser_triples import RDF_FIRST, RDF_NIL, RDF_REST
-from wukongs.csparql.terms import Variable, iri
+from wukongs.csparql.terms import RDF_FIRST, RDF_NIL, RDF_REST, RDF_TYPE, Variable, iri
+
 from wukongs.errors import QuerySyntaxError
 
 S, X, Y = Variable("s"), Variable("x"), Variable("y")
