@@ -31,13 +31,14 @@ from wukongs.csparql.algebra import (
     Query,
     Slice,
     StreamWindow,
+    TermOrVariable,
     Timestamp,
     TripleParts,
+    TriplePattern,
     Union,
     Values,
 )
 from wukongs.csparql.cardinality import Cardinalities
-from wukongs.csparql.explain_steps import format_pattern, format_rows, format_term, plan_lines
 from wukongs.csparql.exploration_order import (
     exploration_order,
     exploration_parts,
@@ -47,9 +48,9 @@ from wukongs.csparql.exploration_order import (
 from wukongs.csparql.paths import format_path
 from wukongs.csparql.plan import FilteredBgp, Plan, PlanStep
 from wukongs.csparql.planner import plan_filtered
-from wukongs.csparql.rules.walk import join_operands
 from wukongs.csparql.scope import NO_VARIABLES, certain_variables, exists_patterns, node_expressions, possible_variables
-from wukongs.csparql.terms import Variable
+from wukongs.csparql.terms import RDF_TYPE, Term, Variable
+from wukongs.csparql.walk import join_operands
 
 _INDENT = "  "
 _INFIX = frozenset(("=", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "&&", "||"))
@@ -111,7 +112,9 @@ class Figures(Protocol):
         """Return each plan that a Bgp was explored by; none if there was no row to start from."""
 
 
-def explain(query: Query, sizes: Cardinalities, figures: Figures | None = None, ways: Ways | None = None) -> str:
+def explain(
+    query: Query, cardinalities: Cardinalities, figures: Figures | None = None, ways: Ways | None = None
+) -> str:
     """Show a query as a tree of operators; each Bgp with the steps of its plan, in order. What is joined comes in the
     order in which it is run.
 
@@ -119,7 +122,7 @@ def explain(query: Query, sizes: Cardinalities, figures: Figures | None = None, 
     divided among nodes, how a step would come to the triples of others.
     """
     lines = [_head(query), *_dataset_lines(query.dataset)]
-    lines += _Tree(query.dataset, sizes, figures, ways).lines(query.pattern, 0)
+    lines += _Tree(query.dataset, cardinalities, figures, ways).lines(query.pattern, 0)
     return "\n".join(lines) + "\n"
 
 
@@ -190,7 +193,7 @@ def _format_window(window: StreamWindow) -> str:
 @dataclass(frozen=True, slots=True)
 class _Tree:
     dataset: DatasetClause
-    sizes: Cardinalities
+    cardinalities: Cardinalities
     figures: Figures | None
     ways: Ways | None
 
@@ -205,7 +208,7 @@ class _Tree:
         pad = _INDENT * depth
         estimated = ""
         if isinstance(node, PathPattern | TripleParts):
-            estimated = f"  {format_rows(part_estimate(node, bound, rows, self.sizes)[1])}"
+            estimated = f"  {format_rows(part_estimate(node, bound, rows, self.cardinalities)[1])}"
         yield pad + _operator(node, self.dataset) + estimated + self._done(node)
         match node:
             case Join():
@@ -228,9 +231,9 @@ class _Tree:
                 yield from self.lines(operand, depth)
                 bound |= certain_variables(operand)
         parts = exploration_parts(filter(is_explorable, operands), bound)
-        for part in exploration_order(parts, bound, rows, self.sizes):
+        for part in exploration_order(parts, bound, rows, self.cardinalities):
             yield from self.lines(part, depth, bound, rows)
-            rows = part_estimate(part, bound, rows, self.sizes)[1]
+            rows = part_estimate(part, bound, rows, self.cardinalities)[1]
             bound |= certain_variables(part)
 
     def _filtered(
@@ -240,7 +243,7 @@ class _Tree:
         done = () if self.figures is None else self.figures.explorations(filtered.bgp)
         if not done:
             yield pad + _bgp_head(filtered, bound) + self._done(node)
-            yield from self._plan(plan_filtered(filtered, bound, self.sizes, rows), bound, depth + 1, rows)
+            yield from self._plan(plan_filtered(filtered, bound, self.cardinalities, rows), bound, depth + 1, rows)
         for part in done:
             figures = f"  [from {part.rows_in} rows, {_milliseconds(part.seconds)}]"
             yield pad + _bgp_head(filtered, part.bound) + figures
@@ -252,9 +255,7 @@ class _Tree:
     ) -> Iterator[str]:
         ways = self._foreseen(plan, bound, rows) if done is None else [str(moved) for moved in done.moved] or None
         step_rows = None if done is None else done.step_rows
-        for line in plan_lines(
-            plan, bound, lambda graph: _where(graph, self.dataset), format_expression, step_rows, ways
-        ):
+        for line in _plan_lines(plan, bound, self.dataset, step_rows, ways):
             yield _INDENT * depth + line
 
     def _foreseen(self, plan: Plan, bound: frozenset[Variable], rows: float) -> list[str] | None:
@@ -275,7 +276,7 @@ class _Tree:
     def _estimate(self, node: Node) -> float:
         """Return the estimated rows of triple patterns, 1 for any other node."""
         filtered = FilteredBgp.of(node)
-        steps = () if filtered is None else plan_filtered(filtered, NO_VARIABLES, self.sizes).steps
+        steps = () if filtered is None else plan_filtered(filtered, NO_VARIABLES, self.cardinalities).steps
         return steps[-1].estimated_rows if steps else 1.0
 
     def _done(self, node: Node) -> str:
@@ -307,10 +308,10 @@ def _children(node: Node) -> tuple[Node, ...]:
 def _operator(node: Node, dataset: DatasetClause) -> str:
     match node:
         case PathPattern():
-            ends = format_term(node.subject), format_term(node.object)
+            ends = _format_term(node.subject), _format_term(node.object)
             return f"Path {ends[0]} {format_path(node.path)} {ends[1]} {_where(node.graph, dataset)}"
         case TripleParts():
-            return f"Triple {node.variable} = <<( {' '.join(map(format_term, node.parts()))} )>>"
+            return f"Triple {node.variable} = <<( {' '.join(map(_format_term, node.parts()))} )>>"
         case Values():
             return " ".join(("Values", *map(str, node.variables))) + f": {len(node.rows)} rows"
         case GraphNames():
@@ -325,7 +326,7 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
             return f"Extend {node.variable} := {format_expression(node.expression)}"
         case Timestamp():
             noted = [str(variable) for variable in node.times]
-            tuples = [f"{format_pattern(each)} {_where(each.graph, dataset)}" for each in node.patterns]
+            tuples = [f"{_format_pattern(each)} {_where(each.graph, dataset)}" for each in node.patterns]
             where = "in any window of " if node.everywhere else ""
             return f"Timestamp {node.variable} := newest time {where}{', '.join(tuples + noted)}"
         case Group():
@@ -352,3 +353,59 @@ def _where(graph: GraphRef, dataset: DatasetClause) -> str:
         if graph.text == f"<{window.name}>":
             return f"in window {graph} {_format_window(window)}"
     return f"in stored graph {graph}"
+
+
+# --- the steps of a plan ----------------------------------------------------------------------------------------------
+
+
+def _plan_lines(
+    plan: Plan,
+    bound: frozenset[Variable],
+    dataset: DatasetClause,
+    step_rows: Sequence[int] | None = None,
+    ways: Sequence[str] | None = None,
+) -> Iterator[str]:
+    """Show number, kind, direction, pattern, where, estimated rows and, if step_rows tells them, actual ones.
+
+    bound: the variables of the rows to start from; ways: how each step comes to triples of other nodes.
+    """
+    for variable, term in plan.constants:
+        yield f"with {variable} = {_format_term(term)}"
+    for condition in plan.filters:
+        yield f"filter {format_expression(condition)}"
+    cells = []
+    bound = bound.union(variable for variable, _ in plan.constants)
+    for number, step in enumerate(plan.steps, 1):
+        kind = step_kind(step.pattern, bound)
+        bound = bound.union(step.pattern.variables())
+        row = [f"{number}", kind, step.direction, _format_pattern(step.pattern), _where(step.pattern.graph, dataset)]
+        row.append(format_rows(step.estimated_rows))
+        if step_rows is not None:
+            row.append(f"{step_rows[number - 1]} rows")
+        if ways is not None:
+            row.append(ways[number - 1])
+        cells.append(row)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for step, row in zip(plan.steps, cells, strict=True):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for condition in step.filters:
+            yield f"{' ' * widths[0]}  filter {format_expression(condition)}"
+
+
+def step_kind(pattern: TriplePattern, bound: frozenset[Variable]) -> str:
+    """Say what a step does, given the variables that are bound before it: scan, expand or check."""
+    known = [isinstance(end, Term) or end in bound for end in (pattern.subject, pattern.object)]
+    return ("scan", "expand", "check")[sum(known)]
+
+
+def _format_term(term: TermOrVariable) -> str:
+    return "a" if term == RDF_TYPE else str(term)
+
+
+def format_rows(count: float) -> str:
+    """Show an estimate: whole from ten on, else with two digits."""
+    return f"~{count:.0f} rows" if count >= 10 or count == int(count) else f"~{count:.2g} rows"
+
+
+def _format_pattern(pattern: TriplePattern) -> str:
+    return " ".join(map(_format_term, (pattern.subject, pattern.predicate, pattern.object)))

@@ -15,13 +15,18 @@ from math import inf
 from wukongs.csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TripleParts, Union
 from wukongs.csparql.automaton import Link, automaton_of
 from wukongs.csparql.cardinality import Cardinalities
-from wukongs.csparql.components import components
 from wukongs.csparql.paths import Inverse, is_nullable
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.planner import plan_bgp, plan_filtered
-from wukongs.csparql.rules.walk import join_operands
-from wukongs.csparql.scope import certain_variables, exists_patterns, expression_variables, possible_variables
+from wukongs.csparql.scope import (
+    certain_variables,
+    components,
+    exists_patterns,
+    expression_variables,
+    possible_variables,
+)
 from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.walk import join_operands
 
 _LINKED_SHARE = 0.5
 """Of pairs of bound ends, which share a path links: a guess."""
@@ -129,34 +134,39 @@ def _pieces(part: Node, bound: frozenset[Variable]) -> list[Node]:
 # --- estimates --------------------------------------------------------------------------------------------------------
 
 
-def part_estimate(node: Node, bound: frozenset[Variable], rows: float, sizes: Cardinalities) -> tuple[float, float]:
+def part_estimate(
+    node: Node, bound: frozenset[Variable], rows: float, cardinalities: Cardinalities
+) -> tuple[float, float]:
     """Return (rows read, rows left) of exploring a node from rows."""
     match node:
         case Bgp():
-            steps = plan_bgp(node, bound, sizes, rows)
+            steps = plan_bgp(node, bound, cardinalities, rows)
             return sum(step.estimated_rows for step in steps), steps[-1].estimated_rows if steps else rows
         case PathPattern():
-            return path_estimate(node, bound, rows, sizes)
+            return path_estimate(node, bound, rows, cardinalities)
         case TripleParts():
             return _parts_estimate(node, bound, rows)
         case Filter():
             filtered = FilteredBgp.of(node)
             if filtered is None:
-                return part_estimate(node.pattern, bound, rows, sizes)
-            made = plan_filtered(filtered, bound, sizes, rows).steps
+                return part_estimate(node.pattern, bound, rows, cardinalities)
+            made = plan_filtered(filtered, bound, cardinalities, rows).steps
             return sum(step.estimated_rows for step in made), made[-1].estimated_rows if made else rows
         case Union():
-            left, right = part_estimate(node.left, bound, rows, sizes), part_estimate(node.right, bound, rows, sizes)
+            left, right = (
+                part_estimate(node.left, bound, rows, cardinalities),
+                part_estimate(node.right, bound, rows, cardinalities),
+            )
             return left[0] + right[0], left[1] + right[1]
         case Join():
-            read, left_rows = part_estimate(node.left, bound, rows, sizes)
-            more, rows = part_estimate(node.right, bound | possible_variables(node.left), left_rows, sizes)
+            read, left_rows = part_estimate(node.left, bound, rows, cardinalities)
+            more, rows = part_estimate(node.right, bound | possible_variables(node.left), left_rows, cardinalities)
             return read + more, rows
     raise AssertionError(f"{type(node).__name__} cannot be explored")
 
 
 def path_estimate(
-    node: PathPattern, bound: frozenset[Variable], rows: float, sizes: Cardinalities
+    node: PathPattern, bound: frozenset[Variable], rows: float, cardinalities: Cardinalities
 ) -> tuple[float, float]:
     """Return (rows read, rows left) of searching a path from rows that bind `bound`."""
 
@@ -164,16 +174,16 @@ def path_estimate(
         return isinstance(end, Term) or end in bound
 
     ways = ((node.subject, automaton_of(node.path)), (node.object, automaton_of(Inverse(node.path))))
-    reached = [_reached(found.links(), found.first_links(), end, node.graph, sizes) for end, found in ways]
+    reached = [_reached(found.links(), found.first_links(), end, node.graph, cardinalities) for end, found in ways]
     known = [is_known(end) for end, _ in ways]
     if all(known):
         return rows * min(reached), rows * _LINKED_SHARE
     if any(known):
         found = rows * reached[known.index(True)]
         return found, found
-    starts = sum(sizes.keys(node.graph, link.predicate, link.direction) for link in ways[0][1].first_links())
+    starts = sum(cardinalities.keys(node.graph, link.predicate, link.direction) for link in ways[0][1].first_links())
     if is_nullable(node.path):
-        starts += sizes.keys(node.graph, None, "out") + sizes.keys(node.graph, None, "in")
+        starts += cardinalities.keys(node.graph, None, "out") + cardinalities.keys(node.graph, None, "in")
     read = starts * reached[0]
     return read, rows * (starts if node.subject == node.object else read)
 
@@ -190,19 +200,21 @@ def _parts_estimate(node: TripleParts, bound: frozenset[Variable], rows: float) 
 
 
 def _reached(
-    links: Sequence[Link], first: Sequence[Link], end: TermOrVariable, graph: GraphRef, sizes: Cardinalities
+    links: Sequence[Link], first: Sequence[Link], end: TermOrVariable, graph: GraphRef, cardinalities: Cardinalities
 ) -> float:
     """Guess how many nodes a walk leads to from one end: as if it went on for three links, at most those there are."""
-    growth = sum(_degree(link, graph, sizes) for link in links)
+    growth = sum(_degree(link, graph, cardinalities) for link in links)
     begins = sum(
-        sizes.degree(graph, link.predicate, link.direction, end)
+        cardinalities.degree(graph, link.predicate, link.direction, end)
         if isinstance(end, Term) and link.predicate is not None
-        else _degree(link, graph, sizes)
+        else _degree(link, graph, cardinalities)
         for link in first
     )
-    there = sum(sizes.keys(graph, link.predicate, "in" if link.direction == "out" else "out") for link in links)
+    there = sum(cardinalities.keys(graph, link.predicate, "in" if link.direction == "out" else "out") for link in links)
     return 1.0 + min(begins * (1.0 + growth + growth * growth), there)
 
 
-def _degree(link: Link, graph: GraphRef, sizes: Cardinalities) -> float:
-    return sizes.edges(graph, link.predicate) / max(1.0, sizes.keys(graph, link.predicate, link.direction))
+def _degree(link: Link, graph: GraphRef, cardinalities: Cardinalities) -> float:
+    return cardinalities.edges(graph, link.predicate) / max(
+        1.0, cardinalities.keys(graph, link.predicate, link.direction)
+    )

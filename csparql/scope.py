@@ -1,8 +1,9 @@
-"""What can be said of a pattern's solutions without evaluating it: which variables they bind, which graphs they saw."""
+"""Facts about a pattern's solutions that need no evaluation: which variables they bind, which graphs they saw, what
+links triple patterns, whether rows come in an order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from wukongs.csparql.algebra import (
     Slice,
     Timestamp,
     TripleParts,
+    TriplePattern,
     Union,
     Values,
 )
@@ -221,3 +223,37 @@ def always_matches_in(node: Node, graph: GraphRef) -> bool:
             return node.graph == graph
         case _:
             return False  # a path of length zero and a group without keys find something in no graph at all
+
+
+def components(
+    patterns: Iterable[TriplePattern], bound: frozenset[Variable] = NO_VARIABLES
+) -> list[tuple[TriplePattern, ...]]:
+    """Split triple patterns into groups that share no variables but bound ones: between two such groups there is a
+    product, or something else that links them."""
+    groups: list[tuple[set[Variable], list[TriplePattern]]] = []
+    for pattern in patterns:
+        variables = set(pattern.variables()) - bound
+        members: list[TriplePattern] = []
+        apart = []
+        for group in groups:
+            if group[0] & variables:
+                variables |= group[0]
+                members += group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (variables, [*members, pattern])]
+    return [tuple(members) for _, members in groups]
+
+
+def is_ordered(node: Node) -> bool:
+    """Tell whether the rows of a node come in the order of an ORDER BY."""
+    while isinstance(node, Project | Distinct | Extend):
+        node = node.pattern
+    return isinstance(node, OrderBy)
+
+
+def stops_early(node: Node) -> bool:
+    """Tell whether a node is done sooner if fewer rows are wanted, and gives the same ones when it is run again."""
+    while isinstance(node, Project):
+        node = node.pattern
+    return isinstance(node, Bgp | PathPattern)

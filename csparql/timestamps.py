@@ -36,9 +36,9 @@ from wukongs.csparql.algebra import (
     TriplePattern,
     Union,
 )
-from wukongs.csparql.rules.walk import map_children, map_expressions
 from wukongs.csparql.scope import node_expressions
 from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.walk import map_children, map_expressions
 
 TIMESTAMP = "TIMESTAMP"
 TIMESTAMP_IRI = "<http://larkc.eu/csparql/sparql/jena/ext#timestamp>"

@@ -15,9 +15,9 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.planner import plan_filtered
 from wukongs.csparql.rules import rewrite
-from wukongs.csparql.rules.walk import map_children
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.tokens import tokenize
+from wukongs.csparql.walk import map_children
 from wukongs.query.plans.cardinalities import DatasetCardinalities
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo

@@ -14,8 +14,8 @@ from wukongs.csparql import explain, parse_query, rewrite
 from wukongs.csparql.algebra import DEFAULT, Filter, GraphRef, Node
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.planner import plan_filtered
-from wukongs.csparql.rules.walk import map_children
 from wukongs.csparql.terms import iri
+from wukongs.csparql.walk import map_children
 
 PLANS = Path(__file__).parent / "plans"
 QUERIES = sorted(PLANS.glob("*.rq"))

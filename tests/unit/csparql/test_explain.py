@@ -6,8 +6,7 @@ import pytest
 
 from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.csparql.algebra import DEFAULT, Aggregate, Bgp
-from wukongs.csparql.explain import explain, format_duration, format_expression
-from wukongs.csparql.explain_steps import format_rows, step_kind
+from wukongs.csparql.explain import explain, format_duration, format_expression, format_rows, step_kind
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import Variable
 

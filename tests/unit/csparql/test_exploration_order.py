@@ -16,9 +16,9 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.paths import format_path
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.rules import rewrite
-from wukongs.csparql.rules.walk import join_operands
 from wukongs.csparql.scope import NO_VARIABLES, possible_variables
 from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.walk import join_operands
 
 
 def network() -> CountedTriples:

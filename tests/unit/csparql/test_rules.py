@@ -11,12 +11,7 @@ from tests.unit.csparql.test_groups import shape_of
 from wukongs.csparql.algebra import Node
 from wukongs.csparql.explain import explain
 from wukongs.csparql.parser import parse_query
-from wukongs.csparql.rules import RULES, rewrite
-from wukongs.csparql.rules.lift_filters import lift_filters
-from wukongs.csparql.rules.merge_bgps import merge_bgps
-from wukongs.csparql.rules.push_filters import push_filters
-from wukongs.csparql.rules.sink_joins import sink_joins
-from wukongs.csparql.rules.split_filters import split_filters
+from wukongs.csparql.rules import RULES, lift_filters, merge_bgps, push_filters, rewrite, sink_joins, split_filters
 
 A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
 

@@ -28,7 +28,6 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.paths import OneOrMore, ZeroOrMore
-from wukongs.csparql.rules.walk import map_children
 from wukongs.csparql.scope import (
     always_matches_in,
     certain_variables,
@@ -39,6 +38,7 @@ from wukongs.csparql.scope import (
     substitute,
 )
 from wukongs.csparql.terms import Variable, iri
+from wukongs.csparql.walk import map_children
 
 A, B, C = Variable("a"), Variable("b"), Variable("c")
 

@@ -44,16 +44,17 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.exploration_order import is_explorable
 from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.row_order import MORE_ROWS, is_ordered, stops_early
-from wukongs.csparql.rules.walk import join_operands
 from wukongs.csparql.scope import (
     certain_variables,
     exists_patterns,
     expression_variables,
+    is_ordered,
     mentioned_variables,
     possible_variables,
+    stops_early,
 )
 from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.query.execution.exploration import Exploration
@@ -73,6 +74,8 @@ from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 Explored: TypeAlias = tuple[Node, BindingTable]
 _ROW = Variable(".row")
 _GIVEN = Variable(".given")
+_MORE_ROWS = 8
+"""So many times the rows asked for before are asked for next, while DISTINCT has found too few."""
 
 
 class Executor:
@@ -296,7 +299,7 @@ class Executor:
             table = operators.distinct(found)
             if table.length >= (rows_wanted or 0) or found.length < asked:
                 return table
-            asked *= MORE_ROWS
+            asked *= _MORE_ROWS
         return operators.distinct(self.run(pattern))
 
     def _order_by(self, node: OrderBy, rows_wanted: int | None) -> BindingTable:

@@ -17,8 +17,8 @@ import numpy as np
 from wukongs.csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
 from wukongs.csparql.explain import Moved
 from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.rules.walk import join_operands
 from wukongs.csparql.scope import possible_variables
+from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.profile import Profile, StepFigures
 from wukongs.query.limits import Limits

@@ -1,0 +1,245 @@
+"""Rewrites of the algebra that keep every answer and make plans cheaper. RULES says in which order they are applied.
+
+A rule holds for every pattern, also for one inside of EXISTS and also once a row's bindings are put into it: see
+walk.py, by which the rules reach all parts of a pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from wukongs.csparql.algebra import (
+    Bgp,
+    Call,
+    Distinct,
+    Expression,
+    Extend,
+    Filter,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    Project,
+    Query,
+    Timestamp,
+    TripleParts,
+    TriplePattern,
+    Union,
+)
+from wukongs.csparql.scope import (
+    NO_VARIABLES,
+    certain_variables,
+    components,
+    exists_patterns,
+    expression_variables,
+    possible_variables,
+)
+from wukongs.csparql.terms import Variable
+from wukongs.csparql.walk import join_all, join_operands, map_children
+
+CONJUNCTS_MAX = 100
+
+
+def rewrite(query: Query) -> Query:
+    """Apply all rules to a query's pattern.
+
+    Raises UnsupportedFeatureError: the query asks for what is grammar and cannot be answered (SERVICE)."""
+    if query.refused is not None:
+        raise query.refused.with_traceback(None)
+    pattern = query.pattern
+    for rule in RULES:
+        pattern = rule(pattern)
+    return replace(query, pattern=pattern)
+
+
+# --- joins sink below OPTIONAL ----------------------------------------------------------------------------------------
+
+
+def sink_joins(node: Node) -> Node:
+    """Join what is joined to an OPTIONAL before it, where it can be planned with the patterns that stand there.
+
+    Join(LeftJoin(A, B, e), C) = LeftJoin(Join(A, C), B, e) if A binds, in every solution, each variable that C shares
+    with B or e. Then C adds no binding that B or e could see, and A alone settles which rows of B fit."""
+    node = map_children(node, sink_joins)
+    if isinstance(node, Join):
+        for outer, other in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(outer, LeftJoin) and _may_sink(outer, other):
+                return LeftJoin(sink_joins(Join(outer.left, other)), outer.right, outer.condition)
+    return node
+
+
+def _may_sink(outer: LeftJoin, other: Node) -> bool:
+    asked = NO_VARIABLES if outer.condition is None else expression_variables(outer.condition)
+    shared = (possible_variables(outer.right) | asked) & possible_variables(other)
+    return shared <= certain_variables(outer.left)
+
+
+# --- filters leave nested groups --------------------------------------------------------------------------------------
+
+
+def lift_filters(node: Node) -> Node:
+    """Apply filters of nested triple patterns after the join, so that the patterns can be merged.
+
+    Join(X, Filter(c, P)) = Filter(c, Join(X, P)) if P binds every variable of c in every solution: X cannot change
+    them. X must not see a variable of c that P may leave unbound, so such a filter stays where it is."""
+    if not isinstance(node, Join):
+        return map_children(node, lift_filters)
+    operands = [lift_filters(operand) for operand in join_operands(node)]
+    if sum(_is_triples(_below_filters(operand)) for operand in operands) < 2:
+        return join_all(operands)
+    kept: list[Node] = []
+    lifted = []
+    for operand in operands:
+        while isinstance(operand, Filter) and _is_triples(_below_filters(operand)):
+            if not expression_variables(operand.condition) <= certain_variables(operand.pattern):
+                break
+            lifted.append(operand.condition)
+            operand = operand.pattern
+        kept.append(operand)
+    result = join_all(kept)
+    for condition in reversed(lifted):
+        result = Filter(condition, result)
+    return result
+
+
+def _below_filters(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.pattern
+    return node
+
+
+def _is_triples(node: Node) -> bool:
+    """Whether merging will make one Bgp of a node."""
+    return all(isinstance(operand, Bgp) for operand in join_operands(node))
+
+
+# --- triple patterns become one Bgp -----------------------------------------------------------------------------------
+
+
+def merge_bgps(node: Node) -> Node:
+    """Merge the Bgps of every chain of joins; the merged one stands where the first stood.
+
+    Join is associative and commutative."""
+    if not isinstance(node, Join):
+        return map_children(node, merge_bgps)
+    patterns: list[TriplePattern] = []
+    others: list[Node] = []
+    place: int | None = None
+    for operand in join_operands(node):
+        if isinstance(operand, Bgp):
+            patterns.extend(operand.patterns)
+            place = len(others) if place is None else place
+        else:
+            others.append(merge_bgps(operand))
+    if place is not None and (patterns or not others):
+        others.insert(place, Bgp(tuple(patterns)))
+    return join_all(others)
+
+
+# --- conjuncts become filters -----------------------------------------------------------------------------------------
+
+
+def split_filters(node: Node) -> Node:
+    """Give every conjunct of a filter a filter of its own; the first conjunct becomes the innermost.
+
+    Filter(a && b, P) = Filter(a, Filter(b, P)): a row stays only if both are true, whatever errors there are. A filter
+    with more conjuncts than CONJUNCTS_MAX stays whole: split, it would be as deep as it is long."""
+    node = map_children(node, split_filters)
+    if not isinstance(node, Filter):
+        return node
+    pattern = node.pattern
+    conditions = conjuncts(node.condition)
+    if len(conditions) > CONJUNCTS_MAX:
+        return node
+    for condition in conditions:
+        pattern = Filter(condition, pattern)
+    return pattern
+
+
+def conjuncts(condition: Expression) -> list[Expression]:
+    """Return the operands of a tree of &&, from left to right."""
+    if isinstance(condition, Call) and condition.op == "&&":
+        return [part for argument in condition.arguments for part in conjuncts(argument)]
+    return [condition]
+
+
+# --- filters go down --------------------------------------------------------------------------------------------------
+
+
+def push_filters(node: Node) -> Node:
+    """Push filters down to where their variables are bound.
+
+    * Filter(c, Join(L, R)) = Join(Filter(c, L), R) if L binds, in every solution, each variable of c that L or R may
+      bind. (A variable that neither binds is unbound before and after. So are the variables that only the pattern of an
+      EXISTS binds.)
+    * Filter(c, LeftJoin(L, R, e)) = LeftJoin(Filter(c, L), R, e) under the same condition: R adds nothing that c sees.
+    * Filter(c, Minus(L, R)) = Minus(Filter(c, L), R) always: both only take rows of L away.
+    * Filter(c, Project(P, v)) = Project(Filter(c, P), v), since variables that are not projected have names of their
+      own; Filter(c, Distinct(P)) = Distinct(Filter(c, P)). So a subquery is filtered inside, but not below what cuts or
+      groups.
+    * Filter(c, Union(L, R)) = Union(Filter(c, L), Filter(c, R)) always.
+    * Filter(c, Extend(P, v, e)) = Extend(Filter(c, P), v, e) if c does not mention v; and so for a Timestamp.
+
+    An expression without variables stays where it is. So does an expression above a join if it would be asked of triple
+    patterns that only other parts of the join may link (a path, the parts of a triple term): it would make a product of
+    them.
+    """
+    node = map_children(node, push_filters)
+    return _pushed(node.condition, node.pattern) if isinstance(node, Filter) else node
+
+
+def _pushed(condition: Expression, node: Node) -> Node:
+    """Apply a condition to a node, as deep inside of it as it may go."""
+    mentioned = expression_variables(condition)
+    if not mentioned:
+        return Filter(condition, node)
+    seen = mentioned & possible_variables(node)
+    match node:
+        case Join() if _takes_filter(node.left, condition, seen):
+            return Join(_pushed(condition, node.left), node.right)
+        case Join() if _takes_filter(node.right, condition, seen):
+            return Join(node.left, _pushed(condition, node.right))
+        case LeftJoin() if seen <= certain_variables(node.left):
+            return LeftJoin(_pushed(condition, node.left), node.right, node.condition)
+        case Minus():
+            return Minus(_pushed(condition, node.left), node.right)
+        case Project():
+            return Project(_pushed(condition, node.pattern), node.variables)
+        case Distinct():
+            return Distinct(_pushed(condition, node.pattern))
+        case Union():
+            return Union(_pushed(condition, node.left), _pushed(condition, node.right))
+        case Extend() if node.variable not in mentioned:
+            return Extend(_pushed(condition, node.pattern), node.variable, node.expression)
+        case Timestamp() if node.variable not in mentioned:
+            return replace(node, pattern=_pushed(condition, node.pattern))
+        case Filter():
+            inner = _pushed(condition, node.pattern)
+            if inner == Filter(condition, node.pattern):
+                return Filter(condition, node)
+            return Filter(node.condition, inner)
+        case _:
+            return Filter(condition, node)
+
+
+def _takes_filter(side: Node, condition: Expression, seen: frozenset[Variable]) -> bool:
+    """Tell whether a condition may be asked of one side of a join. seen: those of its variables that the join binds."""
+    if not seen <= certain_variables(side) or isinstance(side, TripleParts):
+        return False
+    while isinstance(side, Filter):
+        side = side.pattern
+    if not isinstance(side, Bgp) or len(links := components(side.patterns)) < 2:
+        return True
+    mentioned = expression_variables(condition)
+    is_closed = any(mentioned <= possible_variables(Bgp(members)) for members in links)
+    return is_closed and not exists_patterns(condition)
+
+
+RULES: tuple[Callable[[Node], Node], ...] = (
+    sink_joins,  # OPTIONAL comes after what is joined to it, so that more triple patterns are neighbours
+    lift_filters,  # a filter of a nested group leaves it, so that its triple patterns can be planned with the others
+    merge_bgps,
+    split_filters,
+    push_filters,
+)
