@@ -197,7 +197,7 @@ class PatternParser:
         self._iris: dict[str, Term] = {}
         """Those that were read since the last BASE or PREFIX, by their text."""
 
-        self.aggregates: dict[Aggregate, Variable] = {}
+        self._aggregates: dict[Aggregate, Variable] = {}
         """Those of the SELECT that we are in, each with the variable that it leaves in its place."""
         self._aggregates_allowed = False
         self._aggregate_count = 0
@@ -289,7 +289,7 @@ class PatternParser:
             raise self.error(expected)
         return int(self.advance().text)
 
-    def row_count(self, expected: str) -> int:
+    def _row_count(self, expected: str) -> int:
         """Read an integer of any size; what is above all numbers of rows that can be is the largest of them."""
         if self.token.kind != "integer":
             raise self.error(expected)
@@ -400,7 +400,7 @@ class PatternParser:
             at = Token("iri", problem.escape, token.start + 1 + problem.offset)
             raise self.error("an escape for a character that an IRI may hold", at) from None
 
-    def variable(self, expected: str) -> Variable:
+    def _expected_variable(self, expected: str) -> Variable:
         return self.named(self.expect("var", expected))
 
     def named(self, token: Token) -> Variable:
@@ -414,9 +414,9 @@ class PatternParser:
 
     def at_literal(self) -> bool:
         kind = self.token.kind
-        return kind == "string" or kind in _NUMBERS or kind in ("TRUE", "FALSE") or self.at_signed_number()
+        return kind == "string" or kind in _NUMBERS or kind in ("TRUE", "FALSE") or self._at_signed_number()
 
-    def at_signed_number(self) -> bool:
+    def _at_signed_number(self) -> bool:
         """Whether a sign stands next, with a number right behind it (no blank between)."""
         if self.token.kind not in ("+", "-"):
             return False
@@ -459,13 +459,13 @@ class PatternParser:
 
     # --- expressions --------------------------------------------------------------------------------------------------
 
-    def expression(self) -> Expression:
+    def _expression(self) -> Expression:
         operands = [self._conjunction()]
         while self.accept("||"):
             operands.append(self._conjunction())
         return _balanced(_either, operands)
 
-    def constraint(self, clause: str) -> Expression:
+    def _constraint(self, clause: str) -> Expression:
         """Read what may follow FILTER or HAVING: an expression in parentheses, or a function call."""
         if self.token.kind == "(":
             return self._parenthesised()
@@ -474,11 +474,11 @@ class PatternParser:
             if isinstance(called, Term):
                 raise self.error("'(' after the name of a function")
             return called
-        if self.at_constraint():
+        if self._at_constraint():
             return self._primary()
         raise self.error(f"an expression in parentheses or a function after {clause}")
 
-    def at_constraint(self) -> bool:
+    def _at_constraint(self) -> bool:
         kind = self.token.kind
         return (
             kind in FUNCTIONS
@@ -486,9 +486,9 @@ class PatternParser:
             or kind in AGGREGATES
         )
 
-    def expression_as(self) -> tuple[Expression, Token]:
+    def _expression_as(self) -> tuple[Expression, Token]:
         """Read `(expression AS ?variable)` from after the opening parenthesis; return expression and variable."""
-        expression = self.expression()
+        expression = self._expression()
         self.expect("AS", "AS and a variable after the expression")
         token = self.expect("var", "a variable after AS")
         self.expect(")", "')' after the variable")
@@ -528,7 +528,7 @@ class PatternParser:
         return left
 
     def _unary(self) -> Expression:
-        if self.at_signed_number():
+        if self._at_signed_number():
             return self.literal()
         if self.accept("!"):
             return Call("!", (self._unary(),))
@@ -555,12 +555,12 @@ class PatternParser:
         if kind in AGGREGATES:
             return self._aggregate()
         if kind == "<<(":
-            return self.triple_term_expression()
+            return self._triple_term_expression()
         return self._function()
 
     def _parenthesised(self) -> Expression:
         self.advance()
-        expression = self.expression()
+        expression = self._expression()
         self.expect(")", "')' or an operator")
         return expression
 
@@ -593,7 +593,7 @@ class PatternParser:
         self.advance()
         self.expect("(", "'(' after BOUND")
         token = self.token
-        variable = self.variable("a variable in BOUND(...)")
+        variable = self._expected_variable("a variable in BOUND(...)")
         self._mentions.append(Mention(variable, token))
         self.expect(")", "')' after the variable")
         return Call("BOUND", (variable,))
@@ -601,7 +601,7 @@ class PatternParser:
     def _exists(self) -> Exists:
         negated = self.accept("NOT")
         self.expect("EXISTS", "EXISTS after NOT")
-        return Exists(self.nested_group(), negated)
+        return Exists(self._nested_group(), negated)
 
     def _call(self, name: Token) -> Call:
         fewest, most = FUNCTIONS[name.kind]
@@ -629,9 +629,9 @@ class PatternParser:
         self.expect("(", "'(' and a list of expressions")
         if self.accept(")"):
             return ()
-        arguments = [self.expression()]
+        arguments = [self._expression()]
         while self.accept(","):
-            arguments.append(self.expression())
+            arguments.append(self._expression())
         self.expect(")", "',' or ')' after the expression")
         return tuple(arguments)
 
@@ -644,14 +644,14 @@ class PatternParser:
         aggregate = self._aggregate_arguments(name.kind)
         self._aggregates_allowed = True
         del self._mentions[mention_count:]
-        return self.aggregated(aggregate)
+        return self._aggregated(aggregate)
 
-    def aggregated(self, aggregate: Aggregate) -> Variable:
+    def _aggregated(self, aggregate: Aggregate) -> Variable:
         """Return the variable that stands for an aggregate; equal ones of one SELECT share theirs."""
-        variable = self.aggregates.get(aggregate)
+        variable = self._aggregates.get(aggregate)
         if variable is None:
             self._aggregate_count += 1
-            variable = self.aggregates[aggregate] = Variable(f".agg{self._aggregate_count}")
+            variable = self._aggregates[aggregate] = Variable(f".agg{self._aggregate_count}")
         return variable
 
     def _aggregate_arguments(self, name: str) -> Aggregate:
@@ -659,7 +659,7 @@ class PatternParser:
         distinct = self.accept("DISTINCT")
         argument = None
         if name != "COUNT" or not self.accept("*"):
-            argument = self.expression()
+            argument = self._expression()
         separator = self._separator() if name == "GROUP_CONCAT" else " "
         self.expect(")", f"')' after the argument of {name}")
         return Aggregate(name, argument, distinct, separator)
@@ -673,11 +673,11 @@ class PatternParser:
 
     # --- property paths (SPARQL 1.1, productions 88 to 96; their translation: 18.2.2.3, 18.2.2.4, 18.4) ---------------
 
-    def fresh_blank(self) -> Variable:
+    def _fresh_blank(self) -> Variable:
         self._blank_count += 1
         return Variable(f".blank{self._blank_count}")
 
-    def path(self) -> Path:
+    def _path(self) -> Path:
         """Read a path; a single IRI is one too."""
         token = self.token
         found = self._path_alternative()
@@ -705,7 +705,7 @@ class PatternParser:
     def _path_repeated(self) -> Path:
         found = self._path_primary()
         make = _REPETITIONS.get(self.token.kind)
-        if make is None or self.at_signed_number():
+        if make is None or self._at_signed_number():
             return found
         self.advance()
         return make(found)
@@ -744,7 +744,7 @@ class PatternParser:
         is_inverse = self.accept("^")
         return is_inverse, self._path_link(_IN_A_SET)
 
-    def add_path(self, subject: TermOrVariable, path: Path, object_: TermOrVariable) -> None:
+    def _add_path(self, subject: TermOrVariable, path: Path, object_: TermOrVariable) -> None:
         """Add what a path between two ends stands for to the group that is being read."""
         for part in self._translated(subject, path, object_):
             if isinstance(part, TriplePattern):
@@ -761,7 +761,7 @@ class PatternParser:
             case Inverse(path=inner):
                 return self._translated(object_, inner, subject)
             case PathSequence(first=first, second=second):
-                between = self.fresh_blank()
+                between = self._fresh_blank()
                 return (*self._translated(subject, first, between), *self._translated(between, second, object_))
             case Alternative(first=first, second=second):
                 branches = self._translated(subject, first, object_), self._translated(subject, second, object_)
@@ -778,14 +778,14 @@ class PatternParser:
 
     def _other_than(self, subject: TermOrVariable, excluded: tuple[Term, ...], object_: TermOrVariable) -> Node:
         """One solution for each triple whose predicate is not excluded."""
-        predicate = self.fresh_blank()
+        predicate = self._fresh_blank()
         triple = Bgp((TriplePattern(subject, predicate, object_, self.graph),))
         return Filter(Call("NOTIN", (predicate, *excluded)), triple) if excluded else triple
 
     # --- triples ------------------------------------------------------------------------------------------------------
 
     def at_triples(self) -> bool:
-        return self.token.kind in _TERM_KINDS or self.at_signed_number()
+        return self.token.kind in _TERM_KINDS or self._at_signed_number()
 
     def triples_block(self) -> None:
         """Read triples separated by full stops, with or without a last one."""
@@ -803,24 +803,24 @@ class PatternParser:
         if self.token.kind == "[" and self.peek().kind != "]":
             subject = self._property_list_node()
             if self._at_verb():
-                self.property_list(subject)
+                self._property_list(subject)
         elif self.token.kind == "(" and self.peek().kind != ")":
             subject = self._collection()
             if self._at_verb():
-                self.property_list(subject)
+                self._property_list(subject)
         elif self.token.kind == "<<":
-            subject = self.reified_triple()
+            subject = self._reified_triple()
             if self._at_verb():
-                self.property_list(subject)
+                self._property_list(subject)
         else:
-            self.check_subject()
-            self.property_list(self.variable_or_term(_A_SUBJECT))
+            self._check_subject()
+            self._property_list(self._variable_or_term(_A_SUBJECT))
 
     def _at_verb(self) -> bool:
         token = self.token
         return token.kind in ("var", "iri", "pname", "^", "!", "(") or token.text == "a"
 
-    def property_list(self, subject: TermOrVariable) -> None:
+    def _property_list(self, subject: TermOrVariable) -> None:
         """Read `predicate object, object; predicate object ...` for a subject; at least one."""
         while True:
             start = self.index
@@ -831,9 +831,9 @@ class PatternParser:
                 if isinstance(predicate, Variable | Term):
                     self.patterns.append(TriplePattern(subject, predicate, object_, self.graph))
                     if is_plain and self.token.kind in ("~", "{|"):
-                        self.annotations(subject, predicate, object_)
+                        self._annotations(subject, predicate, object_)
                 else:
-                    self.add_path(subject, predicate, object_)
+                    self._add_path(subject, predicate, object_)
                 if self.token.kind in ("~", "{|"):
                     raise self.error("no reifier or annotation behind a property path, which is no triple")
                 if not self.accept(","):
@@ -852,7 +852,7 @@ class PatternParser:
             return self.iri(_A_PREDICATE)  # as most predicates are; the grammar of paths takes twice as long
         if not self._at_verb():
             raise self.error(_A_PREDICATE_OR_PATH if self._paths_allowed else _A_PREDICATE)
-        return self.path()
+        return self._path()
 
     def _object(self) -> TermOrVariable:
         if self.token.kind == "[" and self.peek().kind != "]":
@@ -860,10 +860,10 @@ class PatternParser:
         if self.token.kind == "(" and self.peek().kind != ")":
             return self._collection()
         if self.token.kind == "<<":
-            return self.reified_triple()
-        return self.variable_or_term(_AN_OBJECT)
+            return self._reified_triple()
+        return self._variable_or_term(_AN_OBJECT)
 
-    def variable_or_term(self, expected: str) -> TermOrVariable:
+    def _variable_or_term(self, expected: str) -> TermOrVariable:
         """Read a variable, IRI, literal, blank node, `[]`, `()` or triple term."""
         kind = self.token.kind
         if kind == "var":
@@ -875,7 +875,7 @@ class PatternParser:
         if kind == "[":
             self.advance()
             self.expect("]", "']'")
-            return self.fresh_blank()
+            return self._fresh_blank()
         if kind == "(":
             self.advance()
             self.expect(")", "')'")
@@ -883,7 +883,7 @@ class PatternParser:
         if self.at_literal():
             return self.literal()
         if kind == "<<(":
-            return self.triple_term()
+            return self._triple_term()
         raise self.error(expected)
 
     def _variable(self) -> Variable:
@@ -899,7 +899,7 @@ class PatternParser:
     def labelled(self, token: Token) -> Variable:
         scope_number, variable = self.labels.get(token.text, (self._scope_number, None))
         if variable is None:
-            variable = self.fresh_blank()
+            variable = self._fresh_blank()
             self.labels[token.text] = scope_number, variable
         elif scope_number != self._scope_number:
             expected = "a blank node label that is new to this basic graph pattern"
@@ -909,35 +909,35 @@ class PatternParser:
     def _property_list_node(self) -> Variable:
         """Read `[ predicate object; ... ]`."""
         self.expect("[", "'['")
-        node = self.fresh_blank()
-        self.property_list(node)
+        node = self._fresh_blank()
+        self._property_list(node)
         self.expect("]", "';', ',' or ']'")
         return node
 
     def _collection(self) -> Variable:
         """Read `( object ... )` with at least one object, into rdf:first and rdf:rest."""
         self.expect("(", "'('")
-        head = cell = self.fresh_blank()
+        head = cell = self._fresh_blank()
         while True:
             self.patterns.append(TriplePattern(cell, RDF_FIRST, self._object(), self.graph))
             if self.accept(")"):
                 self.patterns.append(TriplePattern(cell, RDF_REST, RDF_NIL, self.graph))
                 return head
-            following = self.fresh_blank()
+            following = self._fresh_blank()
             self.patterns.append(TriplePattern(cell, RDF_REST, following, self.graph))
             cell = following
 
     # --- triple terms, reified triples, annotations (SPARQL 1.2) ------------------------------------------------------
 
-    def check_subject(self) -> None:
+    def _check_subject(self) -> None:
         """Refuse what comes next as a subject of data that RDF has no such subject for: no pattern has to match it."""
         if self.in_data and (self.at_literal() or self.token.kind == "<<("):
             raise self.error("a subject that RDF can have, an IRI or a blank node, in DATA")
 
-    def triple_term(self) -> TermOrVariable:
+    def _triple_term(self) -> TermOrVariable:
         """Read `<<( s p o )>>`; return the term, or the variable that stands for it."""
         token = self.advance()
-        self.check_subject()
+        self._check_subject()
         subject = self._part("a subject in the triple term: an IRI, a variable, a blank node or a triple term")
         predicate = self._plain_verb()
         object_ = self._part("an object in the triple term: an IRI, a literal, a variable, a blank node, a triple term")
@@ -946,12 +946,12 @@ class PatternParser:
 
     def _part(self, expected: str) -> TermOrVariable:
         if self.token.kind == "<<(":
-            return self.triple_term()
+            return self._triple_term()
         if self.token.kind == "[" and self.peek().kind != "]":
             raise self.error("'[]': a blank node inside of a triple has no properties", self.peek())
         if self.token.kind in ("(", "<<"):
             raise self.error(expected)
-        return self.variable_or_term(expected)
+        return self._variable_or_term(expected)
 
     def _plain_verb(self) -> TermOrVariable:
         token = self.token
@@ -960,7 +960,7 @@ class PatternParser:
             return RDF_TYPE
         if token.kind not in ("var", "iri", "pname"):
             raise self.error(_A_PREDICATE)
-        return self.variable_or_term(_A_PREDICATE)
+        return self._variable_or_term(_A_PREDICATE)
 
     def _made(self, parts: Triple, token: Token) -> TermOrVariable:
         """Return what stands for a triple term in the triples that are being read."""
@@ -973,10 +973,10 @@ class PatternParser:
         self.triple_terms.append(TripleTerm(variable, parts, token))
         return variable
 
-    def reified_triple(self) -> TermOrVariable:
+    def _reified_triple(self) -> TermOrVariable:
         """Read `<< s p o >>` or `<< s p o ~ r >>`; return the reifier."""
         token = self.advance()
-        self.check_subject()
+        self._check_subject()
         subject = self._reified_part("a subject: an IRI, a variable, a blank node, a triple term or a reified triple")
         predicate = self._plain_verb()
         object_ = self._reified_part("an object: an IRI, a literal, a variable, a blank node or a triple")
@@ -986,11 +986,11 @@ class PatternParser:
         return reifier
 
     def _reified_part(self, expected: str) -> TermOrVariable:
-        return self.reified_triple() if self.token.kind == "<<" else self._part(expected)
+        return self._reified_triple() if self.token.kind == "<<" else self._part(expected)
 
     def _unnamed(self, token: Token) -> Variable:
         self.unnamed_reifiers.add(token)
-        return self.fresh_blank()
+        return self._fresh_blank()
 
     def _reifier(self) -> TermOrVariable:
         """Read `~` and the reifier, if it is named."""
@@ -1002,7 +1002,7 @@ class PatternParser:
     def _reify(self, reifier: TermOrVariable, parts: Triple, token: Token) -> None:
         self.patterns.append(TriplePattern(reifier, RDF_REIFIES, self._made(parts, token), self.graph))
 
-    def annotations(self, subject: TermOrVariable, predicate: TermOrVariable, object_: TermOrVariable) -> None:
+    def _annotations(self, subject: TermOrVariable, predicate: TermOrVariable, object_: TermOrVariable) -> None:
         """Read the reifiers and annotation blocks behind a triple."""
         reifier: TermOrVariable | None = None
         while self.token.kind in ("~", "{|"):
@@ -1015,7 +1015,7 @@ class PatternParser:
             if reifier is None:
                 reifier = self._unnamed(token)
                 self._reify(reifier, (subject, predicate, object_), token)
-            self.property_list(reifier)
+            self._property_list(reifier)
             self.expect("|}", "';', ',' or '|}'")
             reifier = None
 
@@ -1028,14 +1028,14 @@ class PatternParser:
             node = join(node, part)
         return node
 
-    def triple_term_data(self) -> Term:
+    def _triple_term_data(self) -> Term:
         """Read `<<( s p o )>>` of IRIs and, as the object, a literal or another one."""
         self.advance()
         subject = self.iri("an IRI as the subject of a triple term in VALUES")
         predicate = self._data_verb()
         expected = "an object in VALUES: an IRI, a literal or a triple term"
         if self.token.kind == "<<(":
-            object_ = self.triple_term_data()
+            object_ = self._triple_term_data()
         else:
             object_ = self.literal() if self.at_literal() else self.iri(expected)
         self.expect(")>>", "')>>' to close the triple term")
@@ -1047,13 +1047,13 @@ class PatternParser:
             return RDF_TYPE
         return self.iri("an IRI or 'a' as the predicate of a triple term in VALUES")
 
-    def triple_term_expression(self) -> Expression:
+    def _triple_term_expression(self) -> Expression:
         """Read `<<( s p o )>>` of IRIs, variables and, as the object, a literal or another one."""
         self.advance()
         subject = self._expression_part("an IRI or a variable as the subject of a triple term")
         predicate = self._data_verb() if self.token.kind != "var" else self._expression_part(_A_PREDICATE)
         if self.token.kind == "<<(":
-            object_ = self.triple_term_expression()
+            object_ = self._triple_term_expression()
         else:
             object_ = self.literal() if self.at_literal() else self._expression_part(_AN_EXPRESSION)
         self.expect(")>>", "')>>' to close the triple term")
@@ -1069,7 +1069,7 @@ class PatternParser:
 
     # --- VALUES -------------------------------------------------------------------------------------------------------
 
-    def data_block(self) -> Values:
+    def _data_block(self) -> Values:
         """Read what follows VALUES: `?x { 1 2 }` or `(?x ?y) { (1 2) (UNDEF 3) }`."""
         if self.token.kind == "var":
             variables = [self._column([])]
@@ -1124,7 +1124,7 @@ class PatternParser:
         if self.at_literal():
             return self.literal()
         if self.token.kind == "<<(":
-            return self.triple_term_data()
+            return self._triple_term_data()
         raise self.error(expected)
 
     # --- group graph patterns (SPARQL 1.1, 18.2.2) --------------------------------------------------------------------
@@ -1134,7 +1134,7 @@ class PatternParser:
         pattern, condition = self._group_parts()
         return pattern if condition is None else Filter(condition, pattern)
 
-    def nested_group(self) -> Node:
+    def _nested_group(self) -> Node:
         """Read `{ ... }` for EXISTS or MINUS: what it names comes into scope nowhere else, and the basic graph pattern
         around it goes on behind it."""
         in_scope, scope_number, mention_count = self.in_scope, self._scope_number, len(self._mentions)
@@ -1146,7 +1146,7 @@ class PatternParser:
         self._hides_graph = True
         return node
 
-    def graph_key(self, by_rows: bool) -> tuple[Variable, ...]:
+    def _graph_key(self, by_rows: bool) -> tuple[Variable, ...]:
         """Return what a subquery must keep apart besides its own keys: the graph, if it is a variable here.
 
         by_rows : whether it is enough to look at each row's graph; else the block is evaluated graph by graph.
@@ -1166,7 +1166,7 @@ class PatternParser:
         conditions: list[Expression] = []
         elements = 0
         if self.token.kind == "SELECT":
-            node = self.subselect()
+            node = self._subselect()
             self._hides_graph = True
             if self.token.kind != "}":
                 raise self.error("'}' to close the subquery")
@@ -1174,7 +1174,7 @@ class PatternParser:
             if self.at_triples():
                 self.triples_block()
             elif self.accept("FILTER"):
-                conditions.append(self.constraint("FILTER"))
+                conditions.append(self._constraint("FILTER"))
                 self.accept(".")
             elif self.token.kind == "end":
                 raise self.error("'}' to close the group")
@@ -1227,7 +1227,7 @@ class PatternParser:
             return LeftJoin(self._anchored(node), pattern, condition)
         if kind == "MINUS":
             self.advance()
-            return Minus(self._anchored(node), self.nested_group())
+            return Minus(self._anchored(node), self._nested_group())
         if kind == "GRAPH":
             self.advance()
             return join(node, self._graph_block())
@@ -1236,7 +1236,7 @@ class PatternParser:
             return self._bind(node)
         if kind == "VALUES":
             self.advance()
-            return join(node, self.data_block())
+            return join(node, self._data_block())
         if kind == "SERVICE":
             return join(node, self._service())
         raise self.error("a triple pattern, FILTER, OPTIONAL, UNION, MINUS, GRAPH, BIND, VALUES, a group or '}'")
@@ -1249,7 +1249,7 @@ class PatternParser:
 
     def _bind(self, node: Node) -> Node:
         self.expect("(", "'(' after BIND")
-        expression, token = self.expression_as()
+        expression, token = self._expression_as()
         variable = self.named(token)
         if variable in possible_variables(node):
             raise self.error("a variable after AS that the group has not used before", token)
@@ -1372,13 +1372,13 @@ class PatternParser:
             return SelectItem(token, variable, None, (Mention(variable, token),))
         start, first = len(self._mentions), self.index
         self._aggregates_allowed = True
-        expression, token = self.expression_as()
+        expression, token = self._expression_as()
         self._aggregates_allowed = False
         # Behind the expression come AS, the variable and a parenthesis.
         text = self.text[self.tokens[first].start : self.tokens[self.index - 4].end]
         return SelectItem(token, self.named(token), expression, tuple(self._mentions[start:]), " ".join(text.split()))
 
-    def modifiers(self) -> Modifiers:
+    def _modifiers(self) -> Modifiers:
         """Read GROUP BY, HAVING, ORDER BY, LIMIT and OFFSET."""
         found = Modifiers()
         if self.accept("GROUP"):
@@ -1386,9 +1386,9 @@ class PatternParser:
         self._aggregates_allowed = True
         start = len(self._mentions)
         if self.accept("HAVING"):
-            found.having.append(self.constraint("HAVING"))
-            while self.at_constraint():
-                found.having.append(self.constraint("HAVING"))
+            found.having.append(self._constraint("HAVING"))
+            while self._at_constraint():
+                found.having.append(self._constraint("HAVING"))
         found.asked = self._mentions[start:]
         if self.accept("ORDER"):
             self._order_by(found)
@@ -1404,20 +1404,20 @@ class PatternParser:
                 found.keys.append((self.named(self.advance()), None))
             elif self.accept("("):
                 found.keys.append(self._group_key())
-            elif self.at_constraint():
-                found.keys.append((self._unnamed_key(), self.constraint("GROUP BY")))
+            elif self._at_constraint():
+                found.keys.append((self._unnamed_key(), self._constraint("GROUP BY")))
             elif found.keys:
                 return
             else:
                 raise self.error("a variable, a function or (expression AS ?variable) after GROUP BY")
 
     def _group_key(self) -> tuple[Variable, Expression]:
-        expression = self.expression()
+        expression = self._expression()
         if self.accept(")"):
             return self._unnamed_key(), expression
         self.expect("AS", "')', or AS and a variable")
         token = self.token
-        variable = self.variable("a variable after AS")
+        variable = self._expected_variable("a variable after AS")
         if variable in self.in_scope:
             raise self.error("a variable after AS that the query has not used before", token)
         self.expect(")", "')' after the variable")
@@ -1430,12 +1430,12 @@ class PatternParser:
             if kind in ("ASC", "DESC"):
                 self.advance()
                 self.expect("(", f"'(' after {kind}")
-                found.order.append((self.expression(), kind == "DESC"))
+                found.order.append((self._expression(), kind == "DESC"))
                 self.expect(")", "')' or an operator")
             elif kind == "var":
                 found.order.append((self.named(self.advance()), False))
-            elif self.at_constraint():
-                found.order.append((self.constraint("ORDER BY"), False))
+            elif self._at_constraint():
+                found.order.append((self._constraint("ORDER BY"), False))
             elif found.order:
                 return
             else:
@@ -1449,15 +1449,15 @@ class PatternParser:
             if clause.kind in seen:
                 raise self.error(f"only one {clause.kind}", clause)
             seen.add(clause.kind)
-            number = self.row_count(f"a whole number of rows, 0 or more, after {clause.kind}")
+            number = self._row_count(f"a whole number of rows, 0 or more, after {clause.kind}")
             if clause.kind == "LIMIT":
                 found.limit = number
             else:
                 found.offset = number
 
-    def grouped(self, pattern: Node, select: SelectClause, found: Modifiers) -> Node:
+    def _grouped(self, pattern: Node, select: SelectClause, found: Modifiers) -> Node:
         """Put Group and HAVING around the pattern, if the query groups; check what SELECT may project then."""
-        if not (found.group_by or self.aggregates or found.having):
+        if not (found.group_by or self._aggregates or found.having):
             return pattern
         if select.star is not None:
             raise self.error("variables and aggregates in a query that groups, since '*' names no groups", select.star)
@@ -1471,8 +1471,8 @@ class PatternParser:
         for variable, expression in found.keys:
             if expression is not None:
                 pattern = Extend(pattern, variable, expression)
-        keys = tuple(dict.fromkeys((*(variable for variable, _ in found.keys), *self.graph_key(bool(found.keys)))))
-        made = tuple((variable, aggregate) for aggregate, variable in self.aggregates.items())
+        keys = tuple(dict.fromkeys((*(variable for variable, _ in found.keys), *self._graph_key(bool(found.keys)))))
+        made = tuple((variable, aggregate) for aggregate, variable in self._aggregates.items())
         node: Node = Group(pattern, keys, made)
         for condition in found.having:
             node = Filter(condition, node)
@@ -1492,13 +1492,13 @@ class PatternParser:
             replacements = {}
             for variable in sorted(expression_variables(expression, within_exists=False) - visible, key=str):
                 if not variable.is_blank:
-                    replacements[variable] = self.aggregated(Aggregate("SAMPLE", variable))
+                    replacements[variable] = self._aggregated(Aggregate("SAMPLE", variable))
             return substitute(expression, replacements) if replacements else expression
 
         found.having = [sampled(condition) for condition in found.having]
         found.order = [(sampled(condition), descending) for condition, descending in found.order]
 
-    def extended(self, node: Node, select: SelectClause, grouped_keys: set[Variable] | None) -> Node:
+    def _extended(self, node: Node, select: SelectClause, grouped_keys: set[Variable] | None) -> Node:
         """Bind the expressions of SELECT; each alias must be new."""
         taken = set(self.in_scope) if grouped_keys is None else set(grouped_keys)
         for item in select.items:
@@ -1512,7 +1512,7 @@ class PatternParser:
     def sliced(self, node: Node, found: Modifiers) -> Node:
         if found.limit is None and not found.offset:
             return node
-        self.graph_key(by_rows=False)
+        self._graph_key(by_rows=False)
         return Slice(node, found.offset, found.limit)
 
     def ordered(self, node: Node, found: Modifiers) -> Node:
@@ -1524,11 +1524,11 @@ class PatternParser:
 
     # --- SELECT as a whole, at the top and as a subquery --------------------------------------------------------------
 
-    def subselect(self) -> Node:
+    def _subselect(self) -> Node:
         """Read a subquery, from SELECT to what ends its group."""
         self.advance()
         outer_scope, self.in_scope = self.in_scope, {}
-        outer_aggregates, self.aggregates = self.aggregates, {}
+        outer_aggregates, self._aggregates = self._aggregates, {}
         mention_count = len(self._mentions)
         visible = self._let_out()
         if visible is not None:
@@ -1539,7 +1539,7 @@ class PatternParser:
         node, variables = self.selected(clause, pattern)
         if visible is not None:
             self._subqueries.pop()
-        self.aggregates = outer_aggregates
+        self._aggregates = outer_aggregates
         self.in_scope = outer_scope | dict.fromkeys(variables)
         del self._mentions[mention_count:]
         return node
@@ -1558,21 +1558,21 @@ class PatternParser:
             variables = tuple(variable for variable in self.in_scope if not variable.is_blank)
         else:
             variables = tuple(dict.fromkeys(item.variable for item in clause.items))
-        node = Project(self.ordered(node, found), (*variables, *self.graph_key(by_rows=True)))
+        node = Project(self.ordered(node, found), (*variables, *self._graph_key(by_rows=True)))
         if clause.distinct:
             node = Distinct(node)
         return self.sliced(node, found), variables
 
     def solutions(self, clause: SelectClause, pattern: Node) -> tuple[Node, Modifiers]:
         """Read the modifiers and VALUES; put groups, VALUES and the expressions of SELECT around a pattern."""
-        found = self.modifiers()
-        values = self.data_block() if self.accept("VALUES") else None
-        node = self.grouped(pattern, clause, found)
+        found = self._modifiers()
+        values = self._data_block() if self.accept("VALUES") else None
+        node = self._grouped(pattern, clause, found)
         keys: set[Variable] | None = None if node is pattern else {variable for variable, _ in found.keys}
         if values is not None:
             node = join(node, values)
             keys = None if keys is None else keys.union(values.variables)
-        return self.extended(node, clause, keys), found
+        return self._extended(node, clause, keys), found
 
     def _let_out(self) -> frozenset[str] | None:
         """Look ahead at a SELECT clause for the names that it projects; None is `*`."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from tests.unit.csparql.counted_triples import CountedTriples
-from tests.unit.csparql.test_groups import shape_of
 from wukongs.csparql.algebra import Node
 from wukongs.csparql.explain import explain
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import RULES, lift_filters, merge_bgps, push_filters, rewrite, sink_joins, split_filters
 
+from tests.unit.csparql.algebra_text import algebra_text
+from tests.unit.csparql.counted_triples import CountedTriples
+
 A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
 
 
 def after(rule: Callable[[Node], Node], group: str) -> str:
-    return shape_of(rule(parse_query(f"ASK {group}").pattern))
+    return algebra_text(rule(parse_query(f"ASK {group}").pattern))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_all_rules_together() -> None:
 
 def test_rules_go_into_exists_and_subqueries() -> None:
     query = parse_query(f"ASK {{ FILTER EXISTS {{ {A} {{ {B} FILTER(?c) }} }} {{ SELECT ?a {{ {A} {{ {B} }} }} }} }}")
-    shown = shape_of(rewrite(query).pattern)
+    shown = algebra_text(rewrite(query).pattern)
     assert shown == "project(?a, filter(EXISTS {filter(?c, [A B])}, [A B]))"
 
 

@@ -3,91 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.unit.csparql.counted_triples import CountedTriples
-from wukongs.csparql.algebra import (
-    DEFAULT,
-    Bgp,
-    Distinct,
-    Exists,
-    Expression,
-    Extend,
-    Filter,
-    GraphNames,
-    Group,
-    Join,
-    LeftJoin,
-    Minus,
-    Node,
-    PathPattern,
-    PerGraph,
-    Project,
-    Slice,
-    TriplePattern,
-    Union,
-    Values,
-)
-from wukongs.csparql.explain import explain, format_expression
+from wukongs.csparql.explain import explain
 from wukongs.csparql.parser import parse_query
-from wukongs.csparql.paths import format_path
+
+from tests.unit.csparql.algebra_text import algebra_of
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError
-
-
-def shape(text: str) -> str:
-    return shape_of(parse_query(f"ASK {text}").pattern)
-
-
-def shape_of(node: Node) -> str:
-    """Return an algebra on one line: A, B, ... for patterns by predicate, with their graphs after @."""
-    match node:
-        case Bgp():
-            return f"[{' '.join(map(_pattern_shape, node.patterns))}]"
-        case PathPattern():
-            return f"{_short(node.subject)} {format_path(node.path)} {_short(node.object)}"
-        case GraphNames():
-            return f"names({_short(node.graph)})"
-        case Join():
-            return f"({shape_of(node.left)} * {shape_of(node.right)})"
-        case LeftJoin():
-            condition = "" if node.condition is None else f" if {_condition_shape(node.condition)}"
-            return f"({shape_of(node.left)} ? {shape_of(node.right)}{condition})"
-        case Minus():
-            return f"({shape_of(node.left)} - {shape_of(node.right)})"
-        case Values():
-            return f"values({' '.join(map(str, node.variables))}: {len(node.rows)})"
-        case Project():
-            return f"project({' '.join(map(_short, node.variables))}, {shape_of(node.pattern)})"
-        case Distinct():
-            return f"distinct({shape_of(node.pattern)})"
-        case Group():
-            return f"group({' '.join(map(_short, node.keys))}, {shape_of(node.pattern)})"
-        case Slice():
-            return f"slice({shape_of(node.pattern)})"
-        case PerGraph():
-            return f"each({_short(node.graph)}, {shape_of(node.pattern)})"
-        case Union():
-            return f"({shape_of(node.left)} | {shape_of(node.right)})"
-        case Filter():
-            return f"filter({_condition_shape(node.condition)}, {shape_of(node.pattern)})"
-        case Extend():
-            return f"extend({_short(node.variable)}={_condition_shape(node.expression)}, {shape_of(node.pattern)})"
-    raise AssertionError(node)
-
-
-def _pattern_shape(pattern: TriplePattern) -> str:
-    return str(pattern.predicate).strip("<>") + ("" if pattern.graph == DEFAULT else f"@{_short(pattern.graph)}")
-
-
-def _condition_shape(expression: Expression) -> str:
-    if isinstance(expression, Exists):
-        return f"{'NOT ' if expression.negated else ''}EXISTS {{{shape_of(expression.pattern)}}}"
-    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
-    return _short(format_expression(expression).replace(f'"1"{integer}', "1"))
-
-
-def _short(text: object) -> str:
-    return str(text).replace("?.graph", "hidden")
-
 
 A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
 
@@ -114,7 +35,7 @@ A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
     ],
 )
 def test_translation(text: str, expected: str) -> None:
-    assert shape(text) == expected
+    assert algebra_of(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -158,7 +79,7 @@ def test_translation(text: str, expected: str) -> None:
     ],
 )
 def test_graph_blocks(text: str, expected: str) -> None:
-    assert shape(text) == expected
+    assert algebra_of(text) == expected
 
 
 def test_labels_survive_a_block_that_is_read_twice() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.unit.csparql.test_groups import shape
 from wukongs.csparql.algebra import Bgp, Exists, Filter, Join, Minus, Project, TriplePattern, Values
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import XSD, Variable, iri, literal
+
+from tests.unit.csparql.algebra_text import algebra_of
 from wukongs.errors import QuerySyntaxError
 
 ONE, TWO = literal("1", XSD + "integer"), literal("2", XSD + "integer")
@@ -37,7 +37,7 @@ def names_in(text: str) -> list[str]:
     ],
 )
 def test_algebra(text: str, expected: str) -> None:
-    assert shape(text) == expected
+    assert algebra_of(text) == expected
 
 
 def test_a_subquery_has_its_own_variables() -> None:
