@@ -317,7 +317,7 @@ class DatasetClause:
 
 
 Output = Choice["rstream", "istream", "dstream"]
-"""What a firing reports: its rows, those that the firing before it had not, or those that only the one before had."""
+"""The rows that a firing reports: all, those that the firing before it had not, or those that only that one had."""
 ReportPolicy = Choice["window close", "content change", "non-empty content", "non-empty result"]
 
 

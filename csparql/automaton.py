@@ -110,7 +110,7 @@ class _Positions:
 
 @lru_cache(AUTOMATA_MAX)
 def automaton_of(path: Path) -> Automaton:
-    """As automaton, made once for the many executions of a query."""
+    """Return the automaton of a path, made once for the many executions of a query."""
     return automaton(path)
 
 

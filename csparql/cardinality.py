@@ -25,5 +25,5 @@ class Cardinalities(Protocol):
         """Triples with this predicate at this very subject (out) or object (in)."""
 
     def share(self, found: TriplePattern, variable: Variable, asked: TriplePattern) -> float | None:
-        """Of the values that a pattern gives a variable, which share matches another pattern, that has no further
-        variable; tried on some of them. None if there are too few to try."""
+        """The share of the values that a pattern gives a variable which match another pattern, one without further
+        variables; tried on some of them. None if there are too few to try."""

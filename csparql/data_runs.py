@@ -143,7 +143,7 @@ class DataReader:
         self.runs: dict[int, DataRun] = {}
 
     def tokenize(self, text: str, source: str) -> list[Token]:
-        """As csparql.tokens.tokenize, but for the runs."""
+        """Cut a text into tokens as csparql.tokens.tokenize does; each run is one token."""
         self.runs.clear()
         tokens: list[Token] = []
         at = read_tokens(text, 0, tokens, _TO_DATA, source)

@@ -50,7 +50,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What holds after some steps: rows of the binding table, cost so far, the bits of the bound variables, and how
+    """The state after some steps: rows of the binding table, cost so far, the bits of the bound variables, and how
     many distinct values each variable has at most (infinity for one that is not bound)."""
 
     rows: float

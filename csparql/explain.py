@@ -59,7 +59,7 @@ _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a node, with all below it, did in one execution; rows_in: of what is explored, the rows to start from."""
+    """The work of a node, with all below it, in one execution; rows_in: the rows that an exploration starts from."""
 
     rows: int
     seconds: float
@@ -68,7 +68,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one step asked of other nodes: the ways it took, requests, and rows and bytes in both directions."""
+    """The traffic of one step with other nodes: the ways it took, requests, and rows and bytes in both directions."""
 
     ways: tuple[str, ...] = ()
     requests: int = 0
@@ -91,7 +91,7 @@ Ways = Callable[[PlanStep, frozenset[Variable], float], str]
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What a plan did, from so many rows that bind these variables; step_rows: the rows after each step, before its
+    """The work of a plan, from so many rows that bind these variables; step_rows: the rows after each step, before its
     filters; moved: what each step moved between nodes, empty where there are no others."""
 
     plan: Plan
@@ -103,7 +103,7 @@ class Explored:
 
 
 class Figures(Protocol):
-    """What an execution did."""
+    """Figures of an execution."""
 
     def measured(self, node: Node) -> Measured | None:
         """Return what a node did, None if it was not run, or only as a part of another."""
@@ -115,8 +115,8 @@ class Figures(Protocol):
 def explain(
     query: Query, cardinalities: Cardinalities, figures: Figures | None = None, ways: Ways | None = None
 ) -> str:
-    """Show a query as a tree of operators; each Bgp with the steps of its plan, in order. What is joined comes in the
-    order in which it is run.
+    """Show a query as a tree of operators; each Bgp with the steps of its plan, in order. The parts of a join
+    come in the order in which they are run.
 
     figures : what an execution did; then actual rows and times stand beside the estimates. ways : where the graph is
     divided among nodes, how a step would come to the triples of others.

@@ -29,11 +29,11 @@ from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import join_operands
 
 _LINKED_SHARE = 0.5
-"""Of pairs of bound ends, which share a path links: a guess."""
+"""The share of pairs of bound ends that a path links: a guess."""
 _TRIPLE_ROWS = 30.0
-"""What it costs to put one triple term together or to pull it apart, in rows."""
+"""Cost of putting one triple term together or pulling it apart, in rows."""
 _PART_SHARES = (0.1, 0.5, 0.1)
-"""Which share of the triple terms has a given subject, predicate, object: guesses."""
+"""The shares of the triple terms that have a given subject, predicate, object: guesses."""
 _ROWS_MAX = 1e100
 """Estimates of hundreds of parts stay numbers that can be divided."""
 ESTIMATED_ANEW_MAX = 20

@@ -17,13 +17,13 @@ from wukongs.csparql.scope import expression_variables
 from wukongs.csparql.terms import Term, Variable
 
 SPLIT_ROWS = 300.0
-"""What it costs to stop between two steps, in rows."""
+"""Cost of a stop between two steps, in rows."""
 FILTER_ROWS = 30.0
-"""What it costs to ask a condition of one row, in rows."""
+"""Cost of asking a condition of one row, in rows."""
 _SHARES = {"=": 0.1, "SAMETERM": 0.1, "!=": 0.9, "<": 0.3, ">": 0.3, "<=": 0.3, ">=": 0.3}
 _SHARE = 0.5
 _KINDS = {"ISIRI": 0.9, "ISBLANK": 0.1, "ISLITERAL": 0.01, "ISNUMERIC": 0.01, "ISTRIPLE": 0.01}
-"""Of the subjects of triples: none is a literal."""
+"""The shares of the subjects of triples that are of a kind: none is a literal."""
 
 
 def pinned(wanted: FilteredBgp, bound: frozenset[Variable]) -> tuple[FilteredBgp, dict[Variable, Term]]:

@@ -1,7 +1,7 @@
 """The parser of queries: C-SPARQL and SPARQL text to the algebra, by recursive descent, in one pass.
 
 The query forms are here. parser_patterns.py reads what stands in them, parser_streams.py what C-SPARQL adds at their
-head. What the language knows and we do not support is refused by name and place.
+head. A feature of the language that we do not support is refused by name and place.
 """
 
 from __future__ import annotations

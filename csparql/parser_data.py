@@ -1,7 +1,7 @@
 """Runs of DATA blocks (csparql/data_runs.py) to columns of terms: each distinct term is read once, and no token made.
 
-What the parser would refuse is not refused here: the run is opened, the statement becomes tokens, and the parser says
-what is wrong with it, and where.
+A statement that the parser would refuse is not refused here: the run is opened, the statement becomes tokens, and the
+parser says what is wrong with it, and where.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DataBlocks:
         self._reader = reader
         """None: the tokens have no runs."""
         self.columns: list[DataColumns] = []
-        """Of the block that is being read."""
+        """Those of the block that is being read."""
         self.old_labels: set[str] = set()
         """The blank node labels of the INSERT DATA operations before."""
         self._may_have_blanks = True

@@ -1,8 +1,8 @@
-"""What queries and updates have in common, from text to algebra: terms, expressions, patterns, SELECT.
+"""The part of the parser that queries and updates share: terms, expressions, patterns, SELECT.
 
-Recursive descent in one pass: what is read is translated at once (SPARQL 1.1, 18.2). Every error has its place. These
-parts call each other in circles (a pattern has expressions, an expression has EXISTS with a pattern), so they are one
-class; parser.py, parser_streams.py and parser_update.py are built on it and hold a parser, none inherits from it.
+It reads by recursive descent and translates in the same pass (SPARQL 1.1, 18.2). Every error has its place. A pattern
+has expressions, and an expression has EXISTS with a pattern: such circles make all of this one class. parser.py,
+parser_streams.py and parser_update.py are functions on it.
 
 **GRAPH.** SPARQL evaluates a group inside of a GRAPH block once per graph. Here its triple patterns carry the graph
 instead. Where no triple pattern sees to it that the graph exists (and binds its variable), a `GraphNames` stands before
@@ -86,8 +86,6 @@ from wukongs.csparql.scope import (
     certain_variables,
     expression_variables,
     possible_variables,
-    renamed,
-    substitute,
 )
 from wukongs.csparql.suggestions import suggest
 from wukongs.csparql.terms import (
@@ -104,6 +102,7 @@ from wukongs.csparql.terms import (
     triple_term,
 )
 from wukongs.csparql.tokens import Token
+from wukongs.csparql.walk import renamed, substitute
 
 from wukongs.errors import DataError, QuerySyntaxError, UnsupportedFeatureError
 
@@ -181,8 +180,8 @@ class Modifiers:
 class PatternParser:
     """Reads the tokens of one text. `token` is the one not read yet.
 
-    A method reads what it is named for, from `token` on, and returns its algebra. What has no place in that is kept
-    beside it, in the attributes: triples, the variables in scope, aggregates, places for later errors.
+    A method reads the thing that it is named for, from `token` on, and returns its algebra. The attributes keep all
+    else: triples that are in no Bgp yet, the variables in scope, aggregates, places for later errors.
     """
 
     def __init__(self, text: str, tokens: list[Token], base: str | None, source: str) -> None:
@@ -232,7 +231,7 @@ class PatternParser:
         self.graph_places: dict[str, Token] = {}
         """The IRIs of GRAPH blocks, with the first token of each."""
         self.refused: UnsupportedFeatureError | None = None
-        """What is grammar and cannot be answered: said when somebody asks for answers."""
+        """The first thing that is grammar and cannot be answered. It is said when somebody asks for answers."""
         self._graph_count = 0
         self._hides_graph = False
         """Whether the GRAPH block that we are in has a part to which its variable must not be known."""

@@ -3,9 +3,7 @@ links triple patterns, whether rows come in an order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from collections.abc import Iterable
 
 from wukongs.csparql.algebra import (
     Aggregate,
@@ -35,7 +33,7 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.paths import is_nullable
-from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.terms import Variable
 
 NO_VARIABLES: frozenset[Variable] = frozenset()
 
@@ -170,33 +168,6 @@ def exists_patterns(expression: Expression) -> tuple[Exists, ...]:
             return exists_patterns(argument)
         case _:
             return ()
-
-
-def substitute(expression: Expression, replacements: Mapping[Variable, Variable]) -> Expression:
-    """Put other variables in the place of some of an expression's; the patterns of EXISTS stay as they are."""
-    match expression:
-        case Variable():
-            return replacements.get(expression, expression)
-        case Call():
-            return Call(expression.op, tuple(substitute(argument, replacements) for argument in expression.arguments))
-        case _:
-            return expression
-
-
-def renamed(node: Node, old: Variable, new: Variable) -> Node:
-    """Put one variable in the place of another, wherever it stands in a pattern."""
-
-    def visit(part: Any) -> Any:
-        if isinstance(part, Variable):
-            return new if part == old else part
-        if isinstance(part, tuple):
-            return tuple(map(visit, part))
-        if is_dataclass(part) and not isinstance(part, type | Term):
-            return replace(part, **{field.name: visit(getattr(part, field.name)) for field in fields(part)})
-        return part
-
-    changed: Node = visit(node)
-    return changed
 
 
 def always_matches_in(node: Node, graph: GraphRef) -> bool:

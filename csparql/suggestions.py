@@ -1,4 +1,4 @@
-"""What may help with a query that does not parse: the word that was meant, the mark of another language, what is open.
+"""Help with a query that does not parse: the word that was meant, the mark of another language, an open bracket.
 
 Only errors call this, so it may take its time; it says nothing where nothing is near.
 """

@@ -3,8 +3,8 @@
 `timestamp(?x)` is the newest time of the tuples of windows that bind ?x in a solution. Below the expression that asks,
 every triple pattern that mentions ?x and can be matched in a window is one of those tuples, if its part of the pattern
 holds in each solution. Where it need not hold (in a branch of UNION, to the right of OPTIONAL), its times are noted
-there, under a hidden variable, and only count in the solutions that come from there. What is to the right of MINUS, in
-a subquery or in a property path of arbitrary length binds ?x by no tuple that can be told.
+there, under a hidden variable, and only count in the solutions that come from there. No
+tuple can be told that binds ?x to the right of MINUS, in a subquery or in a property path of arbitrary length.
 
 `timestamp(?s, ?p, ?o)` is the newest time of that tuple in any window of the query.
 """
@@ -38,7 +38,7 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.scope import node_expressions
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.csparql.walk import map_children, map_expressions
+from wukongs.csparql.walk import map_arguments, map_children, map_expressions
 
 TIMESTAMP = "TIMESTAMP"
 TIMESTAMP_IRI = "<http://larkc.eu/csparql/sparql/jena/ext#timestamp>"
@@ -91,15 +91,9 @@ class _Resolver:
                 node = replace(node, pattern=self._bound(node.pattern, call, variable))
 
         def changed(expression: Expression) -> Expression:
-            match expression:
-                case Call() if expression in made:
-                    return made[expression]
-                case Call():
-                    return Call(expression.op, tuple(map(changed, expression.arguments)))
-                case Aggregate(argument=argument) if argument is not None:
-                    return replace(expression, argument=changed(argument))
-                case _:
-                    return expression
+            if isinstance(expression, Call) and expression in made:
+                return made[expression]
+            return map_arguments(expression, changed)
 
         return map_expressions(node, changed)
 

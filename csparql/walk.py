@@ -1,4 +1,4 @@
-"""Rebuild an algebra tree from its leaves up; the joins of a chain as a flat list.
+"""Rebuild an algebra tree from its leaves up; put variables in the place of others; the joins of a chain as a list.
 
 A rule that reaches the children of a node also reaches the patterns of EXISTS in its expressions. That keeps answers: a
 rule holds for every pattern, so also for the one that the substitution of a row's bindings makes of this one. A rule
@@ -7,8 +7,9 @@ rests on which variables are certain, possible or shared, and a variable that be
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from wukongs.csparql.algebra import (
     Aggregate,
@@ -31,6 +32,7 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.scope import exists_patterns, node_expressions
+from wukongs.csparql.terms import Term, Variable
 
 
 def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -53,15 +55,9 @@ def _map_exists(node: Node, change: Callable[[Node], Node]) -> Node:
         return node
 
     def changed(expression: Expression) -> Expression:
-        match expression:
-            case Exists():
-                return Exists(change(expression.pattern), expression.negated)
-            case Call():
-                return Call(expression.op, tuple(map(changed, expression.arguments)))
-            case Aggregate(argument=argument) if argument is not None:
-                return replace(expression, argument=changed(argument))
-            case _:
-                return expression
+        if isinstance(expression, Exists):
+            return Exists(change(expression.pattern), expression.negated)
+        return map_arguments(expression, changed)
 
     return map_expressions(node, changed)
 
@@ -81,6 +77,40 @@ def map_expressions(node: Node, change: Callable[[Expression], Expression]) -> N
         case OrderBy():
             return replace(node, conditions=tuple((change(by), down) for by, down in node.conditions))
     raise AssertionError(node)
+
+
+def map_arguments(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """Return an expression with each of its arguments changed; the patterns of EXISTS stay as they are."""
+    match expression:
+        case Call():
+            return Call(expression.op, tuple(map(change, expression.arguments)))
+        case Aggregate(argument=argument) if argument is not None:
+            return replace(expression, argument=change(argument))
+        case _:
+            return expression
+
+
+def substitute(expression: Expression, replacements: Mapping[Variable, Variable]) -> Expression:
+    """Put other variables in the place of some of an expression's; the patterns of EXISTS stay as they are."""
+    if isinstance(expression, Variable):
+        return replacements.get(expression, expression)
+    return map_arguments(expression, lambda argument: substitute(argument, replacements))
+
+
+def renamed(node: Node, old: Variable, new: Variable) -> Node:
+    """Put one variable in the place of another, wherever it stands in a pattern."""
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, Variable):
+            return new if part == old else part
+        if isinstance(part, tuple):
+            return tuple(map(visit, part))
+        if is_dataclass(part) and not isinstance(part, type | Term):
+            return replace(part, **{field.name: visit(getattr(part, field.name)) for field in fields(part)})
+        return part
+
+    changed: Node = visit(node)
+    return changed
 
 
 def join_operands(node: Node) -> list[Node]:

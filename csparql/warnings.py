@@ -1,6 +1,6 @@
-"""What a continuous query may have got wrong although it can be run: windows that no pattern reads, graphs that are
-empty because nothing declares them, conditions on what is not bound yet. Said in a sentence each, with the place and
-the way out; never an error.
+"""Warnings of likely mistakes in a continuous query that can be run: windows that no pattern reads, graphs that are
+empty because nothing declares them, conditions on variables that are not bound yet. Each is a sentence with the place
+and the way out; none is an error.
 """
 
 from __future__ import annotations
