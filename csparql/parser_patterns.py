@@ -8,7 +8,8 @@ parser_streams.py and parser_update.py are functions on it.
 instead. Where no triple pattern sees to it that the graph exists (and binds its variable), a `GraphNames` stands before
 what depends on it: `GRAPH ?g { OPTIONAL { P } }` is LeftJoin(GraphNames(?g), P in ?g). SPARQL binds ?g only after the
 block is evaluated: an expression, a MINUS or a subquery inside of it does not see it. So the block is read with a
-hidden variable for its graph. The hidden variable becomes ?g where the block has nothing of that kind.
+hidden variable for its graph. The hidden variable becomes ?g where the block has nothing of that kind, and no OPTIONAL
+that ?g must not reach (`may_be_bound_first`).
 
 **Paths.** Joins and unions of triple patterns stand for a path where they can, so that it is planned with all other
 triple patterns: a sequence becomes patterns that share a fresh variable, `^` turns its ends round, `|` is a Union, and
@@ -85,6 +86,7 @@ from wukongs.csparql.scope import (
     always_matches_in,
     certain_variables,
     expression_variables,
+    may_be_bound_first,
     possible_variables,
 )
 from wukongs.csparql.suggestions import suggest
@@ -1296,7 +1298,11 @@ class PatternParser:
         self._hides_graph, self._is_per_graph = outer_hides or hides, outer_per_graph
         if per_graph:
             node = PerGraph(hidden, node)
-        elif not hides and all(mention.variable != name for mention in self._mentions[mention_count:]):
+        elif (
+            not hides
+            and all(mention.variable != name for mention in self._mentions[mention_count:])
+            and may_be_bound_first(node, name)
+        ):
             return renamed(node, hidden, name)
         if name not in possible_variables(node):
             return Extend(node, name, hidden)

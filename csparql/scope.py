@@ -170,6 +170,31 @@ def exists_patterns(expression: Expression) -> tuple[Exists, ...]:
             return ()
 
 
+def may_be_bound_first(node: Node, variable: Variable) -> bool:
+    """Whether a pattern that is joined to a binding of a variable may as well be matched with the variable bound.
+
+    In a triple pattern it may. The right side of an OPTIONAL is matched without the binding: what it finds is
+    compatible or not, and only then joined. So the variable has to be bound to its left, as has one that an expression
+    asks for."""
+    if variable not in mentioned_variables(node):
+        return True
+    asked = NO_VARIABLES.union(*map(expression_variables, node_expressions(node)))
+    match node:
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+            return True
+        case Join() | Union():
+            return all(may_be_bound_first(side, variable) for side in (node.left, node.right))
+        case LeftJoin():
+            is_free = variable not in possible_variables(node.right) | asked
+            is_free = is_free or variable in certain_variables(node.left)
+            return is_free and all(may_be_bound_first(side, variable) for side in (node.left, node.right))
+        case Filter():
+            is_free = variable not in asked or variable in certain_variables(node.pattern)
+            return is_free and may_be_bound_first(node.pattern, variable)
+        case _:
+            return False  # the parser renames no block with subqueries or MINUS, whatever is in them
+
+
 def always_matches_in(node: Node, graph: GraphRef) -> bool:
     """Whether every solution rests on something found in this graph (so that the graph is bound and exists)."""
     match node:

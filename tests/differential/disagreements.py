@@ -119,6 +119,17 @@ DISAGREEMENTS = [
         [(G1, f'"1"^^<{XSD}integer>')],
     ),
     Disagreement(
+        "knows the name of GRAPH ?g within its OPTIONAL",
+        "18.6: OPTIONAL finds a triple, and what it binds ?g to is no name of the graph: no solution is left.",
+        asked(
+            "SELECT ?g WHERE {",
+            tree("element", "GRAPH ?g", "GRAPH ?g {", tree("element", "OPTIONAL", "OPTIONAL { ?g :p ?b }"), "}"),
+            "}",
+        ),
+        f"{A} {P} {B} {G1} .",
+        [],
+    ),
+    Disagreement(
         "joins the row to an EXISTS from the left",
         "18.6: EXISTS asks whether the substituted pattern has a solution; MINUS { } takes nothing away from the empty "
         "group's one solution.",

@@ -130,6 +130,10 @@ OXIGRAPH: tuple[Fault, ...] = (
         "GRAPH ?g without triple patterns loses its name; ?g is known in filters and subqueries",
         lambda case: within(case.tree, _operator("GRAPH ?g"), _group_without_triples),
     ),
+    Fault(
+        "knows the name of GRAPH ?g within its OPTIONAL",
+        lambda case: within(case.tree, _operator("GRAPH ?g"), _operator("OPTIONAL")),
+    ),
     Fault("joins the row to an EXISTS from the left", lambda case: within(case.tree, _exists, _ASSEMBLED)),
     Fault(
         "a filter of an OPTIONAL inside of another knows the variables around both",
