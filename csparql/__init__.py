@@ -1,8 +1,7 @@
 """csparql: query text to algebra to plan. Pure Python; no arrays, no sockets.
 
-`parse_query` reads SPARQL and C-SPARQL into the algebra, `parse_update` SPARQL Update; `rewrite` applies the rules of
-`wukongs.csparql.rules`, `plan_bgp` orders the triple patterns of a `Bgp` into plan steps, `explain` shows the result as
-text.
+`parse_query` reads SPARQL and C-SPARQL into the algebra, `parse_update` SPARQL Update. `rewrite` applies the rules of
+rules.py, `plan_bgp` orders the triple patterns of a `Bgp` into plan steps, `explain` shows the result as text.
 """
 
 from __future__ import annotations

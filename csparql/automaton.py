@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from wukongs.csparql.cardinality import Direction
-from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, Sequence, ZeroOrMore, ZeroOrOne
+from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, PathSequence, ZeroOrMore, ZeroOrOne
 from wukongs.csparql.terms import Term
 
 AUTOMATA_MAX = 256
@@ -78,7 +78,7 @@ class _Positions:
             case Alternative(first=first, second=second):
                 one, other = self.part(first, inverted), self.part(second, inverted)
                 return _Part(one.nullable or other.nullable, one.first + other.first, one.last + other.last)
-            case Sequence(first=first, second=second):
+            case PathSequence(first=first, second=second):
                 if inverted:
                     first, second = second, first
                 return self._sequence(self.part(first, inverted), self.part(second, inverted))

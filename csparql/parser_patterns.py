@@ -79,8 +79,7 @@ from wukongs.csparql.nesting import (
     make_room,
     too_deep_token,
 )
-from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, ZeroOrMore, ZeroOrOne
-from wukongs.csparql.paths import Sequence as PathSequence
+from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, PathSequence, ZeroOrMore, ZeroOrOne
 from wukongs.csparql.places import excerpt, place
 from wukongs.csparql.scope import (
     always_matches_in,

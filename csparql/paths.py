@@ -20,7 +20,7 @@ class Inverse:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class PathSequence:
     """`first/second`."""
 
     first: Path
@@ -65,7 +65,7 @@ class NegatedSet:
     inverse: tuple[Term, ...] | None
 
 
-Path = Term | Inverse | Sequence | Alternative | ZeroOrOne | ZeroOrMore | OneOrMore | NegatedSet
+Path = Term | Inverse | PathSequence | Alternative | ZeroOrOne | ZeroOrMore | OneOrMore | NegatedSet
 
 _SUFFIXES = {ZeroOrMore: "*", OneOrMore: "+", ZeroOrOne: "?"}
 
@@ -86,7 +86,7 @@ def _format(path: Path, tightness: int) -> str:
             return f"!{inside}" if len(members) == 1 else f"!({inside})"
         case Alternative(first=first, second=second):
             text, level = f"{_format(first, 0)}|{_format(second, 1)}", 0
-        case Sequence(first=first, second=second):
+        case PathSequence(first=first, second=second):
             text, level = f"{_format(first, 1)}/{_format(second, 2)}", 1
         case Inverse(path=inner):
             text, level = f"^{_format(inner, 3 if isinstance(inner, Inverse) else 2)}", 2
@@ -102,7 +102,7 @@ def is_nullable(path: Path) -> bool:
             return True
         case Inverse() | OneOrMore():
             return is_nullable(path.path)
-        case Sequence():
+        case PathSequence():
             return is_nullable(path.first) and is_nullable(path.second)
         case Alternative():
             return is_nullable(path.first) or is_nullable(path.second)
@@ -124,7 +124,7 @@ def reaches_outside(path: Path, from_constant: bool, to_constant: bool) -> bool:
             return reaches_outside(inner, from_constant, to_constant and not from_constant)
         case Inverse(path=inner):
             return reaches_outside(inner, to_constant, from_constant)
-        case Sequence(first=first, second=second):
+        case PathSequence(first=first, second=second):
             return reaches_outside(first, from_constant, False) and reaches_outside(second, False, to_constant)
         case Alternative(first=first, second=second):
             return reaches_outside(first, from_constant, to_constant) or reaches_outside(

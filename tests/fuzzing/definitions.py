@@ -255,7 +255,7 @@ def _path_of(path: syntax.Path) -> Any:
         case syntax.NegatedSet():
             sides = (path.forward, path.inverse)
             return "!", *(None if side is None else tuple(term.text for term in side) for side in sides)
-        case syntax.Sequence():
+        case syntax.PathSequence():
             return "/", _path_of(path.first), _path_of(path.second)
         case syntax.Alternative():
             return "|", _path_of(path.first), _path_of(path.second)

@@ -83,7 +83,7 @@ def as_path(path: oracle.Path) -> paths.Path:
             sides = (None if side is None else tuple(map(term, side)) for side in (forward, inverse))
             return paths.NegatedSet(*sides)
         case ("/", first, second):
-            return paths.Sequence(as_path(first), as_path(second))
+            return paths.PathSequence(as_path(first), as_path(second))
         case ("|", first, second):
             return paths.Alternative(as_path(first), as_path(second))
         case (kind, inner):

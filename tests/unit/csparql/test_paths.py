@@ -15,7 +15,7 @@ from wukongs.csparql.paths import (
     NegatedSet,
     OneOrMore,
     Path,
-    Sequence,
+    PathSequence,
     ZeroOrMore,
     ZeroOrOne,
     format_path,
@@ -51,20 +51,20 @@ def path_of(text: str) -> Path:
         ("<p>", P),
         ("a", A),
         ("^<p>", Inverse(P)),
-        ("<p>/<q>", Sequence(P, Q)),
+        ("<p>/<q>", PathSequence(P, Q)),
         ("<p>|<q>", Alternative(P, Q)),
         ("<p>*", ZeroOrMore(P)),
         ("<p>+", OneOrMore(P)),
         ("<p>?", ZeroOrOne(P)),
-        ("<p>/<q>|<r>", Alternative(Sequence(P, Q), R)),
-        ("<p>|<q>/<r>", Alternative(P, Sequence(Q, R))),
-        ("<p>/(<q>|<r>)", Sequence(P, Alternative(Q, R))),
-        ("^<p>/<q>", Sequence(Inverse(P), Q)),
-        ("^(<p>/<q>)", Inverse(Sequence(P, Q))),
+        ("<p>/<q>|<r>", Alternative(PathSequence(P, Q), R)),
+        ("<p>|<q>/<r>", Alternative(P, PathSequence(Q, R))),
+        ("<p>/(<q>|<r>)", PathSequence(P, Alternative(Q, R))),
+        ("^<p>/<q>", PathSequence(Inverse(P), Q)),
+        ("^(<p>/<q>)", Inverse(PathSequence(P, Q))),
         ("^<p>*", Inverse(ZeroOrMore(P))),
         ("(^<p>)*", ZeroOrMore(Inverse(P))),
         ("(<p>*)+", OneOrMore(ZeroOrMore(P))),
-        ("(<p>/<q>)*", ZeroOrMore(Sequence(P, Q))),
+        ("(<p>/<q>)*", ZeroOrMore(PathSequence(P, Q))),
         ("^(^<p>)", Inverse(Inverse(P))),
         ("!<p>", NegatedSet((P,), None)),
         ("!a", NegatedSet((A,), None)),
@@ -74,10 +74,10 @@ def path_of(text: str) -> Path:
         ("!(^<p>|<p>|^<p>)", NegatedSet((P,), (P,))),
         ("!()", NegatedSet((), None)),
         ("!<p>*", ZeroOrMore(NegatedSet((P,), None))),
-        ("<p>/<q>/<r>", Sequence(Sequence(P, Q), R)),
+        ("<p>/<q>/<r>", PathSequence(PathSequence(P, Q), R)),
         ("<p>|<q>|<r>", Alternative(Alternative(P, Q), R)),
         ("<p>/^<q>*/!(<r>|a)|a+", Alternative(
-            Sequence(Sequence(P, Inverse(ZeroOrMore(Q))), NegatedSet((R, A), None)), OneOrMore(A)
+            PathSequence(PathSequence(P, Inverse(ZeroOrMore(Q))), NegatedSet((R, A), None)), OneOrMore(A)
         )),
     ],
 )  # fmt: skip
@@ -268,7 +268,7 @@ def language(path: Path) -> set[Word]:
         case Inverse(path=inner):
             turned = {"out": "in", "in": "out"}
             return {tuple((turned[way], name) for way, name in reversed(word)) for word in language(inner)}
-        case Sequence(first=first, second=second):
+        case PathSequence(first=first, second=second):
             return concatenated(language(first), language(second))
         case Alternative(first=first, second=second):
             return language(first) | language(second)
