@@ -104,7 +104,6 @@ from wukongs.csparql.terms import (
 )
 from wukongs.csparql.tokens import Token
 from wukongs.csparql.walk import renamed, substitute
-
 from wukongs.errors import DataError, QuerySyntaxError, UnsupportedFeatureError
 
 _NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}

@@ -33,7 +33,6 @@ from wukongs.csparql.updates import (
     Transfer,
     Update,
 )
-
 from wukongs.errors import QuerySyntaxError
 
 QUERY_FORMS = frozenset(("SELECT", "ASK", "CONSTRUCT", "DESCRIBE", "REGISTER"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
+
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.csparql import parser_update
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.explain import explain
@@ -21,8 +23,6 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.updates import InsertData
-
-from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError
 
 WRAPPED = {  # (before, opening, inside, closing, after), and how many brackets one opening adds

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.tokens import tokenize
 from wukongs.csparql.updates import Modify
-
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 # --- the grammar of queries (SPARQL 1.1, section 19) ------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from wukongs.csparql.algebra import Aggregate, Call, Expression, Extend, Filter, Group, Project
 from wukongs.csparql.explain import format_expression
 from wukongs.csparql.functions import ALIASES, FUNCTIONS, PER_ROW, calls_any, depends_on_moment
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import Variable
-
 from wukongs.errors import QuerySyntaxError
 
 

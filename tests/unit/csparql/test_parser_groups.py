@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from wukongs.csparql.explain import explain
-from wukongs.csparql.parser import parse_query
 
 from tests.unit.csparql.algebra_text import algebra_of
 from tests.unit.csparql.counted_triples import CountedTriples
+from wukongs.csparql.explain import explain
+from wukongs.csparql.parser import parse_query
 from wukongs.errors import QuerySyntaxError
 
 A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.csparql.algebra import (
     Bgp,
     DatasetClause,
@@ -18,8 +20,6 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.explain import explain
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import Term, Variable
-
-from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 PAPER = """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.unit.csparql.algebra_text import algebra_of
 from wukongs.csparql.algebra import Bgp, Exists, Filter, Join, Minus, Project, TriplePattern, Values
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import XSD, Variable, iri, literal
-
-from tests.unit.csparql.algebra_text import algebra_of
 from wukongs.errors import QuerySyntaxError
 
 ONE, TWO = literal("1", XSD + "integer"), literal("2", XSD + "integer")

@@ -6,6 +6,8 @@ The W3C's syntax tests are in tests/differential/test_w3c.py.
 from __future__ import annotations
 
 import pytest
+
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.csparql import explain, rewrite
 from wukongs.csparql.algebra import DEFAULT, Bgp, Call, Extend, Filter, Join, Node, Project, TripleParts, TriplePattern
 from wukongs.csparql.parser import parse_query
@@ -13,8 +15,6 @@ from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.terms import RDF_REIFIES, Term, Variable, iri, triple_term
 from wukongs.csparql.updates import DeleteData, InsertData, Modify
 from wukongs.csparql.walk import join_operands
-
-from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.errors import QuerySyntaxError
 
 S, P, OBJECT, X, Y = (Variable(name) for name in "spoxy")

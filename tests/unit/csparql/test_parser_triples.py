@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from wukongs.csparql.algebra import Bgp, TriplePattern
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import RDF_FIRST, RDF_NIL, RDF_REST, RDF_TYPE, Variable, iri
-
 from wukongs.errors import QuerySyntaxError
 
 S, X, Y = Variable("s"), Variable("x"), Variable("y")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
+from tests.unit.csparql.algebra_text import algebra_text
+from tests.unit.csparql.counted_triples import CountedTriples
 from wukongs.csparql.algebra import Node
 from wukongs.csparql.explain import explain
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import RULES, lift_filters, merge_bgps, push_filters, rewrite, sink_joins, split_filters
-
-from tests.unit.csparql.algebra_text import algebra_text
-from tests.unit.csparql.counted_triples import CountedTriples
 
 A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
 
