@@ -105,7 +105,7 @@ def test_an_error_of_the_pipeline_ends_the_run(folder: Path, monkeypatch: pytest
 def test_ctrl_c_stops_the_pipeline_before_the_run_ends(folder: Path) -> None:
     (folder / "run.toml").write_text(STREAM)
     program = """
-import sys, time, adapters.spark.pipeline, adapters.spark.session, wukongs.cli
+import sys, time, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
 from wukongs.adapters.replay import PipelineReport
 def wait(streams, addresses, config, *, stop, on_progress):
     print("waiting", flush=True)
@@ -113,8 +113,8 @@ def wait(streams, addresses, config, *, stop, on_progress):
     time.sleep(0.3)
     print("stopped", flush=True)
     return PipelineReport()
-adapters.spark.pipeline.run_pipeline = wait
-adapters.spark.session.check_java = lambda: None
+wukongs.adapters.spark.pipeline.run_pipeline = wait
+wukongs.adapters.spark.session.check_java = lambda: None
 sys.exit(wukongs.cli.main(sys.argv[1:]))
 """
     command = [sys.executable, "-c", program, "run", str(folder / "run.toml")]

@@ -82,10 +82,10 @@ text = '''{register_text("RANGE 1s STEP 1s", where="{ GRAPH <x> { ?s ?p ?o } }")
 """
     )
     program = """
-import sys, adapters.spark.pipeline, adapters.spark.session, wukongs.cli
+import sys, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
 from wukongs.adapters.replay import PipelineReport
-adapters.spark.pipeline.run_pipeline = lambda *_, **__: PipelineReport()
-adapters.spark.session.check_java = lambda: None
+wukongs.adapters.spark.pipeline.run_pipeline = lambda *_, **__: PipelineReport()
+wukongs.adapters.spark.session.check_java = lambda: None
 sys.exit(wukongs.cli.main(sys.argv[1:]))
 """
     command = [sys.executable, "-c", program, "run", str(tmp_path / "run.toml")]
