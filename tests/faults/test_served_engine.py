@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
+import socket
 import sys
 import threading
 import time
@@ -26,11 +27,12 @@ SLOW = (
 
 
 @contextmanager
-def node(folder: Path, name: str = "node") -> Iterator[tuple[Popen[str], str]]:
-    """Run a durable node; give its process and its address."""
+def node(folder: Path, name: str = "node", files_max: int | None = None) -> Iterator[tuple[Popen[str], str]]:
+    """Run a durable node; give its process and its address. files_max: how many descriptors it may have."""
     file = folder / f"{name}.toml"
     file.write_text(f'data_dir = "{name}"\n[[node]]\nclients = "tcp://127.0.0.1:*"\n')
-    with child([sys.executable, "-m", "wukongs", "node", "--config", str(file)]) as process:
+    limit = [] if files_max is None else ["sh", "-c", f'ulimit -n {files_max} && exec "$@"', "sh"]
+    with child([*limit, sys.executable, "-m", "wukongs", "node", "--config", str(file)]) as process:
         assert process.stdout is not None
         yield process, process.stdout.readline().strip()
 
@@ -163,3 +165,25 @@ def test_ctrl_c_ends_a_client_that_waits(tmp_path: Path) -> None:
             watching.send_signal(signal.SIGINT)
             _, err = watching.communicate(timeout=30)
         assert (watching.returncode, err) == (130, "")
+
+
+def test_a_node_without_descriptors_serves_who_is_there_and_others_once_it_has_some(tmp_path: Path) -> None:
+    with node(tmp_path, files_max=96) as (process, address), wukongs.connect(address, silence_s=5) as client:
+        client.update("INSERT DATA { <s:0> <p:p> 1 }")
+        assert len(client.query("SELECT * { ?s <p:p> ?o }")) == 1  # its kernels are loaded by now
+        host, port = address.removeprefix("tcp://").split(":")
+        strangers = [socket.create_connection((host, int(port)), timeout=20) for _ in range(150)]
+        try:
+            client.update("INSERT DATA { <s:1> <p:p> 2 }")
+            assert len(client.query("SELECT * { ?s <p:p> ?o }")) == 2
+            with pytest.raises(NodeUnavailable):
+                wukongs.connect(address, silence_s=1).query("ASK { ?s ?p ?o }")
+            with pytest.raises(NodeUnavailable, match=r"the node has no file descriptors left .*ulimit -n"):
+                client.update(f"LOAD <file://{tmp_path}/node.toml>")
+            assert process.poll() is None
+        finally:
+            for stranger in strangers:
+                stranger.close()
+        with wukongs.connect(address, silence_s=20) as later:
+            assert len(later.query("SELECT * { ?s <p:p> ?o }")) == 2
+        client.update("INSERT DATA { <s:2> <p:p> 3 }")

@@ -267,11 +267,11 @@ class Host:
                     self._pulse(passed_s)
                     pulsed_s = time.monotonic()
         except NodeUnavailable as error:
+            self._fail(error)
             log.error("%s", error)
-            self._fail(error)
         except BaseException as error:
+            self._fail(error)  # first of all: without memory, saying more may fail as well
             log.exception("node %d: the protocol has failed", self.me.node)
-            self._fail(error)
         finally:
             self._give_up()
 

@@ -15,6 +15,8 @@ class ServedEngine:
     """address: where it listens. Raises what opening a data folder and binding an address raise."""
 
     def __init__(self, config: NodeConfig) -> None:
+        self._failure: BaseException | None = None
+        self._tell: Callable[[BaseException], object] = lambda _: None
         self._engine = Engine(config.data_dir, settings=config.settings)
         try:
             self._service = Service(self._engine, config.settings)
@@ -25,6 +27,7 @@ class ServedEngine:
                     self._service.handlers,
                     self._engine._ingest_handler(),
                     trust=Trust(files.secret_key_file, files.allowed_clients, files.tokens_file),
+                    failed=self._fail,
                 )
             except BaseException:
                 self._service.close()
@@ -35,7 +38,15 @@ class ServedEngine:
         self.address = self._socket.address
 
     def on_failure(self, tell: Callable[[BaseException], object]) -> None:
-        """Nothing: an engine that has failed says so to who asks."""
+        """Let somebody be told when clients cannot be answered any more. An engine that has failed says so itself, to
+        who asks."""
+        self._tell = tell
+        if self._failure is not None:
+            tell(self._failure)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._tell(error)
 
     def close(self) -> None:
         """End clients' sessions, close the socket and the engine; may be called again."""

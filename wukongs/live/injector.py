@@ -77,8 +77,9 @@ class Injector:
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
+            thread.start()  # raises if the process may have no more threads: the next call tries again
+            self._thread = thread
 
     def start_with_news(self) -> None:
         """Start the thread over streams that are there already."""
@@ -197,11 +198,11 @@ class Injector:
                 for query in self._registered():
                     query.report_backlog()
         except BaseException as error:
-            log.exception("the injector has failed")
             with self._core.lock:
                 self._core.failure = error
                 self._is_busy = False
                 self._core.changed.notify_all()
+            log.exception("the injector has failed")
             for query in list(self._queries.values()):
                 query.fail(self._core.stopped())
 

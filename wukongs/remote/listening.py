@@ -81,8 +81,9 @@ class Listener:
         with self._changed:
             self._listened.append(listened)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="wukongs-on-result", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="wukongs-on-result", daemon=True)
+                thread.start()
+                self._thread = thread
             self._changed.notify_all()
         return listened
 

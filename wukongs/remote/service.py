@@ -151,7 +151,10 @@ class Service:
                 silent = [session for session in self._sessions.values() if session.heard_s < oldest_s]
             for session in silent:
                 log.info("a client was silent for %g s: its session ends", self._silent_s)
-                self._end(session)
+                try:
+                    self._end(session)
+                except Exception:  # the sessions of others still have to end
+                    log.exception("a session could not be ended well")
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class Answerer:
             self._answer(peer, header, frames, handler, done)
             return
         elif not self._workers(header.kind).submit(lambda: self._answer(peer, header, frames, handler, done)):
-            busy = NodeUnavailable("the node is busy: as many requests wait as may. Ask again")
+            busy = NodeUnavailable("the node is busy: as many requests wait as may, or no thread can start. Ask again")
             self.refuse(peer, header.sequence, "busy", busy)
         else:
             return
@@ -59,7 +59,8 @@ class Answerer:
         """Count a request that is not taken, and say so to who has asked, where that can be told."""
         self._traffic.refused(reason)
         if sequence:
-            self._send(peer, refusal(error), sequence)
+            told = refusal(error)
+            self.send(peer, Packet(told.kind, {**told.fields, "is_stranger": reason == "stranger"}), sequence)
 
     def _answer(
         self, peer: bytes, header: Header, frames: Sequence[Frame], handler: Handler, done: Callable[[], None]
@@ -71,7 +72,7 @@ class Answerer:
             answer = refusal(error)
         finally:
             done()
-        self._send(peer, answer, header.sequence)
+        self.send(peer, answer, header.sequence)
 
     def _handle(self, packet: Packet, handler: Handler) -> Packet:
         self._traffic.add("requests")
@@ -84,7 +85,8 @@ class Answerer:
             self._traffic.add("failed")
             return refusal(error)
 
-    def _send(self, peer: bytes, answer: Packet, sequence: int) -> None:
+    def send(self, peer: bytes, answer: Packet, sequence: int) -> None:
+        """Send an answer; what cannot be sent, too big most of all, is told as an error."""
         try:
             frames = to_frames(answer, ANSWER, sequence)
         except WukongsError as error:  # an answer that is too big, most of all

@@ -15,7 +15,7 @@ from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import Frame
 from wukongs.wire.codec import ANSWER, packet_of, read_packet_header
 from wukongs.wire.packets import Packet
-from wukongs.wire.refusals import error_in
+from wukongs.wire.refusals import REFUSED, error_in
 from wukongs.wire.traffic import Traffic
 from wukongs.wire.transport import LOOK_MS, Line, lines_with_news
 
@@ -26,12 +26,14 @@ REACH_S = 5.0
 
 
 class Question(NamedTuple):
-    """name: what the node is called in errors; frames: a packet with this sequence number."""
+    """name: what the node is called in errors; frames: a packet with this sequence number; on_stranger: called when the
+    node refuses it since it does not know who asks."""
 
     name: str
     address: str
     sequence: int
     frames: Sequence[Frame]
+    on_stranger: Callable[[], object] = lambda: None
 
 
 class Asker:
@@ -109,6 +111,8 @@ class Asker:
                     self._traffic.received(come[line])
                     answers[place] = _answer(questions[place], come[line])
                     del waiting[place]
+                    if answers[place].kind == REFUSED and answers[place].fields.get("is_stranger") is True:
+                        questions[place].on_stranger()
                     if refused is None and (refused := error_in(answers[place])) is not None:
                         refused.add_note(f"answered by {questions[place].name}")
                 else:

@@ -27,7 +27,8 @@ class BoundSocket:
 
     receive(peer, frames) runs in that thread and has to be quick; what it raises is logged. gate: the keys that peers
     have to have; refused: called for each one that could not show who it is. can_read: while it is False, nothing more
-    is taken in, and ZeroMQ holds the senders back; wake() has it asked again.
+    is taken in, and ZeroMQ holds the senders back; wake() has it asked again. failed: called once, in that thread, if
+    an error ends it: nobody answers at the address then.
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound).
     """
 
@@ -40,10 +41,11 @@ class BoundSocket:
         gate: Gate | None = None,
         refused: Callable[[], None] = lambda: None,
         can_read: Callable[[], bool] = lambda: True,
+        failed: Callable[[BaseException], object] = lambda _: None,
     ) -> None:
         import zmq
 
-        self._receive, self._can_read, self._refused = receive, can_read, refused
+        self._receive, self._can_read, self._refused, self._failed = receive, can_read, refused, failed
         gate = Gate() if gate is None else gate
         check_address(address, allow_remote=gate.pair is not None)
         self._context = zmq.Context()  # a doorkeeper answers for all of one
@@ -54,8 +56,8 @@ class BoundSocket:
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         bound_queues(self._socket)
         gate.guard(self._socket)
-        failed = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-        events = zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | failed
+        unproven = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+        events = zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | unproven
         self._events = self._socket.get_monitor_socket(events)
         try:
             self._socket.bind(address)
@@ -107,6 +109,16 @@ class BoundSocket:
             return
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException as error:
+            self._failed(error)
+            _log.exception("%s: the socket has failed", self._thread.name)
+        finally:
+            self._send_all()
+            self._free_address()
+
+    def _serve(self) -> None:
         import zmq
 
         reading, resting = zmq.Poller(), zmq.Poller()
@@ -117,22 +129,18 @@ class BoundSocket:
                 poller.register(self._door.socket, zmq.POLLIN)
         reading.register(self._socket, zmq.POLLIN)
         rung = self._rung.fileno()
-        try:
-            while not self._is_closing:
-                ready = dict((reading if self._can_read() else resting).poll())
-                if rung in ready:
-                    self._rung.recv(4096)
-                    self._is_rung = False  # before looking: who posts after this look rings again
-                if self._socket in ready:
-                    self._take_in()
-                if self._events in ready and self._next_event() != zmq.EVENT_CLOSED:
-                    self._refused()
-                if self._door is not None and self._door.socket in ready:
-                    self._door.answer()
-                self._send_all()
-        finally:
+        while not self._is_closing:
+            ready = dict((reading if self._can_read() else resting).poll())
+            if rung in ready:
+                self._rung.recv(4096)
+                self._is_rung = False  # before looking: who posts after this look rings again
+            if self._socket in ready:
+                self._take_in()
+            if self._events in ready and self._next_event() != zmq.EVENT_CLOSED:
+                self._refused()
+            if self._door is not None and self._door.socket in ready:
+                self._door.answer()
             self._send_all()
-            self._free_address()
 
     def _take_in(self) -> None:
         peer, *frames = receive_frames(self._socket)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from wukongs.errors import NodeUnavailable
 from wukongs.live.header import Frame, MessageError, read_header
@@ -31,7 +31,8 @@ _TOKEN_NEEDED = "message: expected a token that this node knows. Ask for one who
 
 
 class ClientSocket:
-    """handlers: what answers packets, by kind; ingest: what takes the messages of pipelines, None: nobody does.
+    """handlers: what answers packets, by kind; ingest: what takes the messages of pipelines, None: nobody does. failed:
+    called, from any thread, with an error that ends the socket.
 
     Garbage, another version or a torn message is refused and never ends a thread.
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
@@ -47,6 +48,7 @@ class ClientSocket:
         per_client_max: int = PER_CLIENT_MAX,
         requests_max: int = REQUESTS_MAX,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        failed: Callable[[BaseException], object] = lambda _: None,
     ) -> None:
         self._per_client_max, self._message_bytes_max = per_client_max, message_bytes_max
         self.traffic = Traffic()
@@ -61,6 +63,7 @@ class ClientSocket:
             gate=self._gate,
             refused=lambda: self.traffic.refused("stranger"),
             can_read=self._can_read,
+            failed=failed,
         )
         self._ingesting = None if ingest is None else Ingesting(ingest, self._socket, self.traffic)
         self._workers = Workers("wukongs-client", requests_max, 0)

@@ -89,15 +89,20 @@ class Ingesting:
         except DataError as error:
             self._traffic.refused(error.reason if isinstance(error, MessageError) else "malformed")
             return refused(error), sequence_of(frames)
+        except Exception as error:
+            return self._failed(error), sequence_of(frames)
         self._traffic.add("ingested")
         try:
             return self._handle(message), sequence
         except WukongsError as error:
             return refused(error), sequence
         except Exception as error:
-            _log.exception("ingest: the handler failed")
-            self._traffic.add("failed")
-            return refused(error), sequence
+            return self._failed(error), sequence
+
+    def _failed(self, error: Exception) -> Message:
+        _log.error("ingest: a message could not be taken", exc_info=error)
+        self._traffic.add("failed")
+        return refused(error)
 
     def _handle(self, message: Message) -> Message:
         if isinstance(message, Open):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from wukongs import errors
-from wukongs.errors import WukongsError
+from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
 from wukongs.wire.packets import Packet
 
 REFUSED = "refused"
@@ -13,6 +14,7 @@ REFUSED = "refused"
 
 def refusal(error: BaseException) -> Packet:
     """Return the packet that tells an error to who has asked; one that is not named, as a failure of the node."""
+    error = exhausted(error) or error
     if not isinstance(error, WukongsError):
         message = f"the node failed: {type(error).__name__}: {error}. See its log"
         return Packet(REFUSED, {"error": "WukongsError", "message": message, "arguments": [message]})
@@ -20,6 +22,21 @@ def refusal(error: BaseException) -> Packet:
     arguments = error.__reduce__()[1] if kind is type(error) else (str(error),)
     plain = list(arguments) if all(_is_plain(one) for one in arguments) else [str(error)]
     return Packet(REFUSED, {"error": kind.__name__, "message": str(error), "arguments": plain})
+
+
+def exhausted(error: BaseException) -> WukongsError | None:
+    """Return the named error for want of memory, descriptors or threads; None: the error is another one."""
+    if isinstance(error, MemoryError):
+        return BudgetExceeded(
+            "the node has too little memory left for this request. Ask for less at a time, ask again when less is "
+            "under way, or give the node more memory"
+        )
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        return NodeUnavailable(
+            f"the node has no file descriptors left ({error}). Ask again when fewer clients and files are open, or "
+            "start it with a higher limit (ulimit -n)"
+        )
+    return None
 
 
 def error_in(packet: Packet) -> WukongsError | None:

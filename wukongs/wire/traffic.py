@@ -25,6 +25,7 @@ COUNTERS = (
     "bytes_in",
     "bytes_out",
     "requests",
+    "introductions",
     "told",
     "told_out",
     "told_bytes_out",
@@ -33,7 +34,7 @@ COUNTERS = (
     "dropped",
     "undelivered",
 )
-"""Messages and bytes each way; requests answered and packets told that were handled here; what this node told, which is
+"""Messages and bytes each way; requests answered, nodes let in, and packets told that were handled here; what this node told, which is
 among what went out; messages of pipelines handled here; handlers that failed; tells that were dropped since a peer was
 away or its queue full; answers that found nobody."""
 

@@ -89,13 +89,22 @@ class DealerChannel:
 
 
 class Line:
-    """One connection to a node, used by one thread at a time; it holds what is sent only while it is connected."""
+    """One connection to a node, used by one thread at a time; it holds what is sent only while it is connected.
+
+    Raises: SettingsError (a malformed address), NodeUnavailable (the process cannot open one more connection).
+    """
 
     def __init__(self, address: str, keys: Keys | None = None) -> None:
         import zmq
 
         self.address = check_address(address, allow_remote=keys is not None)
-        self._socket = context().socket(zmq.DEALER)
+        try:
+            self._socket = context().socket(zmq.DEALER)
+        except zmq.ZMQError as error:
+            raise NodeUnavailable(
+                f"{address}: this process cannot open one more connection ({error}). Ask again when it has fewer, or "
+                "start it with a higher limit (ulimit -n)"
+            ) from None
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
@@ -128,6 +137,12 @@ class Line:
             return receive_frames(self._socket)
         except zmq.Again:
             return None
+
+    def received(self) -> list[Frame] | None:
+        """Return the next message if one is there."""
+        import zmq
+
+        return receive_frames(self._socket) if self._socket.getsockopt(zmq.EVENTS) & int(zmq.POLLIN) else None
 
     def is_connected(self) -> bool:
         import zmq

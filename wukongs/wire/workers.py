@@ -1,4 +1,7 @@
-"""Workers: threads that answer requests; both they and what waits for one are bounded."""
+"""Workers: threads that answer requests; both they and what waits for one are bounded.
+
+A thread that cannot start, for want of memory or of threads, is not counted: a later task tries again.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ class Workers:
         self._is_closed = False
 
     def submit(self, task: Task) -> bool:
-        """Have a task done by some thread; False: there is too much to do already, or nobody any more to do it."""
+        """Have a task done by some thread; False: there is too much to do already, or no thread to do it."""
         with self._lock:
             if self._is_closed or self._unfinished >= self._unfinished_max:
                 return False
+            if self._unfinished >= len(self._threads) < self._threads_max:
+                self._start_thread()
+            if not self._threads:
+                return False
+            self._tasks.put(task)
             self._unfinished += 1
-            if self._unfinished > len(self._threads) < self._threads_max:
-                thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-        self._tasks.put(task)
         return True
 
     def close(self, timeout_s: float) -> bool:
@@ -53,12 +56,27 @@ class Workers:
                 thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in threads if thread is not threading.current_thread())
 
+    def _start_thread(self) -> None:
+        """Start one more thread, if the process may have one more."""
+        thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            _log.warning("%s: %d threads, one more cannot start: %s", self._name, len(self._threads), error)
+            return
+        self._threads.append(thread)
+
     def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            try:
-                task()
-            except Exception:
-                _log.exception("%s: a task failed", self._name)
-            finally:
-                with self._lock:
-                    self._unfinished -= 1
+        try:
+            while (task := self._tasks.get()) is not None:
+                try:
+                    task()
+                except Exception:
+                    _log.exception("%s: a task failed", self._name)
+                finally:
+                    with self._lock:
+                        self._unfinished -= 1
+        except BaseException:
+            with self._lock:  # another thread can take its place
+                self._threads.remove(threading.current_thread())
+            raise
