@@ -9,6 +9,9 @@ Who was there before comes back with a new generation of its disk, if other node
 voter, without a vote until it is in sync, and nothing that was said of what it had is taken for what it has now
 (wukongs/protocol/membership.py). The generation is the time at which it starts, or one more than the newest that the
 others know: no two lives have the same one, also if nobody who answers has heard of the life in between.
+
+While the node's earlier life is still heard, the new one waits: perhaps it has just died, and perhaps it runs, and the
+new one was started by mistake. After HEARD_S the new one gives up.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from wukongs.wire.packets import Handler, Packet, Peers
 HELLO = "hello"
 ASK_S = 0.5
 RETRY_S = 0.05
+HEARD_S = 10.0
+"""So long a node that starts waits for its earlier life to fall silent."""
 FIRST_DISK = 0
 
 
@@ -31,51 +36,77 @@ def new_boot() -> int:
     return time.time_ns() // 1_000_000
 
 
+def check_shape(number: int, asked: object, shape: str) -> None:
+    """Raise SettingsError if a node was told something else of the cluster than those that are there."""
+    if asked != shape:
+        raise SettingsError(
+            f"node {number} starts with {asked}, the nodes that are there have {shape}: write the same replicas, "
+            "split_predicates, [[node]] list and hash_bits into the files of all nodes, and run one version"
+        )
+
+
+def claimed_twice(number: int) -> NodeUnavailable:
+    """Return the error of a life of a node while another one is heard."""
+    return NodeUnavailable(
+        f"node {number} runs already: another process claims to be this node, and is not let in. End one of the two, or "
+        "write another number into its file. After a crash, start it again once the others have noticed"
+    )
+
+
 def hello_handler(
-    last_life: Callable[[int], Incarnation | None], shape: str, is_covered: Callable[[int], bool] = lambda _: False
+    last_life: Callable[[int], Incarnation | None],
+    shape: str,
+    is_covered: Callable[[int], bool] = lambda _: False,
+    is_heard: Callable[[int], bool] = lambda _: False,
 ) -> Handler:
     """Return the handler of HELLO. last_life: the newest incarnation of a node that this one has heard of; shape: what
-    all nodes of the cluster are told alike; is_covered: whether others hold all that a node held. Nodes of another
-    shape are refused."""
+    all nodes of the cluster are told alike; is_covered: whether others hold all that a node held; is_heard: whether a
+    node still says something. Nodes of another shape are refused."""
 
     def answer(packet: Packet) -> Packet:
-        number, asked = packet.fields.get("node"), packet.fields.get("shape")
+        number = packet.fields.get("node")
         if type(number) is not int:
             raise DataError(f"{HELLO}: expected the number of a node, found {number!r}")
-        if asked != shape:
-            raise SettingsError(
-                f"node {number} starts with {asked}, the nodes that are there have {shape}: write the same replicas, "
-                "split_predicates, [[node]] list and hash_bits into the files of all nodes, and run one version"
-            )
+        check_shape(number, packet.fields.get("shape"), shape)
         known = last_life(number)
-        disk = None if known is None else known.disk
-        return Packet(HELLO, {"disk": disk, "is_covered": known is not None and is_covered(number)})
+        if known is None:
+            return Packet(HELLO, {"disk": None, "is_covered": False, "is_heard": False})
+        return Packet(HELLO, {"disk": known.disk, "is_covered": is_covered(number), "is_heard": is_heard(number)})
 
     return answer
 
 
-def next_disk(peers: Peers, others: Sequence[int], shape: str, timeout_s: float) -> int:
+def next_disk(peers: Peers, others: Sequence[int], shape: str, timeout_s: float, heard_s: float | None = None) -> int:
     """Return the generation of this node's disk once a majority of the cluster has said what it knows of it: FIRST_DISK
-    for a node that they have not heard of.
+    for a node that they have not heard of. heard_s: as HEARD_S.
 
-    Raises NodeUnavailable (it was there before, and nobody else holds what it held; no majority answers within
-    timeout_s seconds), SettingsError (the others were told something else of the cluster)."""
-    deadline = time.monotonic() + timeout_s
+    Raises NodeUnavailable (it was there before, and nobody else holds what it held; another process is this node; no
+    majority answers within timeout_s seconds), SettingsError (the others were told something else of the cluster)."""
+    began = time.monotonic()
     known: dict[int, int | None] = {}
+    heard_by: set[int] = set()
     needed = (len(others) + 1) // 2  # with this node itself, a majority
-    while len(known) < needed:
-        if time.monotonic() >= deadline:
+    while len(known) < needed or heard_by:
+        passed_s = time.monotonic() - began
+        if heard_by and passed_s >= (HEARD_S if heard_s is None else heard_s):
+            raise claimed_twice(peers.me)
+        if passed_s >= timeout_s:
             raise NodeUnavailable(
                 f"node {peers.me}: {len(known)} of {len(others)} other nodes answered within {timeout_s:g} s, and "
                 f"{needed} are needed: start them, and check the addresses in the node's config"
             )
         for node in others:
             if node not in known:
+                heard_by.discard(node)
                 try:
                     (answer,) = peers.ask([(node, Packet(HELLO, {"node": peers.me, "shape": shape}))], ASK_S)
                 except NodeUnavailable:
                     continue
-                known[node] = _disk_in(answer, peers.me, node)
+                disk = _disk_in(answer, peers.me, node)
+                if answer.fields.get("is_heard"):
+                    heard_by.add(node)
+                else:
+                    known[node] = disk
         time.sleep(RETRY_S)
     disks = [disk for disk in known.values() if disk is not None]
     return max(new_boot(), max(disks) + 1) if disks else FIRST_DISK

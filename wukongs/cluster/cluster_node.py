@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wukongs.cluster.boot import HELLO, hello_handler
+from wukongs.cluster.boot import HELLO, check_shape, claimed_twice, hello_handler
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_engine import ClusterEngine
@@ -15,7 +15,7 @@ from wukongs.cluster.feeding import FEED
 from wukongs.cluster.host import PULSE_S, Host
 from wukongs.cluster.intake import Intake
 from wukongs.cluster.joining import Joiner
-from wukongs.cluster.members import left_s
+from wukongs.cluster.members import is_silent, left_s
 from wukongs.cluster.node_core import packed, unpacked
 from wukongs.cluster.node_journal import NodeJournal
 from wukongs.cluster.node_store import NodeStore
@@ -103,7 +103,19 @@ class ClusterNode:
     ) -> None:
         handlers: dict[str, Handler] = {}
         self.me = me
-        self.network = Network(me, address, handlers, self._told, trust=trust, waits=WAITS)
+        self._shape = shape.told(settings)
+        self.network = Network(
+            me,
+            address,
+            handlers,
+            self._told,
+            trust=trust,
+            introduction={"shape": self._shape},
+            admit=self._admit,
+            open_kinds=(HELLO,),
+            failed=lambda error: self.host.fail(error),
+            waits=WAITS,
+        )
         shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
         self.store = NodeStore(settings, me.node, shard_map, on_missing=lambda: self._puller.ring())
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
@@ -129,7 +141,7 @@ class ClusterNode:
         handlers.update(donor.handlers())
         handlers.update(
             {
-                HELLO: hello_handler(self._life_of, shape.told(settings), self._is_covered_without),
+                HELLO: hello_handler(self._life_of, self._shape, self._is_covered_without, self._is_heard),
                 CLAIM: claims.answer,
                 FEED: self.intake.answer,
                 PUSH: writers.answer,
@@ -153,15 +165,20 @@ class ClusterNode:
         """Wait until the majority log works and reads may begin; of a node that was there before, until it is in sync
         again, and votes: from then on another one may go. Raises NodeUnavailable."""
         deadline = time.monotonic() + timeout_s
-        node = self.host.wait_until(
-            lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
-        )
-        if self.me.disk:
+        try:
             node = self.host.wait_until(
-                lambda node: node.role is Role.IN and _has_vote(node),
-                left_s(deadline),
-                "what it takes over of the other nodes",
+                lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
             )
+            if self.me.disk:
+                node = self.host.wait_until(
+                    lambda node: node.role is Role.IN and _has_vote(node),
+                    left_s(deadline),
+                    "what it takes over of the other nodes",
+                )
+        except NodeUnavailable as error:
+            said = [f"node {number} says: {refusal}" for number, refusal in sorted(self.network.refusals().items())]
+            raise NodeUnavailable("; ".join([str(error), *said])) from error
+        if self.me.disk:
             assert node.exposed is not None, node.exposed
             self._wait_for_sn(packed(node.exposed), left_s(deadline))
 
@@ -179,6 +196,23 @@ class ClusterNode:
         report = state.progress.latest.get(node)
         known = [state.heard.get(node), None if report is None else report.incarnation]
         return max((life for life in known if life is not None), default=None)
+
+    def _admit(self, life: Incarnation, known: Incarnation | None, introduction: Packet) -> None:
+        """Raise what speaks against letting in another life of a node than the one that was let in before.
+
+        A life counts if the log has it, if there was none before, or if the one before is not heard any more."""
+        check_shape(life.node, introduction.fields.get("shape"), self._shape)
+        state = self.host.node
+        disk = state.control.members[life.node].disk
+        if life.disk < disk:
+            raise NodeUnavailable(f"node {life.node} was started anew: this is an earlier life of it. End it")
+        seen = state.watch.seen.get(life.node)
+        is_new_to_the_log = known is not None and known.disk >= disk
+        if is_new_to_the_log and seen is not None and seen[0] < life and not is_silent(state, life.node):
+            raise claimed_twice(life.node)
+
+    def _is_heard(self, node: int) -> bool:
+        return not is_silent(self.host.node, node)
 
     def _is_covered_without(self, node: int) -> bool:
         return self.host.node.control.is_covered_without(node)

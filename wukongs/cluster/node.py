@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode, Shape
 from wukongs.cluster.node_config import NodeConfig
-from wukongs.errors import DataError, SettingsError
+from wukongs.errors import SettingsError
 from wukongs.protocol.messages import Incarnation
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
@@ -43,7 +43,9 @@ class ServedNode:
             node.wait_until_ready(START_S)
             service = Service(node.engine, config.settings)
             stack.callback(service.close)
-            self._socket = ClientSocket(config.listen_clients, service.handlers, node.intake, trust=clients)
+            self._socket = ClientSocket(
+                config.listen_clients, service.handlers, node.intake, trust=clients, failed=node.host.fail
+            )
             stack.callback(self._socket.close)
             self.address = self._socket.address
             self._host = node.host
@@ -78,21 +80,10 @@ def _shape(config: NodeConfig) -> Shape:
 
 def _next_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:
     """Ask the other nodes whether this one is new. Raises as next_disk."""
-    try:
-        return _asked_as(FIRST_DISK, config, trust, addresses, keys)
-    except DataError:
-        # They take nothing of a disk that is older than the newest one they know of this node.
-        return _asked_as(new_boot(), config, trust, addresses, keys)
-
-
-def _asked_as(
-    disk: int, config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]
-) -> Incarnation:
     told = _shape(config).told(config.settings)
     handlers: dict[str, Handler] = {HELLO: hello_handler(lambda _: None, told)}
-    network = Network(
-        Incarnation(config.number, disk, new_boot()), listen_peers(config), handlers, lambda *_: None, trust=trust
-    )
+    me = Incarnation(config.number, FIRST_DISK, new_boot())
+    network = Network(me, listen_peers(config), handlers, lambda *_: None, trust=trust, open_kinds=(HELLO,))
     try:
         network.join(addresses, keys)
         others = [number for number in addresses if number != config.number]

@@ -4,7 +4,10 @@
   goes over one more connection per node, in order.
 * What other nodes ask and tell comes in at one bound socket. Requests are answered by workers; what is told is handed
   on in order by the socket's thread, to a callback that has to be quick.
-* Every message names its sender's incarnation and a number; what has come once, or from an earlier life, is refused.
+* Every message names its sender's incarnation and a number; what has come once is refused.
+* A life of a node is heard once it has introduced itself (INTRODUCE) and was let in, by `admit`; so a stranger, or a
+  second process with a node's number, does not shut the node out. Before its first question, before what it tells, and
+  again whenever the other says that it does not know it, a node introduces itself. `open_kinds` are answered to all.
 * What a node tells may be lost: when the other is away, or takes no more. It is counted, and the protocol repeats.
 * All queues are bounded: by messages in the sockets, by requests_max here. Beyond that a request is refused as busy.
 * Kinds of requests that wait for other kinds are kept apart from these (`waits`): were all workers of two nodes, or all
@@ -18,16 +21,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from wukongs.errors import NodeUnavailable
 from wukongs.live.header import Frame, MessageError
+
+from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.answering import Answerer, unknown_kind
 from wukongs.wire.asking import Asker, Question
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, read_packet_header, to_frames
 from wukongs.wire.packets import Handler, Packet
+from wukongs.wire.refusals import error_in
 from wukongs.wire.replays import NodeReplays
 from wukongs.wire.traffic import Traffic
 from wukongs.wire.transport import Line, check_address
@@ -36,6 +44,11 @@ from wukongs.wire.workers import Workers
 
 CLOSE_TIMEOUT_S = 5.0
 RENEW_S = 2.0
+INTRODUCE = "introduce"
+INTRODUCE_S = 0.1
+"""How long after an introduction a node that tells something introduces itself again, if it is still not known."""
+
+Admit: TypeAlias = Callable[[Incarnation, Incarnation | None, Packet], object]
 
 _log = logging.getLogger(__name__)
 
@@ -43,11 +56,19 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class _Peer:
     """Another node. sequences: of all that goes to it, in whatever way; tells: under its lock, which also keeps what is
-    told in the order of its numbers; taken_s: when it last took something (time.monotonic)."""
+    told in the order of its numbers; taken_s: when it last took something (time.monotonic).
+
+    knows_me: whether it has let in this life of this node, and has not said otherwise since; introduced_s,
+    introduction: when that was last asked over `tells`, and the number of the question; refusal: why it does not let
+    this life in."""
 
     address: str
     tells: Line
     taken_s: float = field(default_factory=time.monotonic)
+    knows_me: bool = False
+    introduced_s: float = -INTRODUCE_S
+    introduction: int = 0
+    refusal: WukongsError | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     sequences: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -56,6 +77,11 @@ class Network:
     """me: this life of this node; a second Network of the same one would be taken for a replay. handlers: what answers
     requests, by kind; a request to the node itself is answered in the asking thread while other nodes answer, and its
     deadline is not watched. on_tell(sender, packet): what is told, one at a time.
+
+    introduction: what this node introduces itself with; admit(life, known, introduction): raises a WukongsError where a
+    life of another node may not be let in; known: the one that was let in before. It is called by the thread of the
+    socket. open_kinds: kinds of requests that are answered to any life; failed: called with an error that ends the
+    socket.
 
     trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
     answered by the thread of the socket itself: what they take, everything else waits for. waits: groups of kinds whose
@@ -73,6 +99,10 @@ class Network:
         on_tell: Callable[[Incarnation, Packet], None],
         *,
         trust: Trust | None = None,
+        introduction: Mapping[str, Any] | None = None,
+        admit: Admit = lambda life, known, introduction: None,
+        open_kinds: Collection[str] = (),
+        failed: Callable[[BaseException], object] = lambda _: None,
         quick: Collection[str] = (),
         waits: Sequence[Collection[str]] = (),
         workers_max: int = 32,
@@ -83,9 +113,12 @@ class Network:
         self._me, self._handlers, self._on_tell = me, handlers, on_tell
         self._message_bytes_max = message_bytes_max
         self.traffic = Traffic()
+        self._introduction = Packet(INTRODUCE, introduction or {})
+        self._admit, self._open_kinds = admit, frozenset(open_kinds)
         self._peers: dict[int, _Peer] = {}
         self._keys: Keys | None = None
         self._replays = NodeReplays()
+        self._refused_lives: dict[int, Incarnation] = {}
         self._levels = {kind: level for level, kinds in enumerate(waits, 1) for kind in kinds}
         levels = range(len(waits) + 1)
         self._workers = [
@@ -99,6 +132,7 @@ class Network:
             name=f"wukongs-network-{me.node}",
             gate=self._gate,
             refused=lambda: self.traffic.refused("stranger"),
+            failed=failed,
         )
         self._answerer = Answerer(
             handlers, lambda kind: self._workers[self._level(kind)], self.traffic, self._socket.post, quick
@@ -142,6 +176,18 @@ class Network:
 
     def ask(self, asked: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
         """Ask nodes at the same time, and return their answers in the order of the questions; see Peers."""
+        deadline = time.monotonic() + timeout_s
+        strangers: list[_Peer] = []
+        try:
+            return self._ask(asked, timeout_s, strangers)
+        except NodeUnavailable:
+            # A node that was started anew does not know this one, and did nothing: it can be asked again.
+            if not strangers or time.monotonic() >= deadline:
+                raise
+        return self._ask(asked, deadline - time.monotonic(), [])
+
+    def _ask(self, asked: Sequence[tuple[int, Packet]], timeout_s: float, strangers: list[_Peer]) -> list[Packet]:
+        """strangers: gets the nodes that do not know this one."""
         mine = [place for place, (node, _) in enumerate(asked) if node == self.me]
         others = [place for place, (node, _) in enumerate(asked) if node != self.me]
         answers: dict[int, Packet] = {}
@@ -156,14 +202,26 @@ class Network:
                 failed.append(error)
 
         if others:
-            questions = [self._question(*asked[place]) for place in others]
             asker = self._askers[max(self._level(asked[place][1].kind) for place in others)]
+            self._introduce_to(
+                [node for node, packet in asked if packet.kind not in self._open_kinds], asker, timeout_s
+            )
+            questions = [self._question(*asked[place], strangers) for place in others]
             answers.update(zip(others, asker.ask(questions, timeout_s, answer_mine), strict=True))
         else:
             answer_mine()
         if failed:
             raise failed[0]
         return [answers[place] for place in range(len(asked))]
+
+    def _introduce_to(self, nodes: Sequence[int], asker: Asker, timeout_s: float) -> None:
+        """Have those of some nodes let in this life that do not know it. Raises what they answer."""
+        found = {node: peer for node in nodes if (peer := self._peers.get(node)) is not None and not peer.knows_me}
+        if found:
+            questions = [self._question(node, self._introduction, []) for node in found]
+            asker.ask(questions, timeout_s)
+            for peer in found.values():
+                peer.knows_me = True
 
     def send(self, node: int, packet: Packet) -> bool:
         """Tell a node something; False: it was dropped, since the node is away, unknown, or takes no more."""
@@ -175,6 +233,10 @@ class Network:
             self.traffic.add("dropped")
             return False
         return True
+
+    def refusals(self) -> dict[int, WukongsError]:
+        """Return why nodes do not let in this life of this node, by their numbers."""
+        return {node: peer.refusal for node, peer in self._peers.items() if peer.refusal is not None}
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""
@@ -205,27 +267,53 @@ class Network:
         with peer.lock:
             if self._peers.get(node) is not peer:  # its connection is closed by now
                 return False
-            frames = to_frames(packet, TELL, next(peer.sequences), self._me)
             now = time.monotonic()
+            self._hear_of_me(peer)
+            if not peer.knows_me and now - peer.introduced_s >= INTRODUCE_S:
+                peer.introduction = next(peer.sequences)
+                introduction = to_frames(self._introduction, ASK, peer.introduction, self._me)
+                if peer.tells.send(introduction):
+                    peer.introduced_s = now
+                    self.traffic.told(introduction)
+            frames = to_frames(packet, TELL, next(peer.sequences), self._me)
             if peer.tells.send(frames):
                 peer.taken_s = now
                 self.traffic.told(frames)
                 return True
             if now - peer.taken_s > RENEW_S:
-                peer.tells.close()
-                peer.tells, peer.taken_s = self._connect(peer.address), now
+                old, peer.taken_s = peer.tells, now
+                with suppress(NodeUnavailable):  # for want of descriptors, most of all: the next time, perhaps
+                    peer.tells = self._connect(peer.address)
+                    old.close()
             return False
+
+    def _hear_of_me(self, peer: _Peer) -> None:
+        """Take what a node has answered over the connection that it is told things by: whether it knows this life."""
+        while (frames := peer.tells.received()) is not None:
+            self.traffic.received(frames)
+            try:
+                header = read_packet_header(frames)
+            except MessageError:
+                continue
+            peer.knows_me = header.kind == INTRODUCE
+            if header.sequence == peer.introduction:
+                peer.refusal = error_in(Packet(header.kind, header.fields))
 
     def _connect(self, address: str) -> Line:
         return Line(address, self._keys)
 
-    def _question(self, node: int, packet: Packet) -> Question:
+    def _question(self, node: int, packet: Packet, strangers: list[_Peer]) -> Question:
         peer = self._peers.get(node)
         if peer is None:
             raise NodeUnavailable(f"node {node}: not in this cluster, whose other nodes are {sorted(self._peers)}")
         sequence = next(peer.sequences)
         name = f"node {node} ({peer.address})"
-        return Question(name, peer.address, sequence, to_frames(packet, ASK, sequence, self._me))
+
+        def note_stranger() -> None:
+            peer.knows_me = False
+            strangers.append(peer)
+
+        return Question(name, peer.address, sequence, to_frames(packet, ASK, sequence, self._me), note_stranger)
 
     def _receive(self, peer: bytes, frames: list[Frame]) -> None:
         self.traffic.received(frames)
@@ -234,28 +322,63 @@ class Network:
         except MessageError as error:
             self._answerer.refuse(peer, error.sequence, error.reason, error)
             return
-        if header.way == ASK:
-            if self._is_admitted(peer, header):
-                self._answerer.take(peer, header, frames)
-        elif header.way == TELL:
-            if self._is_admitted(peer, header):
-                self._tell(header, frames)
-        else:
+        if header.way not in (ASK, TELL):
             self.traffic.refused("malformed")
+        elif header.way == ASK and header.kind == INTRODUCE:
+            self._let_in(peer, header, frames)
+        elif self._is_admitted(peer, header):
+            if header.way == ASK:
+                self._answerer.take(peer, header, frames)
+            else:
+                self._tell(header, frames)
+
+    def _sender(self, peer: bytes, header: Header) -> Incarnation | None:
+        """Return the life of a node of this cluster that a message is from; None: it is refused."""
+        sender = header.sender
+        if isinstance(sender, tuple) and sender[0] in self._peers:
+            return Incarnation(*sender)
+        stranger = NodeUnavailable(f"node {self.me} does not know who asks. Ask again when all nodes know each other")
+        self._answerer.refuse(peer, header.sequence if header.way == ASK else 0, "stranger", stranger)
+        return None
+
+    def _let_in(self, peer: bytes, header: Header, frames: Sequence[Frame]) -> None:
+        """Answer an introduction: from now on this life of its node is heard, or it is refused."""
+        sender = self._sender(peer, header)
+        if sender is None:
+            return
+        known = self._replays.life_of(sender.node)
+        try:
+            if known is not None and sender < known:
+                raise NodeUnavailable(f"node {sender.node} was started anew: this is an earlier life of it. End it")
+            if sender != known:
+                self._admit(sender, known, packet_of(header, frames))
+        except WukongsError as error:
+            if self._refused_lives.get(sender.node) != sender:  # it will try again and again
+                self._refused_lives[sender.node] = sender
+                _log.warning("node %d, life %s, is not let in: %s", sender.node, sender[1:], error)
+            self._answerer.refuse(peer, header.sequence, "stranger", error)
+            return
+        self._replays.let_in(sender)
+        self.traffic.add("introductions")
+        self._answerer.send(peer, Packet(INTRODUCE), header.sequence)
 
     def _is_admitted(self, peer: bytes, header: Header) -> bool:
-        """Tell whether a message is from a node of this cluster and comes for the first time; else refuse it."""
-        sender = header.sender
-        asked = header.sequence if header.way == ASK else 0
-        if not isinstance(sender, tuple) or sender[0] not in self._peers:
-            stranger = NodeUnavailable(
-                f"node {self.me} does not know who asks. Ask again when all nodes know each other"
+        """Tell whether a message is from a life that was let in and comes for the first time; else refuse it."""
+        if header.way == ASK and header.kind in self._open_kinds:
+            return True
+        sender = self._sender(peer, header)
+        if sender is None:
+            return False
+        if self._replays.life_of(sender.node) != sender:
+            # What is told is answered, too: who tells has to know that nobody listens.
+            unknown = NodeUnavailable(
+                f"node {self.me} does not know this life of node {sender.node}: it has to introduce itself first"
             )
-            self._answerer.refuse(peer, asked, "stranger", stranger)
+            self._answerer.refuse(peer, header.sequence, "stranger", unknown)
             return False
         if not self._replays.is_new(sender, header.sequence):
             replayed = MessageError(f"packet '{header.kind}': number {header.sequence} has come before")
-            self._answerer.refuse(peer, asked, "replayed", replayed)
+            self._answerer.refuse(peer, header.sequence if header.way == ASK else 0, "replayed", replayed)
             return False
         return True
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from wukongs.protocol.messages import Incarnation
+
 OVERTAKEN_MAX = 4096
 CLIENTS_MAX = 4096
 
@@ -30,17 +32,26 @@ class Sequences:
 
 
 class NodeReplays:
-    """Of each node its newest life, (disk, boot): what comes from an earlier one has been overtaken."""
+    """Of each node the life that was let in, and the numbers that it has used. No packet lets a life in by itself."""
 
     def __init__(self) -> None:
-        self._lives: dict[int, tuple[tuple[int, int], Sequences]] = {}
+        self._lives: dict[int, tuple[Incarnation, Sequences]] = {}
 
-    def is_new(self, sender: tuple[int, int, int], sequence: int) -> bool:
-        node, life = sender[0], sender[1:]
+    def life_of(self, node: int) -> Incarnation | None:
+        """Return the life of a node that was let in last."""
         known = self._lives.get(node)
-        if known is None or life > known[0]:
-            known = self._lives[node] = (life, Sequences())
-        return life == known[0] and known[1].is_new(sequence)
+        return None if known is None else known[0]
+
+    def let_in(self, life: Incarnation) -> None:
+        """Take the messages of this life of a node from now on, and of no other one."""
+        if self.life_of(life.node) != life:
+            self._lives[life.node] = life, Sequences()
+
+    def is_new(self, sender: Incarnation, sequence: int) -> bool:
+        """Take a number of a life that was let in; tell whether it has come for the first time."""
+        life, sequences = self._lives[sender.node]
+        assert life == sender, (life, sender)
+        return sequences.is_new(sequence)
 
 
 class ClientReplays:

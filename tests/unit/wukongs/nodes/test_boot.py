@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from tests.clusters import PATIENT, cluster
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
+from wukongs.cluster.cluster_node import ClusterNode, Shape
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
 from wukongs.protocol.messages import Incarnation
+from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 
 SHAPE = "nodes 3, replicas 2"
@@ -71,3 +74,44 @@ def test_too_few_nodes() -> None:
 def test_a_question_that_is_none() -> None:
     with pytest.raises(DataError, match="hello: expected the number of a node, found 'x'"):
         knowing(None)(Packet(HELLO, {"node": "x", "shape": SHAPE}))
+
+
+def test_a_node_waits_for_its_earlier_life_to_fall_silent() -> None:
+    heard = iter([True, True, False])
+    handler = hello_handler(lambda _: Incarnation(1, 0, 7), SHAPE, lambda _: True, lambda _: next(heard))
+    assert next_disk(Others({2: handler}), [0, 2], SHAPE, 5) > FIRST_DISK
+    assert list(heard) == []
+
+
+def test_a_second_process_of_a_node_that_runs_gives_up_with_what_to_do() -> None:
+    heard = hello_handler(lambda _: Incarnation(1, 0, 7), SHAPE, lambda _: True, lambda _: True)
+    others = Others({0: knowing(None), 2: heard})
+    with pytest.raises(NodeUnavailable, match=r"node 1 runs already: another process claims to be .* End one"):
+        next_disk(others, [0, 2], SHAPE, 5, heard_s=0.05)
+
+
+def test_a_stranger_and_a_second_process_with_its_number_do_not_shut_a_node_out() -> None:
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        real, mistaken = nodes[0], Incarnation(0, new_boot(), new_boot())
+        real.engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+        addresses = {node.me.node: node.address for node in nodes}
+        stranger = Network(mistaken, "tcp://127.0.0.1:0", {}, lambda *_: None, introduction={"shape": "another"})
+        stranger.join(addresses)
+        for other in (1, 2):
+            assert stranger.send(other, Packet("tell")) in (True, False)
+            with pytest.raises(SettingsError, match="node 0 starts with another, the nodes that are there"):
+                stranger.ask([(other, Packet("claim"))], 20)
+        stranger.close()
+        shape = Shape(3, 2, silence_pulses_max=PATIENT)
+        second = ClusterNode(mistaken, shape, "tcp://127.0.0.1:0", real.store.core.settings)
+        try:
+            second.start(addresses)
+            said = r"another process claims to be this node, and is not let in. End one of the two"
+            with pytest.raises(NodeUnavailable, match=said):
+                second.wait_until_ready(2)
+            for node in nodes:
+                node.engine.update("INSERT { <http://ex/a> <http://ex/q> ?o } WHERE { <http://ex/a> <http://ex/p> ?o }")
+                assert len(node.engine.query("SELECT * { ?s ?p ?o }")) == 2
+            assert real.host.failure is None
+        finally:
+            second.close()

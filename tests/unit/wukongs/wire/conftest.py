@@ -12,6 +12,10 @@ import zmq
 from wukongs.live.header import Frame
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.network import Network
+
+from wukongs.wire.codec import ASK, read_packet_header, to_frames
+from wukongs.wire.header import Frame
+from wukongs.wire.network import INTRODUCE, Network
 from wukongs.wire.packets import Handler, Packet
 
 ANY_PORT = "tcp://127.0.0.1:0"
@@ -97,6 +101,12 @@ class Raw:
 
     def say(self, frames: list[Frame]) -> None:
         self.socket.send_multipart(frames)
+
+    def introduce(self, life: tuple[int, int, int], sequence: int = 1) -> Packet:
+        """Introduce itself as a life of a node; return the answer."""
+        self.say(to_frames(Packet(INTRODUCE), ASK, sequence, life))
+        header = read_packet_header(self.hear())
+        return Packet(header.kind, header.fields)
 
     def hear(self, timeout_ms: int = 20_000) -> list[bytes]:
         assert self.socket.poll(timeout_ms), "nothing came"

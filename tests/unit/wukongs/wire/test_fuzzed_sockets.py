@@ -23,6 +23,7 @@ from wukongs.wire.codec import ANSWER, ASK, TELL, to_frames
 from wukongs.wire.keys import make_keys
 from wukongs.wire.messages import Ack
 from wukongs.wire.messages import to_frames as ingest_frames
+from wukongs.wire.network import INTRODUCE
 from wukongs.wire.packets import Packet
 from wukongs.wire.trust import Trust, read_keys
 
@@ -135,8 +136,16 @@ def test_a_flooded_node_serves_its_cluster(nodes: Nodes, seed: int) -> None:
 
     fuzz = Fuzz(seed, (2, 1, 1))
     network.join({0: asking.address, 2: "tcp://127.0.0.1:9"})  # the liar is a node that is known
+    liar = Raw(network.address)
+    assert liar.introduce((2, 1, 1)).kind == INTRODUCE
+    liar.close()
+    asked += 1  # the node that asks introduces itself, too
+    good()
     flood(network.address, fuzz, good, lambda: int(network.stats()["messages_in"]) - asked)  # type: ignore[arg-type]
-    wait_until(lambda: count(network.stats(), "requests", "told") == network.stats()["messages_in"], "each is counted")
+    wait_until(
+        lambda: count(network.stats(), "requests", "introductions", "told") == network.stats()["messages_in"],
+        "each is counted",
+    )
     reasons: Any = network.stats()["refused"]
     assert all(reasons[reason] for reason in reasons if reason not in ("busy",)), reasons
     assert network.stats()["failed"] == 0
