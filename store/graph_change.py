@@ -109,12 +109,6 @@ class GraphChange:
         self._fold()
         return self._come
 
-    def asked(self) -> tuple[Quads, Quads]:
-        """Return the quads that go, but for those of cleared graphs, and those that come, held or not: who holds the
-        graph in parts finds out at each of them."""
-        self._fold()
-        return self._gone, self._come
-
     def difference(self) -> Difference:
         """Return what has changed over the snapshot. tombstones: None if nothing has gone."""
         if self._difference is None:

@@ -284,7 +284,7 @@ class Cluster:
         unknown = frozenset[Any]().union(*(store.unknown_terms(chunk) for chunk, _ in chunks))
         texts = [f"<{one}>" for one in {graph, *cleared} - {None}]
         unknown |= store.unknown_texts(texts)
-        payload = json.dumps({"change": name, "graph": graph, "cleared": list(cleared)})
+        payload = json.dumps({"change": name, "graph": graph, "cleared": list(cleared), "operations": 1})
         record = Change("client", self.number, payload, None, self.hosts[0].node.control.view)
         sn = self.propose(record, unknown)
         return (sn.tick << 20) | sn.minor

@@ -38,7 +38,7 @@ class Bench:
     def counters(self) -> dict[str, float]:
         """Return what all nodes have sent so far, what the first one's reads have asked of the others, and the CPU time
         of all. A node alone is served without a network: it has sent nothing."""
-        stats: list[Mapping[str, Any]] = [node.stats() for node in self.nodes]
+        stats: list[Mapping[str, Any]] = [node.stats().get("this_node", {}) for node in self.nodes]
         names = ("messages_out", "bytes_out", "told_out", "told_bytes_out")
         found: dict[str, float] = {name: sum(one.get("network", {}).get(name, 0) for one in stats) for name in names}
         reads = stats[0].get("reads_of_other_nodes", {}) if stats else {}

@@ -20,8 +20,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--why", action="store_true", help="print what each of them waits for")
     options = parser.parse_args(list(argv))
     with connect_to(options) as node:
+        away = elsewhere(node)
         for query in node.queries():
-            say((query.why() if options.why else query.name) + "\n")
-        for name, address in elsewhere(node).items():
-            say(f"{name} at {address}\n")
+            at = f" at {away[query.name]}" if query.name in away else ""
+            say((query.why() if options.why else query.name) + at + "\n")
     return DONE

@@ -48,8 +48,8 @@ def check_shape(number: int, asked: object, shape: str) -> None:
 def claimed_twice(number: int) -> NodeUnavailable:
     """Return the error of a life of a node while another one is heard."""
     return NodeUnavailable(
-        f"node {number} runs already: another process claims to be this node, and is not let in. End one of the two, or "
-        "write another number into its file. After a crash, start it again once the others have noticed"
+        f"node {number} runs already: another process claims to be this node, and is not let in. End one of the two, "
+        "or write another number into its file. After a crash, start it again once the others have noticed"
     )
 
 

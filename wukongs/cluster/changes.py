@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,7 @@ TIMEOUT_S = 60.0
 """How long the other nodes may take for one step of a change."""
 ABANDON_S = 2.0
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
+Read: TypeAlias = tuple[int, list[str | None]]
 NOTHING = Encoded(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, TermTable.empty())
 
 
@@ -55,15 +56,21 @@ class Changes:
         with self._staged() as staged:
             for chunk in chunks:
                 staged.send(chunk)
-        return self._submit(staged, {"graph": graph, "cleared": []}, None)
+        return self._submit(staged, {"graph": graph, "cleared": [], "operations": 0}, None)
 
-    def change(self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int) -> Sn:
+    def change(
+        self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int, read_sn: int, operations: int
+    ) -> Sn:
         """Empty graphs, let quads go and come, in this order, if no other update was applied since the one at index
-        `after` of the log; return their SN once reads here see it. Raises Dropped (there was one), as add."""
-        with self._staged() as staged:
+        `after` of the log; return their SN once reads here see it. What goes is what the snapshot of read_sn had, which
+        this node has to hold meanwhile. operations: how many the update has.
+
+        Raises Dropped (there was another update), CompactedError (a node has merged beyond read_sn: evaluate it anew),
+        as add."""
+        with self._staged((read_sn, list(cleared)) if len(gone) or cleared else None) as staged:
             staged.send(gone, goes=True)
             staged.send(come)
-        return self._submit(staged, {"graph": None, "cleared": list(cleared)}, after)
+        return self._submit(staged, {"graph": None, "cleared": list(cleared), "operations": operations}, after)
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of STAGE: keep a chunk of a change, or forget what there is of one."""
@@ -74,14 +81,26 @@ class Changes:
         if fields.get("is_abandoned"):
             self._store.unstage(change)
         else:
-            goes, is_last = bool(fields.get("goes")), bool(fields.get("is_last"))
+            goes, is_last, read_sn = bool(fields.get("goes")), bool(fields.get("is_last")), fields.get("read_sn")
             self._store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last)
+            if type(read_sn) is int:
+                self._hold(change, read_sn, fields.get("cleared"))
         return Packet(STAGE, {VIEW: self._host.node.control.view})
 
+    def _hold(self, change: str, read_sn: int, cleared: object) -> None:
+        """Hold what an update has read until it is applied. Raises CompactedError, NodeUnavailable, DataError."""
+        if not isinstance(cleared, list) or not all(one is None or isinstance(one, str) for one in cleared):
+            raise DataError(f"{STAGE}: expected the graphs that are cleared, found {cleared!r}")
+        self._host.wait_until_installed(TIMEOUT_S)
+        try:
+            self._store.hold_for(change, read_sn, cleared, TIMEOUT_S)
+        except StreamError as error:  # this node is behind
+            raise NodeUnavailable(f"node {self._host.me.node}: {error}") from error
+
     @contextmanager
-    def _staged(self) -> Iterator[Staged]:
+    def _staged(self, read: Read | None = None) -> Iterator[Staged]:
         """Give a change to be filled; it is whole on all nodes behind that, or on none."""
-        staged = Staged(self._host, self._store, self._peers, self._claims)
+        staged = Staged(self._host, self._store, self._peers, self._claims, read)
         try:
             yield staged
             staged.finish()
@@ -106,10 +125,12 @@ class Changes:
 
 
 class Staged:
-    """One change on its way to the nodes."""
+    """One change on its way to the nodes. read: the SN of the snapshot that an update has read, which the nodes are to
+    hold until it is applied, and the graphs that it clears; None: there is none that it depends on."""
 
-    def __init__(self, host: Host, store: NodeStore, peers: Peers, claims: Claims) -> None:
+    def __init__(self, host: Host, store: NodeStore, peers: Peers, claims: Claims, read: Read | None) -> None:
         self.name = uuid.uuid4().hex
+        self._read = read
         self._host, self._store, self._peers, self._claims = host, store, peers, claims
         self._counts = [0] * store.shard_map.node_count
 
@@ -124,7 +145,9 @@ class Staged:
 
     def finish(self) -> None:
         """Say that nothing more comes."""
-        self._send([(node, NOTHING) for node in range(len(self._counts))], {"is_last": True})
+        nothing = [(node, NOTHING) for node in range(len(self._counts))]
+        held = {} if self._read is None else dict(zip(("read_sn", "cleared"), self._read, strict=True))
+        self._send(nothing, {"is_last": True, **held})
 
     def abandon(self) -> None:
         """Let the nodes forget it, as far as they can be reached: the others do so after a while."""

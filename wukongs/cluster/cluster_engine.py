@@ -7,16 +7,18 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.cluster_stream import ClusterStream
+from wukongs.cluster.counting import Counting
+from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.node_core import packed, unpacked
+from wukongs.cluster.node_payloads import read_source
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import first_tick_of
 from wukongs.cluster.settling import Settling
@@ -27,10 +29,15 @@ from wukongs.csparql.parser_update import parse_update
 from wukongs.engine import Engine
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.live.continuous import ContinuousQuery, QuerySource
+
+from wukongs.errors import CompactedError, NodeUnavailable, StorageError, StreamError
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.declarations import check_windows, parse_continuous, stream_options
 from wukongs.live.query_templates import constants_of
 from wukongs.live.stream import Stream
+from wukongs.live.windows import makes_stream
 from wukongs.protocol import events as ev
+from wukongs.protocol.control import Query
 from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery, Sn
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import Result, WindowResult
@@ -38,13 +45,17 @@ from wukongs.query.plans.prepared import PreparedQueries
 from wukongs.query.terms.names import graph_term
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.rdf_files import read_rdf
+from wukongs.wire.packets import Peers
 
 if TYPE_CHECKING:
     from wukongs.wire.client_socket import ClientSocket
 
 log = logging.getLogger("wukongs")
+_OF_A_NODE = ("stored_triples", "stored_bytes", "stored_batches", "terms", "term_bytes", "handles")
 RECORD_S = 30.0
 """How long a majority of the nodes may take to agree on a record."""
+COMPACTED_MAX = 5
+"""How often an update is evaluated whose snapshot was forgotten by some node before it was asked to hold it."""
 SHOW_S = 2.0
 """How long a declaration, a load or an update waits for the other nodes to see it."""
 
@@ -60,6 +71,8 @@ class ClusterEngine(Engine):
         changes: Changes,
         writers: Writers,
         settling: Settling,
+        counting: Counting,
+        peers: Peers,
         traffic: Callable[[], Mapping[str, Any]],
     ) -> None:
         """traffic: what has gone over the node's sockets to the others."""
@@ -68,7 +81,8 @@ class ClusterEngine(Engine):
         self._sockets: list[ClientSocket] = []
         self._host, self._store, self._claims = host, store, claims
         self._changes, self._writers, self._settling = changes, writers, settling
-        self._traffic = traffic
+        self._counting, self._peers, self._traffic = counting, peers, traffic
+        self._distant: dict[str, DistantQuery] = {}
         self.ingest_addresses: tuple[str, ...] = ()
         """Where pipelines find the nodes, in the order of their numbers."""
 
@@ -115,15 +129,20 @@ class ClusterEngine(Engine):
         if not operations:
             return core.sn
         sn: Sn | None = None
+        forgotten = 0
         while sn is None:
-            with self._injector.update_turn():
-                change = evaluate(core, operations, limits)
+            with self._injector.update_turn(), evaluate(core, operations, limits) as change:
                 after = self._host.node.control.last_update(unpacked(change.read_sn))
-                with suppress(Dropped):
-                    sn = self._changes.change(change.gone, change.come, change.cleared, after)
-            if sn is None:
-                limits.check()
-                self._store.wait_for(self._host.node.control.updates[-1].sn, RECORD_S)
+                parts = change.gone, change.come, change.cleared
+                try:
+                    sn = self._changes.change(*parts, after, change.read_sn, len(operations))
+                except Dropped:  # another update was first
+                    self._store.wait_for(self._host.node.control.updates[-1].sn, RECORD_S)
+                except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
+                    forgotten += 1
+                    if forgotten == COMPACTED_MAX:
+                        raise
+            limits.check()
         return self._shown(sn)
 
     def _shown(self, sn: Sn) -> int:
@@ -264,22 +283,62 @@ class ClusterEngine(Engine):
 
     # --- the engine itself --------------------------------------------------------------------------------------------
 
+    def queries(self) -> list[ContinuousQuery | DistantQuery]:  # type: ignore[override]
+        """Return the registered queries of the whole cluster. Those of other nodes are DistantQuery objects: they say
+        and do the same, but have no windows to read here."""
+        host, found = self._host, list[ContinuousQuery | DistantQuery]()
+        distant = dict[str, DistantQuery]()
+        for name, registered in sorted(host.node.control.queries.items()):
+            node = next((one for one in registered.nodes if one != host.me.node), host.me.node)
+            here = self._store.query(name)
+            if here is not None:
+                found.append(here)
+            elif node != host.me.node:
+                known = self._distant.get(name)
+                if known is None or (known.node, known.since) != (node, registered.since):
+                    known = self._distant_query(name, node, registered)
+                distant[name] = known
+                if not known.is_closed:
+                    found.append(known)
+        self._distant = distant
+        return found
+
+    def _distant_query(self, name: str, node: int, registered: Query) -> DistantQuery:
+        source = read_source(registered.payload, name)
+        addresses = self.ingest_addresses
+        address = addresses[node] if node < len(addresses) else None
+        is_stream = makes_stream(parse_continuous(source))
+        return DistantQuery(self._peers, name, node, address, source, is_stream, registered.since)
+
     def stats(self) -> dict[str, Any]:
-        """As Engine.stats, of this node; and how it stands in the cluster. reads_of_other_nodes: what its queries and
-        firings have asked of them; network: all that went between it and them."""
+        """Return what Engine.stats returns, for the cluster: each thing counts once, however many nodes hold it
+        (docs/api.md). node: this node's number; this_node: the facts of this node alone; silent_nodes: members that
+        have not answered, so that what only they know is not counted."""
         node = self._host.node
+        counts, silent = self._counting.cluster()
+        reads = counts.pop("reads_of_other_nodes", {})
+        own = super().stats()
         return {
-            **super().stats(),
+            **counts,
             "node": node.me.node,
-            "role": node.role.value,
             "leader": node.log.leader,
             "members": {str(number): member.role.value for number, member in node.control.members.items()},
-            "log_index": node.control.index,
-            "refused": dict(node.refused),
             "registered": {name: list(query.nodes) for name, query in node.control.queries.items()},
-            "store": dict(self._store.stats()),
-            "network": dict(self._traffic()),
+            "silent_nodes": silent,
+            "this_node": {
+                **{name: own[name] for name in _OF_A_NODE},
+                "role": node.role.value,
+                "log_index": node.control.index,
+                "refused": dict(node.refused),
+                "store": dict(self._store.stats()),
+                "reads_of_other_nodes": reads,
+                "network": dict(self._traffic()),
+            },
         }
+
+    def own_stats(self) -> dict[str, Any]:
+        """Return what Engine.stats says of this node alone, for those who count the cluster."""
+        return super().stats()
 
     def checkpoint(self) -> None:
         raise StorageError(

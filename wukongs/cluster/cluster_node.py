@@ -10,6 +10,8 @@ from wukongs.cluster.boot import HELLO, check_shape, claimed_twice, hello_handle
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_engine import ClusterEngine
+from wukongs.cluster.counting import COUNTS, Counting
+from wukongs.cluster.distant_query import OF_QUERY, query_handler
 from wukongs.cluster.donating import COLLECT, HALT, Donor
 from wukongs.cluster.feeding import FEED
 from wukongs.cluster.host import PULSE_S, Host
@@ -45,9 +47,10 @@ QUIET_PULSES = 5
 ELECTION_PULSES = 20
 """Who hears no leader for 400 to 800 ms stands for election."""
 
-WAITS = ((FEED, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH,), (SETTLE,))
-"""Who feeds a node waits for its claims and for what it takes over, and who reads or halts at an SN for the slices that
-it needs; who pushes for the feeds; who settles for firings, which read, and whose callbacks may push."""
+WAITS = ((FEED, STAGE, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH, OF_QUERY), (SETTLE,))
+"""Who feeds a node waits for its claims and for what it takes over, and who reads, stages or halts at an SN for the
+slices that it needs; who pushes for the feeds, and who calls another node's query for its reads and records; who
+settles for firings, which read, and whose callbacks may push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,10 @@ class ClusterNode:
         changes = Changes(self.host, self.store, claims, self.network)
         writers = Writers(self.host, self.store, self.intake, self.network)
         settling = Settling(self.host, self.store, self.network)
-        self.engine = ClusterEngine(self.host, self.store, claims, changes, writers, settling, self.network.stats)
+        counting = Counting(self.host, self.store, self.network, lambda: self.engine.own_stats())
+        self.engine = ClusterEngine(
+            self.host, self.store, claims, changes, writers, settling, counting, self.network, self.network.stats
+        )
         handlers.update(owner.handlers(self.store.core, self._wait_for_sn))
         handlers.update(settling.handlers())
         handlers.update(donor.handlers())
@@ -147,6 +153,8 @@ class ClusterNode:
                 PUSH: writers.answer,
                 SLICES: self._puller.answer,
                 STAGE: changes.answer,
+                COUNTS: counting.answer,
+                OF_QUERY: query_handler(self.store.query),
             }
         )
 

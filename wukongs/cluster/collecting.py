@@ -237,7 +237,7 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -
             store.claims,
             len(store.claims),
             streams,
-            store.staging.held(),
+            store.staged(),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from wukongs.errors import DataError, SettingsError
 from wukongs.live.continuous import QuerySource
@@ -59,13 +59,24 @@ def read_source(payload: str, name: str) -> QuerySource:
     return QuerySource(found["text"], found["base"], found["output"])
 
 
-def read_change(payload: str) -> tuple[str, str | None, list[str | None]]:
-    """Return what a change was staged as, the graph of its quads without one, and the graphs that it empties first;
-    None: the default graph. Raises DataError."""
-    found = _read(payload, "a change", ("change", "graph", "cleared"))
+class ChangePayload(NamedTuple):
+    """name: what a change was staged as; graph: that of its quads without one; cleared: the graphs that it empties
+    first; None: the default graph; operations: how many an update has, 0: it is a load."""
+
+    name: str
+    graph: str | None
+    cleared: list[str | None]
+    operations: int
+
+
+def read_change(payload: str) -> ChangePayload:
+    """Raises DataError."""
+    found = _read(payload, "a change", ("change", "graph", "cleared", "operations"))
     name, graph, cleared = found["change"], found["graph"], found["cleared"]
     if not isinstance(name, str) or not _is_text(graph) or not isinstance(cleared, list):
         raise DataError(f"a change: expected change, graph and cleared, found {payload[:200]!r}")
     if not all(_is_text(one) for one in cleared):
         raise DataError(f"change {name}: expected the IRIs of graphs in cleared, found {cleared!r}")
-    return name, graph, cleared
+    if type(found["operations"]) is not int:
+        raise DataError(f"change {name}: expected how many operations it has, found {found['operations']!r}")
+    return ChangePayload(name, graph, cleared, found["operations"])

@@ -15,12 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from wukongs.cluster.node_core import NodeCore, packed
 from wukongs.cluster.node_injector import Due, NodeInjector
-from wukongs.cluster.node_payloads import read_change, read_options, read_source
+from wukongs.cluster.node_payloads import ChangePayload, read_change, read_options, read_source
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.staging import Staging
 from wukongs.errors import DataError, WukongsError
+from wukongs.live.core import columns_of
 from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
 from wukongs.protocol.records import (
     BeginStream,
@@ -36,6 +39,13 @@ from wukongs.protocol.records import (
     Sn,
 )
 from wukongs.query.terms.names import graph_term
+from wukongs.store.batch import Batch
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads
+from wukongs.store.tombstones import Difference
+from wukongs.store.trace import Handle
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
 
 log = logging.getLogger("wukongs")
 REFUSED_MAX = 1024
@@ -56,6 +66,12 @@ def _raising(error: WukongsError) -> Callable[[], None]:
     return refuse
 
 
+def by_shard(batch: Batch) -> Int64Array:
+    """Return how many triples of a batch have their subjects in each shard. int64[1024]"""
+    counts = np.bincount(shards_of(batch.out.keys), np.diff(batch.out.offsets), SHARD_COUNT)
+    return counts.astype(np.int64)
+
+
 def _dropped_name(state: NodeStream) -> str:
     """Return what core.streams has a dropped stream under until it is gone: no name has a space."""
     return f"{state.iri} {state.lsn}"
@@ -70,6 +86,23 @@ class Registration:
     payload: str
 
 
+class AppliedUpdates:
+    """The updates that were applied here, as all nodes apply them. deleted, inserted: triples that this node held, or
+    holds, a copy of, by the shards of their subjects, int64[1024]."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.operations = 0
+        self.deleted, self.inserted = np.zeros(SHARD_COUNT, np.int64), np.zeros(SHARD_COUNT, np.int64)
+
+    def add(self, operations: int, difference: Difference) -> None:
+        self.requests += 1
+        self.operations += operations
+        self.inserted += by_shard(difference.additions)
+        if difference.tombstones is not None:
+            self.deleted += by_shard(difference.tombstones)
+
+
 class NodeRecords:
     """Called with the lock held. me: this node; ask_for_slices: called when a home needs slices that are exposed."""
 
@@ -80,6 +113,7 @@ class NodeRecords:
         """By their keys: all that are not gone by the log."""
         self.keys: dict[str, str] = {}
         """Name of a stream -> key of the one that was declared under it last."""
+        self.updated = AppliedUpdates()
         self.refused: dict[int, WukongsError] = {}
         """Index of a record -> why it did nothing."""
         self._core = core
@@ -146,7 +180,7 @@ class NodeRecords:
         """Forget what came here for a record whose effect was taken over."""
         if isinstance(record, Change):
             with suppress(DataError):
-                self._staging.forget(read_change(record.payload)[0])
+                self._staging.forget(read_change(record.payload).name)
 
     def restore(
         self,
@@ -280,20 +314,41 @@ class NodeRecords:
 
     def _change(self, payload: str, sn: Sn) -> Callable[[], None]:
         try:
-            name, graph, cleared = read_change(payload)
+            change = read_change(payload)
         except WukongsError as error:
             return _raising(error)
-        self._staging.keep(name)
-        return lambda: self._store(name, graph, cleared, sn)
+        self._staging.keep(change.name)
+        return lambda: self._store(change, sn)
 
-    def _store(self, name: str, graph: str | None, cleared: Collection[str | None], sn: Sn) -> None:
+    def _store(self, change: ChangePayload, sn: Sn) -> None:
         core = self._core
-        staged = self._staging.take(name)
-        into, *emptied = (core.graph_id(None if one is None else graph_term(one)) for one in (graph, *cleared))
-        deletes, inserts = (
-            [core.registry.confirm(chunk)[0] for chunk in staged.encoded(goes)] for goes in (True, False)
-        )
-        if deletes or emptied:
-            core.apply(deletes, inserts, into, emptied, packed(sn))
-        else:
-            core.absorb(inserts, into, packed(sn))
+        staged = self._staging.take(change.name)
+        try:
+            graphs = (change.graph, *change.cleared)
+            into, *emptied = (core.graph_id(None if one is None else graph_term(one)) for one in graphs)
+            deletes, inserts = (
+                [core.registry.confirm(chunk)[0] for chunk in staged.encoded(goes)] for goes in (True, False)
+            )
+            if staged.is_adopted:
+                emptied = []  # what these graphs held is among the deletes
+            if change.operations or deletes or emptied:
+                quads = columns_of(deletes, into), columns_of(inserts, into)
+                difference = _changed(core, staged.read, emptied, *quads)
+                core.apply_difference(difference, packed(sn))
+                self.updated.add(change.operations, difference)
+            else:
+                core.absorb(inserts, into, packed(sn))
+        finally:
+            if staged.read is not None:
+                staged.read.close()
+
+
+def _changed(core: NodeCore, read: Handle | None, cleared: Collection[int], gone: Quads, come: Quads) -> Difference:
+    """Return what an update changes now, which has read a snapshot: what was stored since, additions only, stays. read:
+    None if what it does is the same over any."""
+    trace = core.arrangement.trace
+    change = GraphChange(trace.read(trace.upper) if read is None else read.read())
+    change.clear(cleared)
+    change.delete(gone)
+    change.insert(come)
+    return change.beside([] if read is None else trace.batches_from(read.sn + 1))[0]

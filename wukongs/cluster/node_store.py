@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -28,15 +29,18 @@ from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import TermClaims
 from wukongs.cluster.slice_packets import read_answer, slice_packet, whole_slices
 from wukongs.cluster.staging import Staging
+from wukongs.cluster.updating import with_texts
 from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.pieces import Close, Piece
 from wukongs.protocol.messages import Term
 from wukongs.protocol.records import Record, Sn, Vts
+from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.quads import graph_quads, joined
 from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.store.trace import NOTHING_KEPT, Handle
 from wukongs.wire.assignment import SHARD_COUNT
@@ -195,6 +199,34 @@ class NodeStore:
         with self.core.lock:
             self.staging.add(change, number, chunk, goes, is_last)
 
+    def hold_for(self, change: str, read_sn: int, cleared: Sequence[str | None], timeout_s: float) -> None:
+        """Hold the snapshot that an update has read until it is applied, or forgotten.
+
+        cleared: the graphs that it clears (None: the default graph).
+
+        Raises CompactedError (merging has forgotten it), StreamError (this node does not come to it in time)."""
+        if packed(self.reached) < read_sn:
+            self.wait_for(unpacked(read_sn), timeout_s)
+        with self.core.lock:
+            held = partial(self.core.arrangement.open, read_sn, f"change {change}", expires=False)
+            self.staging.hold(change, held, cleared)
+
+    def staged(self) -> dict[str, list[tuple[Encoded, bool]]]:
+        """Return what is staged, for a node that joins: chunks of quads, and whether they go. What an update that holds
+        a snapshot takes away is said quad by quad, since the other node has no such snapshot. With the lock held."""
+        core, found = self.core, dict[str, list[tuple[Encoded, bool]]]()
+        for name, change in self.staging.changes().items():
+            chunks = list(change.chunks.values())
+            if change.read is not None:
+                stored, graphs = (
+                    change.read.read(),
+                    [None if one is None else graph_term(one) for one in change.cleared],
+                )
+                quads = joined([graph_quads(stored, core.graph_id(graph)) for graph in graphs])
+                chunks.append((with_texts(quads, core.registry.texts), True))
+            found[name] = chunks
+        return found
+
     def unstage(self, change: str) -> None:
         """Forget what is staged for a change that will have no record."""
         with self.core.lock:
@@ -208,7 +240,7 @@ class NodeStore:
         DeclareStream.payload: the options of a stream as JSON (wukongs.live.declarations.stream_options).
         RegisterQuery.payload: {"text", "base", "output"}. Change.payload: {"change": what it was staged as, "graph":
         that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null among
-        them: the default graph)}; graphs by their IRIs."""
+        them: the default graph), "operations": of an update, 0: it is a load}; graphs by their IRIs."""
         with self.core.lock:
             self.records.apply(index, record, sn)
 

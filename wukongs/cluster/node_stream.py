@@ -31,6 +31,9 @@ from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.wire.assignment import shards_of
 
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
+from wukongs.wire.messages import Close, Piece, check_batch_number
+
 _NOTHING = np.empty(0, np.int64)
 _STANDING = (
     "key",
@@ -91,6 +94,14 @@ class NodeStream(StreamState):
     _first_piece: int | None = None
     """Of the partitions that began with a marker, its earliest time; of the others, their earliest stream batch."""
     _first_whole_ms: int | None = None
+
+    def counts_by_shard(self) -> Int64Array:
+        """Return how many tuples have come so far, those that wait as well, by the shards of their subjects. A replica
+        of a shard knows all of that shard. int64[1024]"""
+        counts = self.shares.counts.copy()
+        for piece in self._pieces:
+            counts += np.bincount(shards_of(piece.encoded.subjects), minlength=SHARD_COUNT)
+        return counts
 
     # --- numbers ------------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,11 @@ from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.encoder import encode_texts
 from wukongs.store.term_ids import HASH_BITS, hash_id
 from wukongs.store.term_registry import TermRegistry
-from wukongs.wire.assignment import SHARD_BITS, shards_of
+from wukongs.wire.assignment import SHARD_BITS, SHARD_COUNT, shards_of
 
 CONFIRMED_MAX = 1 << 20
 """Texts remembered as confirmed until tuples bring them into the registry; who forgets one asks again."""
+_COUNTED_AT_A_TIME = 1 << 16
 _IN_SHARD = (1 << (63 - SHARD_BITS)) - 1
 
 
@@ -148,10 +149,21 @@ class TermClaims:
     def __init__(self, registry: NodeRegistry) -> None:
         self._registry = registry
         self._agreed = Dictionary()
+        self._by_shard, self._counted = np.zeros(SHARD_COUNT, np.int64), 0
+        """How many of the first entries lie in which shard."""
         self._agreed.add(encode_texts([f"<{DEFAULT_GRAPH_IRI}>"], registry.hash_bits).terms)
 
     def __len__(self) -> int:
         return len(self._agreed)
+
+    def counts_by_shard(self) -> Int64Array:
+        """Return how many texts were agreed to, by the shards of their hashes. int64[1024]"""
+        end, start = len(self._agreed), self._counted
+        for first in range(start, end, _COUNTED_AT_A_TIME):
+            stop = min(first + _COUNTED_AT_A_TIME, end)
+            self._by_shard += np.bincount(shards_of(self._agreed.entries(first, stop).ids), minlength=SHARD_COUNT)
+        self._counted = end
+        return self._by_shard.copy()
 
     def agreed(self, first: int, end: int, shards: BoolArray) -> TermTable:
         """Return what was agreed to, of hashes in these shards, among the entries [first, end)."""

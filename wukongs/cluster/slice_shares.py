@@ -70,6 +70,11 @@ class SliceShares:
         np.add.at(self._counts, shards_of(rows.subjects), 1)
         self.row_count += len(rows.subjects)
 
+    @property
+    def counts(self) -> Int64Array:
+        """How many rows have come so far, by the shards of their subjects. int64[1024]"""
+        return self._counts
+
     def share(self, first: int, last: int, shards: BoolArray) -> list[ShareRows]:
         """Return what is held of stream batches first <= k <= last, of subjects in these shards: bool[1024]."""
         held = [part.take(shards[shards_of(part.subjects)]) for part in self._parts(first, last)]

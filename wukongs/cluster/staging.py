@@ -2,6 +2,9 @@
 
 What never gets a record goes STAGED_AGE_MAX_S after its last part has come: its coordinator has given up long before,
 or is gone. If it has not, and sends more, it is refused. Of what was taken or let go, late repetitions are passed over.
+
+An update that deletes or clears holds the snapshot that it has read, from its last chunk until it is applied or let go:
+it removes what was there, and nothing that has come since (decision 0027).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass, field
 
 from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.store.encoded import Encoded
+from wukongs.store.trace import Handle
 
 STAGED_AGE_MAX_S = 3600.0
 KEPT = float("inf")
@@ -32,6 +36,10 @@ class StagedChange:
     chunks: dict[int, tuple[Encoded, bool]] = field(default_factory=dict)
     count: int | None = None
     size_bytes: int = 0
+    read: Handle | None = None
+    """The snapshot that an update has read; None: what it says does not depend on one."""
+    cleared: Sequence[str | None] = ()
+    """The graphs of which that update removes all that the snapshot has."""
     is_adopted: bool = False
     """Other nodes had begun to keep it for this one, which counts its chunks in another way."""
 
@@ -86,9 +94,15 @@ class Staging:
         if is_last:
             change.count = number + 1
 
-    def held(self) -> dict[str, list[tuple[Encoded, bool]]]:
-        """Return the chunks of all changes, and whether they go."""
-        return {name: list(change.chunks.values()) for name, change in self._changes.items()}
+    def hold(self, name: str, open_read: Callable[[], Handle], cleared: Sequence[str | None]) -> None:
+        """Let a change hold the snapshot that it has read; nothing if it does so already, or is over."""
+        change = self._changes.get(name)
+        if change is not None and change.read is None:
+            change.read, change.cleared = open_read(), cleared
+
+    def changes(self) -> dict[str, StagedChange]:
+        """Return all changes that wait, by their names."""
+        return dict(self._changes)
 
     def adopt(self, name: str, chunks: Sequence[tuple[Encoded, bool]]) -> None:
         """Keep what another node has kept of a change for this one, beside what has come here; nothing of one that is
@@ -106,7 +120,7 @@ class Staging:
         """Drop a change that will have no record; one whose record is here stays."""
         change = self._changes.get(name)
         if change is None or change.staged_at_s < KEPT:
-            self._end(name)
+            self._let_go(name)
 
     def _end(self, name: str, is_too_old: bool = False) -> StagedChange | None:
         self._over[name] = is_too_old
@@ -114,8 +128,14 @@ class Staging:
             del self._over[next(iter(self._over))]
         return self._changes.pop(name, None)
 
+    def _let_go(self, name: str, is_too_old: bool = False) -> None:
+        change = self._end(name, is_too_old)
+        if change is not None and change.read is not None:
+            change.read.close()
+
     def take(self, name: str) -> StagedChange:
-        """Take out a change whose record is here. It was staged on all nodes before that was proposed."""
+        """Take out a change whose record is here; the caller closes its `read`. It was staged on all nodes before the
+        record was proposed."""
         change = self._end(name)
         assert change is not None, f"change {name} has a record, but was never staged here, or too long ago"
         assert change.is_complete, f"change {name} has a record, but {len(change.chunks)} of {change.count} chunks"
@@ -129,4 +149,4 @@ class Staging:
     def _drop_old(self) -> None:
         oldest = self._clock() - STAGED_AGE_MAX_S
         for name in [name for name, change in self._changes.items() if change.staged_at_s < oldest]:
-            self._end(name, is_too_old=True)
+            self._let_go(name, is_too_old=True)

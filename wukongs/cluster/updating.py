@@ -3,7 +3,8 @@ every node can be given its share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +32,10 @@ class Evaluated:
     read_sn: int
 
 
-def evaluate(core: Core, operations: Sequence[Operation], limits: Limits) -> Evaluated:
-    """Evaluate the operations of a request over the newest snapshot, each also over what those before it change.
+@contextmanager
+def evaluate(core: Core, operations: Sequence[Operation], limits: Limits) -> Iterator[Evaluated]:
+    """Evaluate the operations of a request over the newest snapshot, each also over what those before it change. The
+    snapshot is held until the block ends: the other nodes are asked to hold it, too, before that.
 
     Raises as Engine.update."""
     with core.lock:
@@ -43,9 +46,11 @@ def evaluate(core: Core, operations: Sequence[Operation], limits: Limits) -> Eva
     try:
         change = evaluated(core, handle, number, operations, limits)
         with limits:
-            gone, come = change.asked()
+            gone, come = change.gone, change.come
             cleared = _names(core, change.cleared)
-            return Evaluated(cleared, _encoded(core, gone), _encoded(core, come), handle.sn)
+            texts = terms_of(core).texts
+            found = Evaluated(cleared, with_texts(gone, texts), with_texts(come, texts), handle.sn)
+        yield found
     finally:
         with core.lock:
             handle.close()
@@ -57,10 +62,10 @@ def _names(core: Core, graphs: Int64Array) -> tuple[str | None, ...]:
     return (*([None] if core.default_graph in graphs else []), *names)
 
 
-def _encoded(core: Core, quads: Quads) -> Encoded:
-    """Return quads with the texts of their terms, all of them in their graphs."""
+def with_texts(quads: Quads, texts: Callable[[Int64Array], Sequence[str]]) -> Encoded:
+    """Return quads with the texts of their terms, all of them in their graphs. texts: gives those of ids."""
     graphs, subjects, predicates, objects = quads
     distinct = np.unique(np.concatenate(quads))
     distinct = distinct[distinct & INLINE_MARK == 0]
-    texts = [text.encode() for text in terms_of(core).texts(distinct)]
-    return Encoded(subjects, predicates, objects, graphs, _NO_TIMES, TermTable.of(distinct, texts))
+    table = TermTable.of(distinct, [text.encode() for text in texts(distinct)])
+    return Encoded(subjects, predicates, objects, graphs, _NO_TIMES, table)

@@ -28,6 +28,7 @@ from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
 from wukongs.store.snapshot import tick_sn
 from wukongs.store.term_registry import TermRegistry
+from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
 
 FOREVER_MS = 1 << 62
@@ -205,7 +206,7 @@ class Core:
             return self.sn, 0
         sn = self.next_sn if sn is None else sn
         self.revoke_old_handles()
-        new = self.arrangement.absorb(sn, *_columns(chunks, graph))
+        new = self.arrangement.absorb(sn, *columns_of(chunks, graph))
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
         return sn, new
@@ -224,10 +225,17 @@ class Core:
         Streams and windows are not touched. Returns (SN, how many went, how many came)."""
         sn = self.next_sn if sn is None else sn
         self.revoke_old_handles()
-        gone, come = self.arrangement.apply(sn, _columns(deletes, graph), _columns(inserts, graph), cleared)
+        gone, come = self.arrangement.apply(sn, columns_of(deletes, graph), columns_of(inserts, graph), cleared)
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
         return sn, gone, come
+
+    def apply_difference(self, difference: Difference, sn: int) -> None:
+        """Seal what an update changes at an SN."""
+        self.revoke_old_handles()
+        self.arrangement.apply_difference(sn, difference)
+        self.arrangement.trace.pay()
+        self.pass_to(sn + 1)
 
     def revoke_old_handles(self) -> None:
         """Take the handles from readers that have kept them too long: they would hold merging back for ever."""
@@ -244,7 +252,7 @@ class Core:
             self.registry.release(transient_ids)
 
 
-def _columns(chunks: Iterable[Encoded], graph: int) -> Quads:
+def columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
     """Join encoded triples; those without a graph of their own go to `graph`."""
     nothing = np.empty(0, np.int64)
     columns = [(nothing, nothing, nothing, nothing)]

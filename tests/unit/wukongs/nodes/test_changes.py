@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from tests.unit.wukongs.nodes.wires import EX, Wires, wired
 from wukongs.cluster import changes as changes_module
 from wukongs.cluster.changes import NOTHING, STAGE, Changes
 from wukongs.cluster.host import Dropped
+from wukongs.cluster.node_core import packed
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
 from wukongs.protocol.records import Sn
 from wukongs.store.encoded import Encoded
@@ -132,11 +134,29 @@ def test_a_record_that_is_in_the_log_but_not_visible_in_time_is_carried_out(monk
 def test_an_update_that_did_not_see_the_last_one_is_let_go_on_all_nodes() -> None:
     with wired(2) as wires:
         first, second = changes_of(wires, 0), changes_of(wires, 1)
-        sn = first.change(NOTHING, chunk("a"), [], 0)
+        sn = first.change(NOTHING, chunk("a"), [], 0, 0, 1)
         show(wires, sn)
         with pytest.raises(Dropped):
-            second.change(NOTHING, chunk("b"), [], 0)
+            second.change(NOTHING, chunk("b"), [], 0, 0, 1)
         assert (staged(wires), stored(wires)) == ([0, 0], [20, 20])
         after = wires.nodes[1].host.node.control.last_update()
-        show(wires, second.change(chunk("a"), chunk("c", 5), [], after))
+        show(wires, second.change(chunk("a"), chunk("c", 5), [], after, packed(sn), 1))
         assert stored(wires) == [5, 5]
+
+
+def test_who_joins_is_told_each_quad_that_an_update_takes_away_and_none_that_has_come_since() -> None:
+    with wired(1) as wires:
+        node = wires.nodes[0]
+        engine, store = node.engine, node.store
+        engine.update(f"INSERT DATA {{ GRAPH <{EX}g> {{ <{EX}a> <{EX}p> <{EX}b> }} }}")
+        read_sn = store.core.sn
+        store.stage("c", 0, chunk("x", 3), goes=True)
+        store.stage("c", 1, chunk("y", 2), is_last=True)
+        store.hold_for("c", read_sn, [EX + "g"], LONG_S)
+        engine.load(io.BytesIO(f"<{EX}between> <{EX}p> <{EX}b> <{EX}g> .".encode()), format="nq")
+        with store.core.lock:
+            staged = store.staged()["c"]
+        assert [(len(part), goes) for part, goes in staged] == [(3, True), (2, False), (1, True)]
+        assert sorted(staged[2][0].terms.texts()) == [f"<{EX}{name}>" for name in "abgp"]
+        store.unstage("c")
+        assert not [handle.owner for handle in store.core.arrangement.trace.handles() if handle.owner == "change c"]

@@ -99,9 +99,13 @@ def test_records_that_cannot_be_carried_out_do_nothing() -> None:
             (DeclareStream(A, ("",), 100, first_tick=tick + 1, payload=options), SettingsError, "do not fit batch_ms"),
             (RegisterQuery("q", (), (0,), "[]"), DataError, "expected a payload with text, base, output"),
             (RegisterQuery("q", (), (0,), '{"text": 1, "base": null, "output": null}'), DataError, "as texts"),
-            (Change("c", 1, '{"change": 1, "graph": null, "cleared": []}', None, 0), DataError, "change, graph and"),
             (
-                Change("d", 1, '{"change": "x", "graph": null, "cleared": [1]}', None, 0),
+                Change("c", 1, '{"change": 1, "graph": null, "cleared": [], "operations": 1}', None, 0),
+                DataError,
+                "change, graph and",
+            ),
+            (
+                Change("d", 1, '{"change": "x", "graph": null, "cleared": [1], "operations": 1}', None, 0),
                 DataError,
                 "change x: expected",
             ),

@@ -352,7 +352,7 @@ def test_until_others_have_said_what_they_need_a_node_keeps_everything() -> None
     store = NodeStore(Settings(), 0, ShardMap.even(2))
     for number in range(1, 30):
         store.stage(str(number), 0, encode_ntriples(LINE % str(number).encode(), b"")[0], is_last=True)
-        payload = json.dumps({"change": str(number), "graph": None, "cleared": []})
+        payload = json.dumps({"change": str(number), "graph": None, "cleared": [], "operations": 0})
         store.apply(number, Change("c", number, payload, None, 0), Sn(0, number))
         store.expose(Sn(0, number), {})
         store.hold(None, None)

@@ -260,7 +260,8 @@ def test_what_others_have_staged_is_kept_beside_what_has_come() -> None:
     donor.add("c", 0, chunk, True, False)
     donor.add("c", 1, chunk, False, False)
     staging.add("c", 3, chunk, False, True)  # of this one's chunks it has missed those before
-    for change, chunks in donor.held().items():
+    for change, found in donor.changes().items():
+        chunks = list(found.chunks.values())
         staging.adopt(change, chunks)
         staging.adopt(change, chunks[:1])
     assert staging.size_bytes == 4 * (40 + len(chunk.terms.text))

@@ -1,0 +1,151 @@
+"""What a cluster counts is the cluster's: each thing once, at whatever node it is asked; and queries of other nodes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import wukongs
+from tests.clusters import PATIENT, cluster, start_again
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.counting import COUNTS
+from wukongs.cluster.distant_query import OF_QUERY, DistantQuery
+from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.remote.client import connect
+from wukongs.remote.service import Service
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.packets import Packet
+
+EX = "http://ex/"
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+QUERY = """REGISTER QUERY {} AS
+SELECT ?s ?o FROM STREAM <http://ex/s> [RANGE 200ms STEP 200ms] WHERE {{ ?s <http://ex/p> ?o }}"""
+COUNTED = ("stored_triples", "updates", "malformed_lines")
+
+
+def fill(engine: wukongs.Engine, other: wukongs.Engine) -> None:
+    """Load, update and push; `other` is another node of the same cluster, or the same engine."""
+    rows = "".join(f"<{EX}s{row}> <{EX}p> <{EX}o{row % 7}> .\n<{EX}s{row}> <{TYPE}> <{EX}C> .\n" for row in range(50))
+    engine.load(io.BytesIO(rows.encode() + b"<malformed\n"), format="nt")
+    other.load(io.BytesIO(b"<malformed\n"), format="nt")
+    other.update(
+        f"DELETE WHERE {{ <{EX}s1> ?p ?o }} ; INSERT DATA {{ <{EX}n> <{EX}p> <{EX}s2> , <{EX}s3> , <{EX}o1> }}"
+    )
+    engine.update(f"CLEAR GRAPH <{EX}g>")
+    stream = engine.stream(EX + "s", batch_ms=100, timing=[EX + "t"])
+    stream.push([(f"<{EX}u{n}>", f"<{EX}{'pt'[n % 2]}>", f"<{EX}v{n % 3}>", 1000 + n) for n in range(40)])
+    stream.advance(1000)
+    engine.settle(20)
+
+
+@contextmanager
+def client_of(node: ClusterNode) -> Iterator[wukongs.Engine]:
+    service = Service(node.engine, node.store.core.settings)
+    socket = ClientSocket("tcp://127.0.0.1:0", service.handlers)
+    try:
+        with connect(socket.address) as client:
+            yield client  # type: ignore[misc]
+    finally:
+        service.close()
+        socket.close()
+
+
+@pytest.mark.parametrize(("node_count", "replica_count"), [(1, 1), (3, 1), (3, 2)])
+def test_each_thing_counts_once_at_every_node_as_in_an_engine(node_count: int, replica_count: int) -> None:
+    with wukongs.Engine() as embedded:
+        fill(embedded, embedded)
+        expected = embedded.stats()
+    assert expected["updates"] == {"requests": 2, "operations": 3, "deleted": 2, "inserted": 3}
+    with cluster(node_count, replica_count, silence_pulses_max=PATIENT) as nodes:
+        fill(nodes[0].engine, nodes[-1].engine)
+        for node in nodes:
+            stats = node.engine.stats()
+            assert {name: stats[name] for name in COUNTED} == {name: expected[name] for name in COUNTED}
+            assert stats["streams"][EX + "s"]["tuples"] == expected["streams"][EX + "s"]["tuples"] == 40
+            assert stats["terms"] == nodes[0].engine.stats()["terms"]
+            assert abs(stats["terms"] - expected["terms"]) <= 3, "names of graphs and predicates that only one knows"
+            assert (stats["node"], stats["silent_nodes"]) == (node.me.node, [])
+            assert stats["this_node"]["stored_triples"] == node.store.stats()["triples"]
+        if node_count > 1:
+            copies = [node.engine.stats()["this_node"]["stored_triples"] for node in nodes]
+            assert sum(copies) > expected["stored_triples"] > max(copies) or replica_count > 1
+
+
+def test_a_node_that_is_away_is_named_and_its_replicas_count() -> None:
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        fill(nodes[0].engine, nodes[1].engine)
+        before = nodes[0].engine.stats()
+        nodes[2].close()
+        stats = nodes[0].engine.stats()
+        assert stats["silent_nodes"] == [2]
+        names = ("stored_triples", "updates", "terms", "streams")
+        assert [stats[name] for name in names[:3]] == [before[name] for name in names[:3]]
+        assert stats["streams"][EX + "s"]["tuples"] == 40
+        start_again(nodes, 2, replica_count=2)
+        for node in nodes:
+            stats = node.engine.stats()
+            assert [stats[name] for name in names[:3]] == [before[name] for name in names[:3]]
+            assert stats["streams"][EX + "s"]["tuples"] == 40
+
+
+def test_queries_of_all_nodes_are_there_at_each_and_do_what_they_are_told() -> None:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        one, two = (node.engine for node in nodes)
+        stream = one.stream(EX + "s", batch_ms=100)
+        here, there = one.register(QUERY.format("here")), two.register(QUERY.format("there"))
+        stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 1050)])
+        stream.advance(2000)
+        one.settle(20)
+        assert [query.name for query in one.queries()] == [query.name for query in two.queries()] == ["here", "there"]
+        first, distant = one.queries()
+        assert first is here
+        assert isinstance(distant, DistantQuery)
+        assert one.queries()[1] is distant
+        assert (distant.node, distant.text, distant.is_stream) == (1, there.source.text, False)
+        assert distant.stats() == {**there.stats(), "node": 1}
+        assert distant.stats()["windows"] == 5
+        assert {name: found["node"] for name, found in two.stats()["queries"].items()} == {"here": 0, "there": 1}
+        assert distant.why() == there.why()
+        assert distant.explain() == there.explain()
+        assert " ms]" in distant.explain(analyze=True)
+        assert distant.warnings() == there.warnings()
+        distant.pause()
+        assert distant.why() == "there is paused"
+        distant.resume()
+        for read in (distant.results, distant.aresults):
+            with pytest.raises(StreamError, match="query there runs at node 1, which keeps its windows"):
+                read()
+        distant.close()
+        assert there.is_closed
+        assert [query.name for query in one.queries()] == ["here"]
+        with pytest.raises(StreamError, match="query there does not run here: it was closed, or has moved"):
+            distant.why()
+
+
+def test_clients_see_queries_of_all_nodes() -> None:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes, client_of(nodes[0]) as client:
+        nodes[0].engine.stream(EX + "s", batch_ms=100)
+        there = nodes[1].engine.register(QUERY.format("there"))
+        (query,) = client.queries()
+        assert (query.name, query.why(), query.stats()["node"]) == ("there", there.why(), 1)
+        with pytest.raises(StreamError, match="query there runs at node 1, which keeps its windows"):
+            next(iter(query.results(timeout_s=20)))
+        assert client.stats()["queries"]["there"]["node"] == 1
+        query.close()
+        assert client.queries() == []
+
+
+def test_questions_about_queries_that_are_none() -> None:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        named: dict[str, object] = {"query": "q", "method": "why"}
+        for fields in ({}, {**named, "method": "fire", "options": {}}, {**named, "options": 1}):
+            with pytest.raises(DataError, match="expected query, method and options"):
+                nodes[0].network.ask([(1, Packet(OF_QUERY, fields))], 20)
+        fields = {**named, "options": {"analyze": True}}
+        with pytest.raises(DataError, match="why has no options"):
+            nodes[0].network.ask([(1, Packet(OF_QUERY, fields))], 20)
+        with pytest.raises(NodeUnavailable):
+            nodes[0].network.ask([(7, Packet(COUNTS))], 1)

@@ -1,0 +1,126 @@
+"""Counting: what a cluster counts, each thing once, though several nodes hold it. Asks each other node once.
+
+A node counts by shards what it holds of them as a replica: stored triples, tuples and what updates have changed by the
+shards of their subjects, terms by the shards of their hashes. Of the replicas of a shard the largest count stands: the
+others are behind, or have joined later. What has no shard is counted where it is, and added.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from wukongs.cluster.host import Host
+from wukongs.cluster.members import members_of
+from wukongs.cluster.node_records import by_shard
+from wukongs.cluster.node_store import NodeStore
+from wukongs.errors import NodeUnavailable
+from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.packets import Packet, Peers
+
+COUNTS = "counts"
+ASK_S = 2.0
+ALONE_S = 0.5
+"""How long each node may take once one has not answered in time."""
+Facts = dict[str, Any]
+
+
+class Counting:
+    """Asks the other nodes for one node, and answers them. facts: the node's own engine's, as JSON."""
+
+    def __init__(self, host: Host, store: NodeStore, peers: Peers, facts: Callable[[], Facts]) -> None:
+        self._host, self._store, self._peers, self._facts = host, store, peers, facts
+        self._counting = threading.Lock()
+
+    def answer(self, _: Packet) -> Packet:
+        """Handler of COUNTS."""
+        store = self._store
+        with store.core.lock:
+            entries = [(entry.batch, entry.tombstones) for entry in store.core.arrangement.trace.entries()]
+            streams = {name: store.core.stream(name).counts_by_shard() for name in store.core.streams}
+            updated = store.records.updated
+            deleted, inserted = updated.deleted.copy(), updated.inserted.copy()
+            requests, operations = updated.requests, updated.operations
+        stored = np.zeros(SHARD_COUNT, np.int64)
+        for batch, tombstones in entries:
+            stored += by_shard(batch)
+            if tombstones is not None:
+                stored -= by_shard(tombstones)
+        mine = store.shard_map.shards(store.me)
+        fields = {"facts": self._facts(), "streams": list(streams), "requests": requests, "operations": operations}
+        arrays = {"stored": stored * mine, "deleted": deleted * mine, "inserted": inserted * mine}
+        with self._counting:
+            arrays["terms"] = store.claims.counts_by_shard() * mine
+        for place, counts in enumerate(streams.values()):
+            arrays[f"tuples {place}"] = counts * mine
+        return Packet(COUNTS, fields, arrays)
+
+    def cluster(self) -> tuple[Facts, list[int]]:
+        """Return the counts of the cluster, as Engine.stats, and the members that have not answered."""
+        members = sorted(members_of(self._host) | {self._host.me.node})
+        answers = dict[int, Packet]()
+        try:
+            found = self._peers.ask([(node, Packet(COUNTS)) for node in members], ASK_S)
+            answers.update(zip(members, found, strict=True))
+        except NodeUnavailable:
+            for node in members:
+                with suppress(NodeUnavailable):
+                    answers[node] = self._peers.ask([(node, Packet(COUNTS))], ALONE_S)[0]
+        return merged(self._host.me.node, answers), [node for node in members if node not in answers]
+
+
+def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
+    """Return what nodes have answered as one: see docs/api.md."""
+    facts = {node: dict(answer.fields["facts"]) for node, answer in sorted(answers.items())}
+
+    def once(name: str) -> int:
+        return int(np.max([answer.arrays[name] for answer in answers.values()], axis=0).sum())
+
+    def most(name: str) -> int:
+        return max(int(answer.fields[name]) for answer in answers.values())
+
+    def total(*path: str) -> int:
+        return sum(_at(one, path) for one in facts.values())
+
+    names = ("requests", "operations")
+    queries = {name: {**stats, "node": node} for node, one in facts.items() for name, stats in one["queries"].items()}
+    return {
+        **facts[me],
+        "stored_triples": once("stored"),
+        **{name: total(name) for name in ("stored_bytes", "stored_batches", "term_bytes", "malformed_lines")},
+        "terms": once("terms"),
+        "handles": [{**handle, "node": node} for node, one in facts.items() for handle in one["handles"]],
+        "streams": {name: _stream(name, me, facts, answers) for name in facts[me]["streams"]},
+        "updates": {
+            **{name: most(name) for name in names},
+            **{name: once(name) for name in ("deleted", "inserted")},
+        },
+        "queries": dict(sorted(queries.items())),
+        "prepared_queries": {name: total("prepared_queries", name) for name in ("kept", "hits")},
+    }
+
+
+def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int, Packet]) -> Facts:
+    of_nodes = [one["streams"][name] for one in facts.values() if name in one["streams"]]
+    counts = [
+        answer.arrays[f"tuples {answer.fields['streams'].index(name)}"]
+        for answer in answers.values()
+        if name in answer.fields["streams"]
+    ]
+    return {
+        **facts[me]["streams"][name],
+        "tuples": int(np.max(counts, axis=0).sum()),
+        **{key: max(one[key] for one in of_nodes) for key in ("slices", "arrivals", "tuples_not_indexed")},
+        **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},
+    }
+
+
+def _at(facts: Facts, path: tuple[str, ...]) -> int:
+    found: Any = facts
+    for name in path:
+        found = found[name]
+    return int(found)

@@ -1,0 +1,108 @@
+"""DistantQuery: a registered query that runs on another node of the cluster, and the answers to those who call it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from wukongs.errors import DataError, StreamError
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.query_source import QuerySource
+from wukongs.live.subscription import Subscription
+from wukongs.query.output.results import WindowResult
+from wukongs.wire.packets import Packet, Peers
+
+OF_QUERY = "query"
+_METHODS = ("explain", "stats", "why", "warnings", "pause", "resume", "close")
+ASK_S = 60.0
+
+
+class DistantQuery:
+    """Has the methods of ContinuousQuery, but no windows: these are read at its node.
+
+    node: its number; address: where clients find it; since: tells it from an earlier query of this name. Methods raise
+    NodeUnavailable (its node is away) and StreamError (it is not there any more)."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        name: str,
+        node: int,
+        address: str | None,
+        source: QuerySource,
+        is_stream: bool,
+        since: object,
+    ) -> None:
+        self.name, self.node, self.source, self.is_stream, self.since = name, node, source, is_stream, since
+        self.address = address
+        self.is_closed = False
+        self._peers = peers
+        self.subscription = Subscription(1)
+        """For clients' feeds: says where the windows are, and ends."""
+        self.subscription.put(0, self._elsewhere())
+        self.subscription.close()
+
+    def __repr__(self) -> str:
+        return f"<DistantQuery {self.name} at node {self.node}>"
+
+    @property
+    def text(self) -> str:
+        return self.source.text
+
+    def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
+        """Raises StreamError: the windows of a query are read at its node."""
+        raise self._elsewhere()
+
+    def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
+        """Raises StreamError, like results."""
+        raise self._elsewhere()
+
+    def explain(self, *, analyze: bool = False) -> str:
+        return str(self._call("explain", analyze=analyze))
+
+    def stats(self) -> dict[str, Any]:
+        return {**self._call("stats"), "node": self.node}
+
+    def why(self) -> str:
+        return str(self._call("why"))
+
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._call("warnings"))
+
+    def pause(self) -> None:
+        self._call("pause")
+
+    def resume(self) -> None:
+        self._call("resume")
+
+    def close(self) -> None:
+        self._call("close")
+        self.is_closed = True
+
+    def _call(self, method: str, **options: bool) -> Any:
+        fields = {"query": self.name, "method": method, "options": options}
+        return self._peers.ask([(self.node, Packet(OF_QUERY, fields))], ASK_S)[0].fields.get("value")
+
+    def _elsewhere(self) -> StreamError:
+        at = "" if self.address is None else f" ({self.address})"
+        return StreamError(
+            f"query {self.name} runs at node {self.node}{at}, which keeps its windows: connect to that node to read "
+            "them, or register another query here"
+        )
+
+
+def query_handler(query_of: Callable[[str], ContinuousQuery | None]) -> Callable[[Packet], Packet]:
+    """Return the handler of OF_QUERY. query_of: a query that runs here, by its name."""
+
+    def answer(packet: Packet) -> Packet:
+        name, method, options = (packet.fields.get(field) for field in ("query", "method", "options"))
+        if not isinstance(name, str) or method not in _METHODS or not isinstance(options, dict):
+            raise DataError(f"{OF_QUERY}: expected query, method and options, found {dict(packet.fields)!r:.200}")
+        if options.keys() - {"analyze"} or (options and method != "explain"):
+            raise DataError(f"{OF_QUERY}: {method} has no options {sorted(options)}")
+        query = query_of(name)
+        if query is None:
+            raise StreamError(f"query {name} does not run here: it was closed, or has moved")
+        return Packet(OF_QUERY, {"value": getattr(query, str(method))(**options)})
+
+    return answer
