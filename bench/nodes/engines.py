@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from wukongs.bench.harness import ROOT
 START_S = 300.0
 STOP_S = 60.0
 EMBEDDED = "embedded"
+_SENT = ("messages_out", "bytes_out", "told_out", "told_bytes_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,21 @@ class Bench:
     engine: Any
     nodes: Sequence[Any] = ()
     cpu_s: Callable[[], float] = time.process_time
+    _spent: dict[str, float] = field(default_factory=lambda: {"messages_out": 0.0, "bytes_out": 0.0})
+    """What reading the counters has sent so far: nodes ask each other for what the cluster counts."""
 
     def counters(self) -> dict[str, float]:
         """Return what all nodes have sent so far, what the first one's reads have asked of the others, and the CPU time
         of all. A node alone is served without a network: it has sent nothing."""
+        found, again = self._read(), self._read()
+        without = {name: count - self._spent.get(name, 0) for name, count in found.items()}
+        for name, told in (("messages_out", "told_out"), ("bytes_out", "told_bytes_out")):
+            self._spent[name] += 2 * (again[name] - found[name] - (again[told] - found[told]))
+        return without
+
+    def _read(self) -> dict[str, float]:
         stats: list[Mapping[str, Any]] = [node.stats().get("this_node", {}) for node in self.nodes]
-        names = ("messages_out", "bytes_out", "told_out", "told_bytes_out")
-        found: dict[str, float] = {name: sum(one.get("network", {}).get(name, 0) for one in stats) for name in names}
+        found: dict[str, float] = {name: sum(one.get("network", {}).get(name, 0) for one in stats) for name in _SENT}
         reads = stats[0].get("reads_of_other_nodes", {}) if stats else {}
         found["requests"] = reads.get("requests", 0)
         found["rows"] = reads.get("rows_sent", 0) + reads.get("rows_received", 0)

@@ -131,18 +131,19 @@ class ClusterEngine(Engine):
         sn: Sn | None = None
         forgotten = 0
         while sn is None:
-            with self._injector.update_turn(), evaluate(core, operations, limits) as change:
-                after = self._host.node.control.last_update(unpacked(change.read_sn))
-                parts = change.gone, change.come, change.cleared
-                try:
+            try:
+                with self._injector.update_turn(), evaluate(core, operations, limits) as change:
+                    after = self._host.node.control.last_update(unpacked(change.read_sn))
+                    parts = change.gone, change.come, change.cleared
                     sn = self._changes.change(*parts, after, change.read_sn, len(operations))
-                except Dropped:  # another update was first
-                    self._store.wait_for(self._host.node.control.updates[-1].sn, RECORD_S)
-                except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
-                    forgotten += 1
-                    if forgotten == COMPACTED_MAX:
-                        raise
-            limits.check()
+            except Dropped:  # another update was first
+                limits.check()
+                self._store.wait_for(self._host.node.control.updates[-1].sn, RECORD_S)
+            except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
+                limits.check()
+                forgotten += 1
+                if forgotten == COMPACTED_MAX:
+                    raise
         return self._shown(sn)
 
     def _shown(self, sn: Sn) -> int:

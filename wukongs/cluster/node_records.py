@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,10 +46,12 @@ from wukongs.store.graph_change import GraphChange
 from wukongs.store.quads import Quads
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
-from wukongs.wire.assignment import SHARD_COUNT, shards_of
+from wukongs.wire.assignment import SHARD_BITS, SHARD_COUNT, shards_of
 
 log = logging.getLogger("wukongs")
 REFUSED_MAX = 1024
+_FIRST_IDS = np.arange(SHARD_COUNT, dtype=np.int64) << (63 - SHARD_BITS)
+"""The least id of each shard."""
 
 
 def _nothing() -> None:
@@ -67,9 +70,18 @@ def _raising(error: WukongsError) -> Callable[[], None]:
 
 
 def by_shard(batch: Batch) -> Int64Array:
-    """Return how many triples of a batch have their subjects in each shard. int64[1024]"""
-    counts = np.bincount(shards_of(batch.out.keys), np.diff(batch.out.offsets), SHARD_COUNT)
-    return counts.astype(np.int64)
+    """Return how many triples of a batch have their subjects in each shard. int64[1024]
+
+    Cost: a search for each shard in each row (graph and predicate) of the batch; in one with few keys, a look at each
+    key."""
+    keys, offsets, starts = batch.out.keys, batch.out.offsets, batch.out.key_starts
+    if len(starts) * SHARD_COUNT > len(keys):
+        return np.bincount(shards_of(keys), np.diff(offsets), SHARD_COUNT).astype(np.int64)
+    counts = np.zeros(SHARD_COUNT, np.int64)
+    for first, end in pairwise(starts.tolist()):
+        places = first + np.searchsorted(keys[first:end], _FIRST_IDS)
+        counts += np.diff(offsets[np.append(places, end)])
+    return counts
 
 
 def _dropped_name(state: NodeStream) -> str:

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 import wukongs
@@ -13,9 +14,11 @@ from tests.clusters import PATIENT, cluster, start_again
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.counting import COUNTS
 from wukongs.cluster.distant_query import OF_QUERY, DistantQuery
+from wukongs.cluster.node_records import by_shard
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.remote.client import connect
 from wukongs.remote.service import Service
+from wukongs.store.batch import build_batch
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.packets import Packet
 
@@ -72,6 +75,16 @@ def test_each_thing_counts_once_at_every_node_as_in_an_engine(node_count: int, r
         if node_count > 1:
             copies = [node.engine.stats()["this_node"]["stored_triples"] for node in nodes]
             assert sum(copies) > expected["stored_triples"] > max(copies) or replica_count > 1
+
+
+@pytest.mark.parametrize("count", [0, 10, 20_000])
+def test_triples_are_counted_by_the_shards_of_their_subjects(count: int) -> None:
+    random = np.random.default_rng(count)
+    subjects, objects = random.integers(1, 1 << 62, (2, count)) | (random.integers(0, 2, (2, count)) << 62)
+    graphs, predicates = np.full(count, 5), random.integers(1, 4, count)
+    batch = build_batch(graphs, np.repeat(subjects[: count // 2], 2), predicates, objects)
+    expected = np.bincount(batch.triples()[1] >> 53, minlength=1024)
+    assert by_shard(batch).tolist() == expected.tolist()
 
 
 def test_a_node_that_is_away_is_named_and_its_replicas_count() -> None:

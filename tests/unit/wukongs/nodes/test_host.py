@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.clusters import PATIENT, cluster
+from tests.unit.wukongs.wire.conftest import wait_until
 from wukongs.cluster import host as host_module
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.node_store import NodeStore
@@ -19,6 +21,7 @@ from wukongs.protocol.messages import Gossip, Incarnation, Message
 from wukongs.protocol.records import DeclareStream, OpenPartition
 from wukongs.protocol.state import Cluster
 from wukongs.settings import Settings
+from wukongs.wire import bound_socket
 from wukongs.wire.sharding import ShardMap
 
 S = "http://ex/s"
@@ -261,3 +264,17 @@ def test_waiting_ends_by_name() -> None:
             host.wait_for_record(7, SHORT_S)
         with busy(host), pytest.raises(NodeUnavailable, match=r"the node's protocol did not answer within 0\.02 s"):
             host.offer(ev.Piece(S, "", 1, BATCH, 0, 1), None, lambda: None, SHORT_S)
+
+
+def test_a_node_whose_socket_fails_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: object) -> object:
+        raise MemoryError
+
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        told: list[BaseException] = []
+        nodes[0].host.on_failure = told.append
+        monkeypatch.setattr(bound_socket, "receive_frames", no_memory)
+        wait_until(lambda: bool(told), "it has ended")
+        assert isinstance(told[0], MemoryError)
+        with pytest.raises(WukongsError):
+            nodes[0].engine.query("ASK { ?s ?p ?o }")
