@@ -50,12 +50,12 @@ def _count(text: str) -> int:
 def main(argv: Sequence[str]) -> int:
     options = make_parser().parse_args(list(argv))
     with connect_to(options) as node:
+        address = elsewhere(node).get(options.name)
+        if address is not None:
+            raise StreamError(f"query {options.name} is at another node: watch it with --server {address}")
         queries = {query.name: query for query in node.queries()}
         query = queries.get(options.name)
         if query is None:
-            address = elsewhere(node).get(options.name)
-            if address is not None:
-                raise StreamError(f"query {options.name} is at another node: watch it with --server {address}")
             known = ", ".join(sorted(queries)) or "none"
             raise StreamError(f"no query named {options.name} is registered: register it first. Registered: {known}")
         for number, window in enumerate(query.results(timeout_s=options.timeout), start=1):

@@ -364,11 +364,11 @@ class Network:
 
     def _is_admitted(self, peer: bytes, header: Header) -> bool:
         """Tell whether a message is from a life that was let in and comes for the first time; else refuse it."""
-        if header.way == ASK and header.kind in self._open_kinds:
-            return True
         sender = self._sender(peer, header)
         if sender is None:
             return False
+        if header.way == ASK and header.kind in self._open_kinds:
+            return True
         if self._replays.life_of(sender.node) != sender:
             # What is told is answered, too: who tells has to know that nobody listens.
             unknown = NodeUnavailable(

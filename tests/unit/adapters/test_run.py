@@ -128,10 +128,17 @@ sys.exit(wukongs.cli.main(sys.argv[1:]))
     assert "Traceback" not in err
 
 
-def test_a_run_at_a_cluster_gives_the_windows_of_an_engine(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_at_a_cluster_gives_the_windows_and_totals_of_an_engine(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> tuple[list[str], list[str]]:
+        captured = capsys.readouterr()
+        windows = [line for line in captured.out.splitlines() if line.startswith(("q\t", "\t"))]
+        return windows, [line for line in (captured.out + captured.err).splitlines() if "stored triples:" in line]
+
     assert run_text(folder, STREAM + QUERY, rows_shown=3) == 0
-    expected = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("q\t", "\t"))]
-    assert len(expected) == 5
+    expected = told()
+    assert [len(lines) for lines in expected] == [5, 1]
     with cluster(2) as nodes, ExitStack() as stack:
         addresses = []
         for node in nodes:
@@ -144,5 +151,4 @@ def test_a_run_at_a_cluster_gives_the_windows_of_an_engine(folder: Path, capsys:
             node.engine.ingest_addresses = tuple(addresses)
         assert run_text(folder, STREAM + QUERY, rows_shown=3, connect=lambda: connect(addresses[1])) == 0
         assert nodes[0].engine.queries() == nodes[1].engine.queries() == []
-    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("q\t", "\t"))]
-    assert found == expected
+    assert told() == expected
