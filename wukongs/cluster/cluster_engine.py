@@ -27,11 +27,8 @@ from wukongs.cluster.writing import Writers
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser_update import parse_update
 from wukongs.engine import Engine
-from wukongs.errors import NodeUnavailable, StorageError, StreamError
-from wukongs.live.continuous import ContinuousQuery, QuerySource
-
 from wukongs.errors import CompactedError, NodeUnavailable, StorageError, StreamError
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.declarations import check_windows, parse_continuous, stream_options
 from wukongs.live.query_templates import constants_of
 from wukongs.live.stream import Stream

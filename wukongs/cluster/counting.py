@@ -41,7 +41,7 @@ class Counting:
         store = self._store
         with store.core.lock:
             entries = [(entry.batch, entry.tombstones) for entry in store.core.arrangement.trace.entries()]
-            streams = {name: store.core.stream(name).counts_by_shard() for name in store.core.streams}
+            streams = {state.iri: state.counts_by_shard() for state in store.core.node_streams()}
             updated = store.records.updated
             deleted, inserted = updated.deleted.copy(), updated.inserted.copy()
             requests, operations = updated.requests, updated.operations
@@ -113,7 +113,7 @@ def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int
     ]
     return {
         **facts[me]["streams"][name],
-        "tuples": int(np.max(counts, axis=0).sum()),
+        "tuples": int(np.max(counts, axis=0).sum()) if counts else 0,
         **{key: max(one[key] for one in of_nodes) for key in ("slices", "arrivals", "tuples_not_indexed")},
         **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},
     }

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from wukongs.errors import DataError, StreamError
-from wukongs.live.continuous import ContinuousQuery
-from wukongs.live.query_source import QuerySource
+from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.subscription import Subscription
 from wukongs.query.output.results import WindowResult
 from wukongs.wire.packets import Packet, Peers

@@ -29,10 +29,7 @@ from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, Columns, Fragmen
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MIN_MS
-from wukongs.wire.assignment import shards_of
-
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
-from wukongs.wire.messages import Close, Piece, check_batch_number
 
 _NOTHING = np.empty(0, np.int64)
 _STANDING = (

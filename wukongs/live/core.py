@@ -217,13 +217,11 @@ class Core:
         inserts: Iterable[Encoded],
         graph: int,
         cleared: Iterable[int] = (),
-        sn: int | None = None,
     ) -> tuple[int, int, int]:
-        """Empty graphs, delete and insert triples, their terms confirmed, in this order, at one new snapshot number, by
-        default the next one.
+        """Empty graphs, delete and insert triples, their terms confirmed, in this order, at the next snapshot number.
 
         Streams and windows are not touched. Returns (SN, how many went, how many came)."""
-        sn = self.next_sn if sn is None else sn
+        sn = self.next_sn
         self.revoke_old_handles()
         gone, come = self.arrangement.apply(sn, columns_of(deletes, graph), columns_of(inserts, graph), cleared)
         self.arrangement.trace.pay()

@@ -25,10 +25,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from wukongs.errors import NodeUnavailable
-from wukongs.live.header import Frame, MessageError
-
 from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.live.header import Frame, MessageError
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.answering import Answerer, unknown_kind
 from wukongs.wire.asking import Asker, Question

@@ -11,10 +11,7 @@ import zmq
 
 from wukongs.live.header import Frame
 from wukongs.protocol.messages import Incarnation
-from wukongs.wire.network import Network
-
 from wukongs.wire.codec import ASK, read_packet_header, to_frames
-from wukongs.wire.header import Frame
 from wukongs.wire.network import INTRODUCE, Network
 from wukongs.wire.packets import Handler, Packet
 

@@ -10,10 +10,8 @@ import pytest
 import zmq
 
 from tests.unit.wukongs.wire.conftest import Nodes, Raw, echo, refused, wait_until
-from wukongs.errors import DataError, NodeUnavailable
-from wukongs.live.header import Frame
-
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, WukongsError
+from wukongs.live.header import Frame
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.codec import ANSWER, ASK, TELL, read_packet_header, to_frames
 from wukongs.wire.network import Network
