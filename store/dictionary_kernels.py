@@ -7,8 +7,8 @@ but for the text of the newest one; `chunks` is a table of their addresses, a ro
     ids : int64[2**CHUNK_BITS]; offsets : uint32[2**CHUNK_BITS + 1] into text : uint8[C_TEXT_SIZE];
     refs : int32[2**CHUNK_BITS], references to each entry; address 0 in a dictionary that does not count them.
 
-slots : uint32[any size], linear probing. Ids are uniform, so their top bits say where an id's search begins. A slot is
-0, or a tag above the entry number + 1: the number takes `number_bits`, the tag, low bits of the id, has the rest, so
+slots : uint32[any size], linear probing. The mixed id says where a search begins (store/slot_kernels.py). A slot is 0,
+or a tag above the entry number + 1: the number takes `number_bits`, the tag, low bits of the id, has the rest, so
 that few slots with another id cost a look at `ids`.
 
 An entry with refs 0 is dead: gone for the writer, still there for readers.
@@ -22,7 +22,7 @@ import numpy as np
 
 from wukongs.store.addresses import int32_array, int64_array, uint8_array, uint32_array
 from wukongs.store.jit import njit, njit_inline
-from wukongs.store.slot_kernels import copy_bytes, same_bytes
+from wukongs.store.slot_kernels import copy_bytes, mix_id, same_bytes
 from wukongs.store.unpack_kernels import LITERAL_SIZE_MAX, write_literal
 
 CHUNK_BITS = 14
@@ -79,7 +79,7 @@ def has_text(chunks, entry, text, start, size):
 
 @njit_inline
 def first_slot(term, slots):
-    return ((term >> 31) * len(slots)) >> 32
+    return (mix_id(term) * len(slots)) >> 32
 
 
 @njit_inline

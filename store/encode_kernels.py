@@ -6,8 +6,8 @@ The tables grow outside: a kernel that meets a full one returns which it is, wit
 
 Invariants of the term table: text[offsets[i]:offsets[i + 1]] is the canonical form of entry i, ids[i] its hash id,
 values[i] what stands for it in the columns: the id, or CLASH_FIRST - k if it is the k-th entry whose id another text
-of this table had first. slots is an open-addressing table of entry numbers + 1, at most half full, entered by the top
-bits of the id: ids are uniform, so these are as good as a hash. memo : int32[power of two], entry numbers + 1 of IRIs
+of this table had first. slots is an open-addressing table of entry numbers + 1, at most half full, entered by the mixed
+id (store/slot_kernels.py). memo : int32[power of two], entry numbers + 1 of IRIs
 by another hash, which is cheap: what has been read and checked before is neither again, see store/ntriples_kernels.py.
 """
 
@@ -44,7 +44,7 @@ from wukongs.store.ntriples_kernels import (
     read_statement,
     read_term,
 )
-from wukongs.store.slot_kernels import copy_bytes, same_bytes, slot_shift
+from wukongs.store.slot_kernels import copy_bytes, mix_id, same_bytes, slot_shift
 
 DONE = 0
 FULL_TERMS = 1
@@ -116,7 +116,7 @@ def intern_terms(
                 continue
             term = np.int64(hash_id(text, start, stop, seed, mask))
         size = stop - start
-        slot = term >> shift
+        slot = mix_id(term) >> shift
         clash = False
         known = np.int64(-1)
         while known < 0 and slots[slot] != 0:

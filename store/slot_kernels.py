@@ -1,5 +1,11 @@
 # mypy: disallow-untyped-defs=false
-"""Open addressing for term ids: ids are uniform, so their top bits number the slots; slots hold entry numbers + 1."""
+"""Open addressing for term ids, with linear probing; slots hold entry numbers + 1.
+
+Ids are hashes, but a table need not be filled with them at random: many come in ascending order, and on a node they lie
+in the node's shards, which are ranges of ids. Then the top bits of an id would fill one end of a table to the last slot
+while the rest is empty, and a search would run through all of it. So a slot is numbered by bits mixed from all of an
+id, which know nothing of order and shard.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,18 @@ from wukongs.store.hash_kernels import read_word, write_word
 from wukongs.store.jit import njit, njit_inline
 
 
+@njit_inline
+def mix_id(term):
+    """Return 32 bits, int64, that depend on all bits of a term id; the top ones are the best.
+
+    No product leaves 63 bits, so that it is the same un-jitted. The factor is odd, 2**32 over the golden ratio."""
+    return ((((term >> 31) ^ (term >> 1)) & 0xFFFFFFFF) * 0x61C88647) & 0xFFFFFFFF
+
+
 @njit
 def slot_shift(slots):
-    """Return by how much to shift an id so that its top bits number the slots, a power of two."""
-    shift = np.int64(63)
+    """Return by how much to shift a mixed id so that its top bits number the slots, a power of two."""
+    shift = np.int64(32)
     size = len(slots)
     while size > 1:
         size >>= 1
@@ -26,7 +40,7 @@ def fill_slots(ids, count, slots):
     slot_mask = len(slots) - 1
     shift = slot_shift(slots)
     for entry in range(count):
-        slot = ids[entry] >> shift
+        slot = mix_id(ids[entry]) >> shift
         while slots[slot] != 0:
             slot = (slot + 1) & slot_mask
         slots[slot] = entry + 1
@@ -41,7 +55,7 @@ def flag_used(term_ids, slots, column, rows, used):
     shift = slot_shift(slots)
     for i in range(len(column)):
         if rows[i] and column[i] > 0 and column[i] & 1 == 0:
-            slot = column[i] >> shift
+            slot = mix_id(column[i]) >> shift
             while slots[slot] != 0:
                 entry = np.int64(slots[slot]) - 1
                 if term_ids[entry] == column[i]:

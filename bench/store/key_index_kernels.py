@@ -1,10 +1,10 @@
 # mypy: disallow-untyped-defs=false
-"""The alternatives to a fence: hash tables over the keys of one directory row. The top bits of an id are its hash."""
+"""The alternatives to a fence: hash tables over the keys of one directory row."""
 
 from __future__ import annotations
 
 from wukongs.store.jit import njit_uncounted
-from wukongs.store.slot_kernels import slot_shift
+from wukongs.store.slot_kernels import mix_id, slot_shift
 
 
 @njit_uncounted
@@ -14,7 +14,7 @@ def count_in_positions(keys, slots, probes):
     mask = slots.size - 1
     found = 0
     for i in range(probes.size):
-        slot = probes[i] >> shift
+        slot = mix_id(probes[i]) >> shift
         while slots[slot] != 0:
             if keys[slots[slot] - 1] == probes[i]:
                 found += 1
@@ -29,7 +29,7 @@ def fill_pairs(keys, slots):
     shift = slot_shift(slots)
     mask = len(slots) - 1
     for position in range(keys.size):
-        slot = keys[position] >> shift
+        slot = mix_id(keys[position]) >> shift
         while slots[slot, 0] != 0:
             slot = (slot + 1) & mask
         slots[slot, 0] = keys[position]
@@ -43,7 +43,7 @@ def count_in_pairs(slots, probes):
     mask = len(slots) - 1
     found = 0
     for i in range(probes.size):
-        slot = probes[i] >> shift
+        slot = mix_id(probes[i]) >> shift
         while slots[slot, 0] != 0:
             if slots[slot, 0] == probes[i]:
                 found += 1

@@ -131,32 +131,6 @@ class TableReader:
         return found
 
 
-def spread(ids: Int64Array) -> Int64Array:
-    """Return other ids for those that carry no text, and each inlined one itself; different ones stay different.
-
-    A dictionary puts an id into a slot by its highest bits. Rows mostly come in the order of their ids, which would
-    fill one end of a table that is still small, and every search would run through all of it."""
-    mixed = ((ids.astype(np.uint64) >> np.uint64(1)) * _ODD) & _MASK_62
-    return np.where(is_inlined(ids), ids, (mixed << np.uint64(1)).astype(np.int64))
-
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_MASK_62 = np.uint64((1 << 62) - 1)
-
-
-class SpreadReader:
-    """A Utf8Reader over a dictionary whose ids are spread."""
-
-    def __init__(self, view: DictionaryView) -> None:
-        self._view = view
-
-    def texts(self, ids: Int64Array) -> list[str]:
-        return self._view.texts(spread(ids))
-
-    def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
-        return self._view.gather(spread(ids))
-
-
 class Incoming:
     """A result that comes in chunks. Raises DataError for a head that is none."""
 
@@ -217,9 +191,9 @@ class Incoming:
                 ) from None
         for column, part in zip(self._columns, columns, strict=True):
             column[self.missing_from : self.missing_from + count] = part
-        if len(self._dictionary.add(TermTable(spread(terms.ids), terms.offsets, terms.text))):
+        if len(self._dictionary.add(terms)):
             raise self._wrong("one text for each id", "another one for an id that came before")
-        self._reader = SpreadReader(self._dictionary.view())
+        self._reader = self._dictionary.view()
 
     def _column(self, arrays: Mapping[str, Array], place: int) -> Int64Array:
         return self._array(arrays, f"column {place}")

@@ -13,7 +13,7 @@ from wukongs.query.output.formats import GRAPH_FORMATS, ROW_FORMATS
 from wukongs.query.output.results import Result
 from wukongs.remote import columns, kinds
 from wukongs.remote.client import RemoteEngine
-from wukongs.remote.columns import Incoming, Outgoing, spread
+from wukongs.remote.columns import Incoming, Outgoing
 from wukongs.store.term_ids import is_literal_id, term_ids
 from wukongs.wire.packets import Packet
 
@@ -93,14 +93,6 @@ def test_each_side_holds_a_result_once(embedded: wukongs.Engine) -> None:
         incoming.add(outgoing.chunk(incoming.missing_from))
     assert [id(column) for column in incoming._columns] == before
     assert incoming.result().texts() == outgoing.result.texts()
-
-
-def test_spread_ids_are_others_that_stay_apart() -> None:
-    ids = np.array([2, 4, 6, (1 << 63) - 2, 1 << 62], np.int64)
-    assert len(set(spread(ids).tolist())) == len(ids)
-    assert (spread(ids) > 0).all()
-    inlined = term_ids(['"abc"', '"1"^^<http://www.w3.org/2001/XMLSchema#integer>'])
-    assert (spread(inlined) == inlined).all()
 
 
 def test_ids_of_all_inlined_types_are_told_from_others() -> None:
