@@ -22,7 +22,9 @@ from wukongs.store.term_ids import xxh64
 
 NAME = "MANIFEST"
 TEMPORARY_NAME = "MANIFEST.new"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Of what is written. From 2 on, `about` has the streams and queries of an engine; builds that know 1 refuse it."""
+_FORMATS = ("1", "2")
 _TITLE = "wukongs data folder, format"
 
 
@@ -89,10 +91,10 @@ class Manifest:
         title, _, version = head.rpartition(" ")
         if title != _TITLE or not version.isdigit():
             raise _altered(path)
-        if int(version) != FORMAT_VERSION:
+        if version not in _FORMATS:
             raise StorageError(
-                f"{path}: written in format {version}, and this version of wukongs reads format {FORMAT_VERSION}. "
-                "Open the folder with the version that wrote it, dump it and load the dump"
+                f"{path}: written in format {version}, and this version of wukongs reads formats "
+                f"{' and '.join(_FORMATS)}. Open the folder with the version that wrote it, dump it and load the dump"
             )
         if checksum != f"{xxh64(body):016x}":
             raise _altered(path)

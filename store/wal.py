@@ -10,7 +10,8 @@ Invariants:
 * `wait(lsn)` returns once everything up to lsn is written and synced: one write and one sync serve all who wait (group
   commit). Only one thread writes at a time, without holding up those who append;
 * a new segment begins only after all before it is synced, so only the last segment may end in a torn record. It is
-  cut there, unless a later record says that the torn one had been synced: then the file was altered, and that is named;
+  cut there, unless a later record or the checkpoint says that the torn one had been synced: then the file was altered,
+  and that is named. Of the last group that was written, nobody says so: altered bytes there look as a torn write does;
 * after a write or sync has failed, nothing is appended any more: what the page cache holds then is unknown.
 """
 
@@ -115,14 +116,15 @@ class WriteAheadLog:
         """Return the file of the segment with this head."""
         return self.folder / f"{head:020d}.log"
 
-    def read(self, start: int) -> Iterator[Record]:
+    def read(self, start: int, synced: int = 0) -> Iterator[Record]:
         """Yield the records from segment head `start` on, and cut a torn end off. Segments before it are not touched.
 
+        synced: the record up to which somebody else knows the log to have been safe; 0: nobody does.
         Raises CorruptionError (a segment is missing, or a record altered; names the file and the place), StorageError
         (of a format that is not known).
         """
         heads = [head for head in self.segments() if head >= start]
-        if heads[:1] != [start] and (heads or start > 1):
+        if heads[:1] != [start] and (heads or start > 1 or synced):
             raise CorruptionError(f"segment {start} of the log is missing", str(self.path(start)))
         self._next_lsn = start
         for head in heads:
@@ -132,16 +134,16 @@ class WriteAheadLog:
                     "a segment was removed or shortened",
                     str(self.path(head)),
                 )
-            yield from self._read_segment(head, is_last=head == heads[-1])
+            yield from self._read_segment(head, head == heads[-1], synced)
         self._durable_lsn = self._next_lsn - 1
 
-    def _read_segment(self, head: int, is_last: bool) -> Iterator[Record]:
+    def _read_segment(self, head: int, is_last: bool, synced: int) -> Iterator[Record]:
         path = self.path(head)
         data = memoryview(path.read_bytes())
         at = 8
         found = _MAGIC.fullmatch(data[:at])
         if found is None:
-            if not is_last or len(data) >= at:
+            if not is_last or len(data) >= at or synced >= head:
                 raise CorruptionError(f"expected a log segment, found {bytes(data[:at])!r}", str(path))
             data = data[:0]
         elif int(found[1]) not in FORMATS:
@@ -157,11 +159,14 @@ class WriteAheadLog:
             self._next_lsn += 1
             at += _HEADER.size + len(record.payload)
             yield record
-        if at < len(data) and (not is_last or _was_synced(data, at, self._next_lsn)):
+        was_synced = is_last and self._next_lsn <= synced
+        if at < len(data) and (not is_last or was_synced or _was_synced(data, at, self._next_lsn)):
             raise CorruptionError(
-                f"record {self._next_lsn} at byte {at} is altered: its checksum does not fit, and later ones are there",
+                f"record {self._next_lsn} at byte {at} is altered: its checksum does not fit, and it was safe before",
                 str(path),
             )
+        if was_synced:
+            raise CorruptionError(f"record {self._next_lsn} at byte {at} is missing: the file was shortened", str(path))
         if is_last:
             self._cut(path, at if self._next_lsn > head else 0, len(data))
 

@@ -1,29 +1,25 @@
-"""Catalogue: the declared streams and registered queries of a data folder, in SQLite, as of the last checkpoint.
+"""The declared streams and registered queries of a data folder, as a checkpoint keeps them.
 
-Each row says from which record of the log on it holds, and until which: so whoever starts to read the log at record R
-takes the rows with lsn < R that had not ended by then; later ones come from the log.
+They stand in the manifest, under its checksum, as they were at the record of the log that recovery starts with; later
+ones come from the log. Folders of manifest format 1 have them in SQLite, in catalogue.sqlite, as rows that say from
+which record of the log on they hold, and until which. The next checkpoint takes that file away.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from wukongs.csparql.algebra import Output
-from wukongs.errors import CorruptionError, StorageError
+from wukongs.errors import CorruptionError
 
-NAME = "catalogue.sqlite"
-_TABLES = {
-    "streams": "CREATE TABLE streams (lsn INTEGER PRIMARY KEY, iri TEXT NOT NULL, options TEXT NOT NULL, "
-    "until INTEGER)",
-    "queries": "CREATE TABLE queries (lsn INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL, base TEXT, "
-    "until INTEGER, output TEXT)",
-}
+OLD_NAME = "catalogue.sqlite"
+ABOUT_KEY = "definitions"
 
 
 @dataclass(slots=True)
@@ -39,54 +35,45 @@ class Definition:
     output: Output | None = None
 
 
-class Catalogue:
-    """The file catalogue.sqlite of a data folder; open only while it is read or written."""
+def definitions_at(definitions: Iterable[Definition], lsn: int) -> list[dict[str, Any]]:
+    """Return those that were declared before record lsn and had not ended by then, in order, in JSON types."""
+    return [asdict(each) for each in _holding(definitions, lsn)]
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
 
-    def write(self, definitions: Iterable[Definition]) -> None:
-        """Make these the content, in one transaction. Raises StorageError."""
-        streams, queries = [], []
-        for each in definitions:
-            if each.options is not None:
-                streams.append((each.lsn, each.name, json.dumps(each.options), each.until))
-            else:
-                queries.append((each.lsn, each.name, each.text, each.base, each.until, each.output))
-        with self._opened() as connection, connection:
-            connection.execute("BEGIN")
-            for name, table in _TABLES.items():
-                connection.execute(f"DROP TABLE IF EXISTS {name}")
-                connection.execute(table)
-            connection.executemany("INSERT INTO streams VALUES (?, ?, ?, ?)", streams)
-            connection.executemany("INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)", queries)
+def read_definitions(folder: Path, journal: Mapping[str, Any], lsn: int) -> list[Definition]:
+    """Return the streams and queries that existed just before log record `lsn`, the one that recovery starts with.
 
-    def read(self, lsn: int) -> list[Definition]:
-        """Return what was declared before record lsn, and dropped neither before it, in order.
+    journal: what the manifest says of the log; empty before the first checkpoint. Raises CorruptionError (a catalogue
+    of a folder of format 1 that is none)."""
+    if ABOUT_KEY in journal:
+        return [Definition(**each) for each in journal[ABOUT_KEY]]
+    path = folder / OLD_NAME
+    if not path.exists():
+        return []
+    return _holding(_read_old(path), lsn)
 
-        Raises StorageError, CorruptionError (no file of ours)."""
-        if not self.path.exists():
-            return []
-        with self._opened() as connection:
+
+def remove_old(folder: Path) -> None:
+    """Remove the catalogue of a folder of format 1; its place is in the manifest now."""
+    for suffix in ("", "-wal", "-shm"):
+        (folder / (OLD_NAME + suffix)).unlink(missing_ok=True)
+
+
+def _holding(definitions: Iterable[Definition], lsn: int) -> list[Definition]:
+    holding = (each for each in definitions if each.lsn < lsn and (each.until is None or each.until >= lsn))
+    return sorted(holding, key=lambda each: each.lsn)
+
+
+def _read_old(path: Path) -> list[Definition]:
+    has_journal = path.with_name(path.name + "-wal").exists()  # left by a process that was killed: SQLite applies it
+    mode = "mode=rw" if has_journal else "mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)) as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 return []  # the first write never ended
             streams = connection.execute("SELECT lsn, iri, options, until FROM streams").fetchall()
             queries = connection.execute("SELECT * FROM queries").fetchall()
         found = [Definition(row[0], row[1], json.loads(row[2]), until=row[3]) for row in streams]
-        found += [Definition(row[0], row[1], None, *row[2:]) for row in queries]
-        return sorted(
-            (each for each in found if each.lsn < lsn and (each.until is None or each.until >= lsn)),
-            key=lambda each: each.lsn,
-        )
-
-    @contextmanager
-    def _opened(self) -> Any:
-        try:
-            with closing(sqlite3.connect(self.path)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")
-                yield connection
-        except sqlite3.OperationalError as error:
-            raise StorageError(f"{self.path}: {error}. Make room on the disk, and open the folder again") from error
-        except sqlite3.DatabaseError as error:
-            raise CorruptionError(f"expected the catalogue of streams and queries: {error}", str(self.path)) from error
+        return found + [Definition(row[0], row[1], None, *row[2:]) for row in queries]
+    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+        raise CorruptionError(f"expected the catalogue of streams and queries: {error}", str(path)) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wukongs.durable.catalogue import Definition
 from wukongs.store.trace import Entry
 
 
@@ -33,4 +32,3 @@ class Plan:
     entries: tuple[Entry, ...]
     start: int
     about: dict[str, Any]
-    definitions: tuple[Definition, ...]

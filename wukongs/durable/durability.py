@@ -1,7 +1,7 @@
 """DurableJournal: the journal of an engine with a data folder: its log, and the checkpoints that cut it.
 
 The folder holds the checkpoint (store/checkpoint.py: the stored graph up to a snapshot number, its dictionary, and
-`about`, what this module needs to go on), the log (log/), and the catalogue of streams and queries.
+`about`, what this module needs to go on, streams and queries too), and the log (log/).
 
 A checkpoint picks two bounds:
 
@@ -14,17 +14,17 @@ A checkpoint picks two bounds:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from wukongs.durable.backup import copy_folder
-from wukongs.durable.catalogue import Catalogue, Definition
+from wukongs.durable.catalogue import ABOUT_KEY, Definition, definitions_at, remove_old
 from wukongs.durable.checkpoint_plan import Load, Mark, Plan
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.errors import StorageError
@@ -60,7 +60,6 @@ class DurableJournal(Journal):
     def __init__(self, core: Core, injector: Injector, store: CheckpointStore, wal: WriteAheadLog) -> None:
         self.store = store
         self.wal = wal
-        self.catalogue = Catalogue(store.folder)
         self.about: dict[str, Any] = {}
         """Of the manifest, as it was opened, and the files that were loaded since."""
         self.definitions: dict[int, Definition] = {}
@@ -263,8 +262,9 @@ class DurableJournal(Journal):
             plan = self._plan()
         if plan is None:
             return
-        self.catalogue.write(plan.definitions)
         self.store.commit(plan.entries, plan.sn + 1, self._core.registry, plan.about)
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            remove_old(self.store.folder)
         with self._core.lock:
             self.checkpoint_sn = plan.sn
             self._checkpoint_count += 1
@@ -289,9 +289,9 @@ class DurableJournal(Journal):
             "acknowledged": {lsn: ms for lsn, ms in self.delivery.acknowledged.items() if lsn in self.definitions},
             "load_count": core.load_count,
             "query_count": core.query_count,
+            ABOUT_KEY: definitions_at(self.definitions.values(), start),
         }
-        definitions = tuple(Definition(**asdict(each)) for each in self.definitions.values())
-        return Plan(sn, entries, start, {**self.about, "journal": about}, definitions)
+        return Plan(sn, entries, start, {**self.about, "journal": about})
 
     def _needed_after_ms(self, sn: int) -> dict[int, int | None]:
         """Return, per stream (its LSN), the time up to which its tuples are stored at or before an SN, and in no slice

@@ -18,10 +18,12 @@ import numpy as np
 
 from wukongs.csparql.terms import Term
 from wukongs.durable.backup import LOG_FOLDER
-from wukongs.durable.catalogue import Definition
+from wukongs.durable.catalogue import Definition, read_definitions
 from wukongs.durable.durability import DurableJournal
 from wukongs.errors import SettingsError, StorageError
 from wukongs.live.continuous import QuerySource
+
+from wukongs.errors import CorruptionError, SettingsError, StorageError
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector
@@ -95,12 +97,14 @@ class _Replay:
         self._core = core
         self._injector = injector
         self._journal = journal
-        about = journal.about.get("journal", {})
+        about = self._about = journal.about.get("journal", {})
         self._after_ms = _by_lsn(about.get("after_ms", {}))
         """Per stream: tuples up to there are stored, and needed in no slice."""
         self._chunks: dict[tuple[int, int], list[Encoded]] = {}
         """Of loads and updates that are not committed yet, by number and by whether they come or go."""
         self._start = about.get("start", 1)
+        self._synced = max(self._start, about.get("next", 1) - 1) if about else 0
+        """The record up to which the log was safe when the checkpoint was made."""
         self._remembered: dict[int, list[Remembered]] = {}
         """Per query (its LSN): what its firings had to be compared with at the heads of the log's segments."""
         journal.delivery.restore(_by_lsn(about.get("acknowledged", {})))
@@ -110,12 +114,12 @@ class _Replay:
         """Replay the log. Called with the lock held."""
         core, journal = self._core, self._journal
         core.replayed_to = 0
-        for record in journal.wal.read(self._start):
+        for record in journal.wal.read(self._start, self._synced):
             if record.kind == ACKNOWLEDGED:
                 journal.delivery.restore(_by_lsn(json.loads(bytes(record.payload))))
             elif record.kind == MARK:
                 self._note_remembered(json.loads(bytes(record.payload)))
-        for record in journal.wal.read(self._start):
+        for record in journal.wal.read(self._start, self._synced):
             journal.position = record.lsn
             if record.lsn > self._start:
                 self._move_to(record.sn)
@@ -172,7 +176,15 @@ class _Replay:
             return
         self._check(mark)
         core = self._core
-        for definition in self._journal.catalogue.read(record.lsn):
+        found = read_definitions(self._journal.store.folder, self._about, record.lsn)
+        expected = sorted(int(lsn) for lsn in (*mark["streams"], *mark["queries"]))
+        if [definition.lsn for definition in found] != expected:
+            raise CorruptionError(
+                f"expected the streams and queries that records {expected} of the log declared, found those of "
+                f"{[definition.lsn for definition in found]}. Restore the folder from a backup",
+                str(self._journal.store.folder),
+            )
+        for definition in found:
             # Closed or dropped further on in the log, which will say so.
             self._journal.definitions[definition.lsn] = replace(definition, until=None)
             self._restore(definition, mark)

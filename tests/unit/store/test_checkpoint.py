@@ -239,8 +239,8 @@ def test_an_unknown_format_is_refused_by_name(tmp_path: Path) -> None:
         store.open()
         StoredGraph().commit(store)
     path = tmp_path / "MANIFEST"
-    path.write_bytes(path.read_bytes().replace(b"format 1,", b"format 9,"))
-    with pytest.raises(StorageError, match="format 9, and this version of wukongs reads format 1"):
+    path.write_bytes(path.read_bytes().replace(b"format 2,", b"format 9,"))
+    with pytest.raises(StorageError, match="format 9, and this version of wukongs reads formats 1 and 2"):
         reopen(tmp_path)
 
 
@@ -276,6 +276,6 @@ def test_the_manifest_is_readable(tmp_path: Path) -> None:
         graph.absorb(rows(0, 5))
         manifest = graph.commit(store, {"lsn": 3})
     title, body = (tmp_path / "MANIFEST").read_text().split("\n")
-    assert title.startswith("wukongs data folder, format 1, ")
+    assert title.startswith("wukongs data folder, format 2, ")
     assert json.loads(body)["about"] == {"lsn": 3}
     assert manifest.size_bytes == sum((tmp_path / name).stat().st_size for name in manifest.files)

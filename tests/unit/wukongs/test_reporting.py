@@ -14,7 +14,7 @@ import pytest
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import EX, A, B, at, register_text, rows, windows
-from wukongs.durable.catalogue import Catalogue, Definition
+from wukongs.durable.catalogue import Definition, definitions_at, read_definitions
 
 STEP = "RANGE 200ms STEP 100ms"
 
@@ -321,8 +321,7 @@ def test_a_catalogue_without_outputs_is_read(tmp_path: Path) -> None:
             "CREATE TABLE queries (lsn INTEGER PRIMARY KEY, name TEXT, text TEXT, base TEXT, until INTEGER)"
         )
         connection.execute("INSERT INTO queries VALUES (1, 'q', 'text', NULL, NULL)")
-    catalogue = Catalogue(tmp_path)
-    (found,) = catalogue.read(5)
+    (found,) = read_definitions(tmp_path, {}, 5)
     assert found == Definition(1, "q", None, "text")
-    catalogue.write([replace(found, output="istream")])
-    assert [each.output for each in catalogue.read(5)] == ["istream"]
+    about = {"definitions": definitions_at([replace(found, output="istream")], 5)}
+    assert [each.output for each in read_definitions(tmp_path, about, 5)] == ["istream"]
