@@ -53,6 +53,11 @@ class Disk:
             file.truncate(size)
             os.fsync(file.fileno())
 
+    def cut_back(self, file: BinaryIO, size: int) -> None:
+        """Take back what was written to an open file behind its first `size` bytes; writing goes on there."""
+        file.truncate(size)
+        file.seek(size)
+
     def unlink(self, path: Path) -> None:
         """Remove a file; one that is not there is no error."""
         path.unlink(missing_ok=True)

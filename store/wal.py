@@ -12,11 +12,14 @@ Invariants:
 * a new segment begins only after all before it is synced, so only the last segment may end in a torn record. It is
   cut there, unless a later record or the checkpoint says that the torn one had been synced: then the file was altered,
   and that is named. Of the last group that was written, nobody says so: altered bytes there look as a torn write does;
-* after a write or sync has failed, nothing is appended any more: what the page cache holds then is unknown.
+* a write that found the disk full is cut back to the last whole group, and tried again with the next one: writing goes
+  on once there is room. After another failure, above all of a sync, nothing is written any more: what the file and the
+  page cache hold then is unknown.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import struct
 import threading
@@ -25,12 +28,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 
 from wukongs.errors import CorruptionError, StorageError
-from wukongs.store.disk import Disk
+from wukongs.store.disk import Disk, storage_errors
 
 FORMAT = 2
 """Of the segments that are written. It counts what records may hold as well: 2 came with updates (0012), windows that
@@ -57,6 +60,10 @@ class Record:
     payload: memoryview
 
 
+class _NotWritten(Exception):
+    """A write that has failed and was taken back; __cause__ says why."""
+
+
 class WriteAheadLog:
     """The log of one folder. First `read` to its end, then `begin` a segment; from then on `append` and `wait`."""
 
@@ -78,10 +85,14 @@ class WriteAheadLog:
         self._is_writing = False
         self._synced_at_s = 0.0
         self._file: BinaryIO | None = None
+        self._file_bytes = 0
+        """Bytes of the file up to the end of the last group that was written."""
         self._failure: BaseException | None = None
+        self._lack: BaseException | None = None
         if not folder.is_dir():
-            folder.mkdir(parents=True)
-            self._disk.fsync_folder(folder.parent)
+            with storage_errors(f"cannot make {folder}", "Make room, or name a folder that this user may write to"):
+                folder.mkdir(parents=True)
+                self._disk.fsync_folder(folder.parent)
 
     @property
     def next_lsn(self) -> int:
@@ -97,14 +108,32 @@ class WriteAheadLog:
         """The error with which writing has ended, if it has."""
         return self._failure
 
+    @property
+    def lack(self) -> BaseException | None:
+        """Why the last group is not written yet, if it is not: no room."""
+        return self._lack
+
     def check(self) -> None:
-        """Raise StorageError once a write has failed."""
+        """Write what could not be written before. Raises StorageError if that fails, or if writing has ended."""
+        with self._changed:
+            self._check_failure()
+            if self._lack is not None:
+                self._wait(self._next_lsn - 1)
+                self._lack = None
+
+    def _check_failure(self) -> None:
         if self._failure is not None:
-            reason = getattr(self._failure, "strerror", None) or str(self._failure) or type(self._failure).__name__
+            self._raise(self._failure)
+
+    def _raise(self, cause: BaseException) -> NoReturn:
+        """Say that writing has failed, and whether it may go on."""
+        reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        what = f"{self.folder}: the log cannot be written ({reason}): what was not acknowledged is not safe"
+        if self._failure is None:
             raise StorageError(
-                f"{self.folder}: the log cannot be written ({reason}): what was not acknowledged is not safe. Queries "
-                "are answered on; make room on the disk and open the folder again"
-            ) from self._failure
+                f"{what} yet. Queries are answered on; make room on the disk, and writing goes on"
+            ) from cause
+        raise StorageError(f"{what}. Queries are answered on; mend the disk and open the folder again") from cause
 
     # --- reading, before anything is written --------------------------------------------------------------------------
 
@@ -181,44 +210,83 @@ class WriteAheadLog:
     def begin(self, kind: int, payload: Payload, sn: int) -> int:
         """Sync everything, then begin a segment with this record as its head; return its LSN once it is safe.
 
-        Raises StorageError."""
+        Raises StorageError; if the disk is full, the segment before goes on, and begin may be called again."""
         with self._changed:
             while self._is_writing:
                 self._changed.wait()
-            self.check()
-            self._is_writing = True
-            buffer, last = self._take_buffer()
+            self._check_failure()
+            if self._file is not None:
+                self._commit(is_forced=True)
+            assert not self._buffer, "the owner appends nothing while a segment begins"
+            lsn, before = self._next_lsn, (self._file, self._file_bytes, self.segment_bytes, self.written_bytes)
             try:
-                if self._file is not None:
-                    self._write(buffer, is_forced=True)
-                    self._file.close()
-                    self._file = None
-                self._durable_lsn = last
-                lsn = self._next_lsn
-                self._file = self._disk.create(self.path(lsn))
+                self._file, self._file_bytes = self._disk.create(self.path(lsn)), 0
                 self.segment_bytes = 0
                 self._buffer.append(b"WKLOG%03d" % FORMAT)
                 self._append(kind, payload, sn)
                 buffer, last = self._take_buffer()
                 self._write(buffer, is_forced=True)
                 self._disk.fsync_folder(self.folder)
-                self._durable_lsn = last
-            except OSError as error:
-                self._failure = error
             except BaseException as error:
-                self._failure = error
-                raise
-            finally:
-                self._is_writing = False
-                self._changed.notify_all()
-            self.check()
+                cause = error.__cause__ if isinstance(error, _NotWritten) else error
+                assert cause is not None
+                if cause is error and not _is_full(error):
+                    self._failure = error
+                else:
+                    self._lack = cause
+                    self._give_up_segment(lsn, *before)
+                if not isinstance(cause, OSError):
+                    raise cause from None
+                self._raise(cause)
+            if before[0] is not None:
+                before[0].close()
+            self._durable_lsn = last
+            self._lack = None
             return lsn
+
+    def _give_up_segment(
+        self, lsn: int, file: BinaryIO | None, file_bytes: int, segment_bytes: int, written_bytes: int
+    ) -> None:
+        """Go on with the segment before the one that could not begin. Its file must not come back after a power cut,
+        with a name that says that the segment before ended there."""
+        begun, self._file, self._file_bytes = self._file, file, file_bytes
+        self.segment_bytes, self.written_bytes = segment_bytes, written_bytes
+        self._buffer, self._next_lsn = [], lsn
+        if begun is not None and begun is not file:
+            begun.close()
+        try:
+            self._disk.unlink(self.path(lsn))
+            self._disk.fsync_folder(self.folder)
+        except OSError as error:
+            self._failure = error
 
     def append(self, kind: int, payload: Payload, sn: int) -> int:
         """Add a record; return its LSN, to wait for. sn: what the stored graph has reached. Raises StorageError."""
         with self._changed:
-            self.check()
+            self._check_failure()
             return self._append(kind, payload, sn)
+
+    def commit(self, kind: int, payload: Payload, sn: int) -> int:
+        """Add a record; return its LSN once it, and all before it, is safe. The owner appends nothing meanwhile.
+
+        Raises StorageError; then the record is none, and never becomes one, unless the log has failed for good."""
+        with self._changed:
+            self._check_failure()
+            before = len(self._buffer), self.segment_bytes, self.written_bytes
+            lsn = self._append(kind, payload, sn)
+            part_count = len(self._buffer) - before[0]
+            try:
+                self._wait(lsn)
+            except BaseException:
+                while self._is_writing:
+                    self._changed.wait()
+                if self._durable_lsn < lsn and self._failure is None:
+                    assert self._next_lsn == lsn + 1, (self._next_lsn, lsn)
+                    del self._buffer[-part_count:]
+                    self._next_lsn = lsn
+                    _, self.segment_bytes, self.written_bytes = before
+                raise
+            return lsn
 
     def _append(self, kind: int, payload: Payload, sn: int) -> int:
         size = sum(len(part) for part in payload)
@@ -234,42 +302,69 @@ class WriteAheadLog:
         return lsn
 
     def wait(self, lsn: int) -> None:
-        """Return when everything up to lsn is safe. Raises StorageError if that has failed."""
+        """Return when everything up to lsn is safe. Raises StorageError if that has failed: it may become safe later,
+        with what is written next."""
         with self._changed:
-            while self._durable_lsn < lsn:
-                self.check()
-                if self._is_writing:
-                    self._changed.wait()
-                else:
-                    self._commit()
+            self._wait(lsn)
 
-    def _commit(self) -> None:
-        """Write and sync what has been appended; lets go of the lock meanwhile. Called with it held."""
+    def _wait(self, lsn: int) -> None:
+        while self._durable_lsn < lsn:
+            self._check_failure()
+            if self._is_writing:
+                self._changed.wait()
+            else:
+                self._commit()
+
+    def _commit(self, is_forced: bool = False) -> None:
+        """Write and sync what has been appended; lets go of the lock meanwhile. Called with it held, once."""
         self._is_writing = True
         buffer, last = self._take_buffer()
         self._changed.release()
         failure: BaseException | None = None
         try:
-            self._write(buffer, is_forced=False)
-        except BaseException as error:  # also an interrupt: nobody knows how much was written
+            self._write(buffer, is_forced)
+        except BaseException as error:
             failure = error
         self._changed.acquire()
         self._is_writing = False
-        self._failure = failure
         if failure is None:
             self._durable_lsn = last
+            self._lack = None
+        elif isinstance(failure, _NotWritten):
+            self._buffer = buffer + self._buffer  # the next group has it first
+            self._lack = failure = failure.__cause__
+        else:
+            self._failure = failure
         self._changed.notify_all()
-        if failure is not None and not isinstance(failure, OSError):
-            raise failure
+        if failure is not None:
+            if not isinstance(failure, OSError):
+                raise failure
+            self._raise(failure)
 
     def _take_buffer(self) -> tuple[list[bytes | memoryview], int]:
         buffer, self._buffer = self._buffer, []
         return buffer, self._next_lsn - 1
 
     def _write(self, buffer: list[bytes | memoryview], is_forced: bool) -> None:
+        """Append to the file, and sync it. Raises _NotWritten, with its cause, if the file is as it was before; any
+        other error leaves unknown what it holds.
+
+        A sync that has failed is never tried again: the kernel may have marked the pages as clean, or dropped them, so
+        that the next sync would succeed without them."""
         assert self._file is not None, "a log is written after begin()"
         if buffer:
-            self._disk.write(self._file, b"".join(buffer))
+            try:
+                whole = b"".join(buffer)
+            except MemoryError as error:
+                raise _NotWritten from error
+            try:
+                self._disk.write(self._file, whole)
+            except BaseException as error:  # also an interrupt
+                if isinstance(error, OSError) and not _is_full(error):
+                    raise
+                self._disk.cut_back(self._file, self._file_bytes)
+                raise _NotWritten from error
+            self._file_bytes += len(whole)
         now_s = time.monotonic()
         if is_forced or now_s - self._synced_at_s >= self._sync_interval_s:
             self._disk.fsync(self._file)
@@ -302,6 +397,11 @@ class WriteAheadLog:
             finally:
                 file.close()
                 self._changed.notify_all()
+
+
+def _is_full(error: BaseException) -> bool:
+    """Tell whether a disk, a quota or the largest allowed file is full: the only failures that end by themselves."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _record_at(data: memoryview, at: int) -> Record | None:

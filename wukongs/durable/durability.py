@@ -96,12 +96,9 @@ class DurableJournal(Journal):
 
     def note(self, message: Told, then: Callable[[], None]) -> int:
         self._log_acknowledgements()
-        lsn = self._append_message(message)
+        lsn = self.wal.append(MESSAGE, pack_frames(to_frames(message)), self._core.upper)
         self._pending.append((lsn, then))
         return lsn
-
-    def _append_message(self, message: Told) -> int:
-        return self.wal.append(MESSAGE, pack_frames(to_frames(message)), self._core.upper)
 
     def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
         if len(encoded):
@@ -127,10 +124,9 @@ class DurableJournal(Journal):
         self.prepare()
         self._log_acknowledgements()
         if isinstance(change, dict):
-            lsn = self.wal.append(CHANGE, [json.dumps(change).encode()], self._core.upper)
+            lsn = self.wal.commit(CHANGE, [json.dumps(change).encode()], self._core.upper)
         else:
-            lsn = self._append_message(change)
-        self.wal.wait(lsn)
+            lsn = self.wal.commit(MESSAGE, pack_frames(to_frames(change, 0)), self._core.upper)
         self._apply()
         if isinstance(change, dict):
             self.define(lsn, change)
@@ -346,6 +342,7 @@ class DurableJournal(Journal):
 
     def stats(self) -> dict[str, Any]:
         oldest = self.delivery.oldest()
+        failure = self.wal.failure or self.wal.lack
         return {
             "lsn": self.wal.next_lsn - 1,
             "durable_lsn": self.wal.durable_lsn,
@@ -355,7 +352,7 @@ class DurableJournal(Journal):
             "checkpoints": self._checkpoint_count,
             "checkpoint_sn": self.checkpoint_sn,
             "oldest_unacknowledged_ms": None if oldest is None else oldest.end_ms,
-            "failure": None if self.wal.failure is None else str(self.wal.failure),
+            "failure": None if failure is None else str(failure),
         }
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.failing_disk import FullDisk
 from wukongs.errors import CorruptionError, StorageError
 from wukongs.store.disk import Disk
 from wukongs.store.wal import WriteAheadLog
@@ -166,39 +167,110 @@ def test_segments_before_a_checkpoint_are_removed(tmp_path: Path) -> None:
     log.close()
 
 
-@pytest.mark.parametrize("step", ["write", "fsync"])
-def test_a_failing_disk_ends_the_writing_and_says_so(tmp_path: Path, step: str) -> None:
-    class FullDisk(Disk):
-        is_full = False
+class TroubledDisk(Disk):
+    """A disk with too little room, or one that fails to sync."""
 
-        def write(self, file: Any, data: Any) -> None:
-            if self.is_full and step == "write":
-                file.write(bytes(data)[:10])  # as much as fits
-                raise OSError(errno.ENOSPC, "No space left on device")
-            super().write(file, data)
+    is_full = False
+    is_broken = False
 
-        def fsync(self, file: Any) -> None:
-            if self.is_full:
-                raise OSError(errno.EIO, "Input/output error")
-            super().fsync(file)
+    def write(self, file: Any, data: Any) -> None:
+        if self.is_full:
+            file.write(bytes(data)[:10])  # as much as fits
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(file, data)
 
-    disk = FullDisk()
+    def fsync(self, file: Any) -> None:
+        if self.is_broken:
+            raise OSError(errno.EIO, "Input/output error")
+        super().fsync(file)
+
+
+def test_a_sync_that_fails_ends_the_writing(tmp_path: Path) -> None:
+    disk = TroubledDisk()
     log, _ = opened(tmp_path, disk=disk)
     log.wait(log.append(2, [b"safe"], 0))
-    disk.is_full = True
-    with pytest.raises(StorageError, match=r"cannot be written .*make room"):
+    disk.is_broken = True
+    with pytest.raises(StorageError, match=r"cannot be written .*mend the disk and open the folder again"):
         log.wait(log.append(2, [b"not safe"], 0))
     log.wait(2)  # what was safe before still is
-    disk.is_full = False
-    with pytest.raises(StorageError):
-        log.append(2, [b"later"], 0)
-    with pytest.raises(StorageError):
-        log.begin(1, [b"head"], 0)
+    disk.is_broken = False
+    for refused in (log.append, log.commit, log.begin):
+        with pytest.raises(StorageError, match="open the folder again"):
+            refused(2, [b"later"], 0)
     log.close()
     log, found = opened(tmp_path)
     assert [payload for *_, payload in found][:2] == [b"head", b"safe"]
-    assert log.append(2, [b"again"], 0) == len(found) + 2
     log.close()
+
+
+def test_a_full_disk_that_has_room_again_is_written_on(tmp_path: Path) -> None:
+    disk = TroubledDisk()
+    log, _ = opened(tmp_path, disk=disk)
+    log.wait(log.append(2, [b"safe"], 0))
+    disk.is_full = True
+    with pytest.raises(StorageError, match=r"cannot be written .*make room on the disk, and writing goes on"):
+        log.wait(log.append(2, [b"waits"], 0))
+    with pytest.raises(StorageError, match="make room"):
+        log.commit(2, [b"is none"], 0)
+    with pytest.raises(StorageError, match="make room"):
+        log.begin(1, [b"no head"], 0)
+    with pytest.raises(StorageError, match="make room"):
+        log.check()
+    assert isinstance(log.lack, OSError)
+    assert [bytes(record.payload) for record in WriteAheadLog(tmp_path).read(1)] == [b"head", b"safe"]
+    disk.is_full = False
+    log.check()
+    assert (log.lack, log.failure) == (None, None)
+    assert log.commit(2, [b"later"], 0) == 4
+    assert log.begin(1, [b"second head"], 0) == 5
+    log.close()
+    log, found = opened(tmp_path)
+    assert [payload for *_, payload in found] == [b"head", b"safe", b"waits", b"later", b"second head"]
+    log.close()
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3])
+def test_whatever_step_finds_the_disk_full_nothing_acknowledged_is_lost(tmp_path: Path, fails: int) -> None:
+    """And nothing that was refused comes back, nor does anything come in another order."""
+    step, is_done = 0, False
+    while not is_done:
+        folder, disk = tmp_path / str(step), FullDisk(step, fails)
+        folder.mkdir()
+        log = WriteAheadLog(folder, disk=disk)
+        assert not list(log.read(1))
+        safe, refused, waiting = [], [], []
+        for number, way in enumerate(
+            ["begin", "append", "commit", "commit", "append", "begin", "append", "commit"] * 2
+        ):
+            payload = b"%d" % number
+            try:
+                if way == "append":
+                    log.check()
+                    waiting.append(payload)
+                    log.wait(log.append(2, [payload], 0))
+                else:
+                    getattr(log, way)(2, [payload], 0)
+                    waiting.append(payload)
+                safe += waiting
+                waiting = []
+            except StorageError:
+                if number == 0:
+                    break  # nothing is written before a segment has begun
+                if way != "append":
+                    refused.append(payload)
+        is_done, failure = len(disk.steps) <= step, log.failure
+        log.close()
+        found = [bytes(record.payload) for record in WriteAheadLog(folder).read(1)]
+        assert found[: len(safe)] == safe, step
+        assert found == sorted(found, key=int), step
+        if failure is not None:  # what a group had is unknown after its sync has failed
+            assert "fsync" in disk.steps[step] or fails > 1, disk.steps[step]
+        else:
+            assert not set(found) & set(refused), step
+            assert found == [*safe, *waiting][: len(found)], step
+            assert len(found) == len(safe) + len(waiting) or not disk.fails, step
+        step += 1
+    assert step > 20
 
 
 def test_a_crash_while_a_segment_begins_leaves_the_one_before_it(tmp_path: Path) -> None:

@@ -137,26 +137,38 @@ def test_a_full_disk_stops_the_writing_not_the_reading(tmp_path: Path, monkeypat
         full.setattr(Disk, "write", write)
         with pytest.raises(wukongs.StorageError, match=r"No space left on device.*make room"):
             stream.push([at("b", 150)])
-    for refused in (
-        lambda: stream.push([at("c", 160)]),
-        lambda: stream.advance(200),
-        lambda: load(engine, b"x"),
-        lambda: engine.stream(B),
-        lambda: engine.register(register_text(WINDOW, name="more")),
-        engine.checkpoint,
-    ):
-        with pytest.raises(wukongs.StorageError, match="No space left on device"):
-            refused()
-    assert subjects(engine) == ["a"]
-    assert windows(query) == {100: ["a"]}
-    assert "No space" in engine.stats()["durability"]["failure"]
+        for refused in (
+            lambda: stream.push([at("c", 160)]),
+            lambda: stream.advance(200),
+            lambda: load(engine, b"x"),
+            lambda: engine.stream(B),
+            lambda: engine.register(register_text(WINDOW, name="more")),
+            engine.checkpoint,
+        ):
+            with pytest.raises(wukongs.StorageError, match="No space left on device"):
+                refused()
+        assert subjects(engine) == ["a"]
+        assert windows(query) == {100: ["a"]}
+        assert "No space" in engine.stats()["durability"]["failure"]
+        shutil.copytree(tmp_path / "data", tmp_path / "crashed")
+    with wukongs.Engine(tmp_path / "crashed") as crashed_engine:
+        stream_again = crashed_engine.stream(A, batch_ms=100)
+        stream_again.push([at("d", 150)])
+        stream_again.advance(200)
+        crashed_engine.settle(timeout_s=60)
+        assert subjects(crashed_engine) == ["a", "d"]
+    stream.push([at("d", 160)])
+    assert engine.stats()["durability"]["failure"] is None
+    load(engine, b"x")
+    engine.stream(B).close()
+    engine.register(register_text(WINDOW, name="more"))
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    assert subjects(engine) == ["a", "b", "d", "x"]
     engine.close()
     with wukongs.Engine(tmp_path / "data") as engine:
-        stream = engine.stream(A, batch_ms=100)
-        stream.push([at("b", 150)])
-        stream.advance(200)
-        engine.settle(timeout_s=60)
-        assert subjects(engine) == ["a", "b"]
+        assert subjects(engine) == ["a", "b", "d", "x"]
+        assert [found.name for found in engine.queries()] == ["q", "more"]
 
 
 def test_an_altered_log_and_another_hash_are_named(tmp_path: Path) -> None:
