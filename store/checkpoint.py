@@ -75,8 +75,10 @@ class Restored:
 class CheckpointStore:
     """One data folder. Thread-safe: commits take turns. Files that are not named as its own are let alone."""
 
-    def __init__(self, folder: Path, disk: Disk | None = None) -> None:
-        """Make the folder if need be, and lock it. Raises StorageError (locked, no permission)."""
+    def __init__(self, folder: Path, disk: Disk | None = None, may_only_read: bool = False) -> None:
+        """Make the folder if need be, and lock it. may_only_read: one that is not writable will do, see is_read_only.
+
+        Raises StorageError (locked, no permission)."""
         self.folder = folder
         self._disk = disk or Disk()
         self._turn = threading.Lock()
@@ -87,7 +89,12 @@ class CheckpointStore:
         self._names: weakref.WeakKeyDictionary[Batch, str] = weakref.WeakKeyDictionary()
         with storage_errors(f"cannot open {folder}", "Name a folder that this user may write to"):
             folder.mkdir(parents=True, exist_ok=True)
-            self._folder_lock = FolderLock(folder)
+            self._folder_lock = FolderLock(folder, may_only_read)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the folder is one that this user may only read."""
+        return self._folder_lock.is_read_only
 
     def close(self) -> None:
         """Give the folder's lock back. What was restored stays readable; closing twice is allowed."""
@@ -113,7 +120,8 @@ class CheckpointStore:
                 return None
             self._attempt = self._manifest.number
             restored = self._restore(self._manifest) if self._manifest.number else None
-            self._sweep(self._manifest)
+            if not self.is_read_only:
+                self._sweep(self._manifest)
             self._is_opened = True
             return restored
 
@@ -164,6 +172,7 @@ class CheckpointStore:
         if only the disk's last confirmation is missing; either way another commit may be tried."""
         advice = "The last commit stands. Make room or mend the disk, then retry"
         with self._turn, storage_errors(f"cannot write to {self.folder}", advice):
+            assert not self.is_read_only, f"{self.folder} is only read"
             assert self._is_opened, "open() tells what the folder holds; a commit takes its place"
             if self._manifest is None:
                 # From now on a folder with files but no manifest is known to have lost it.

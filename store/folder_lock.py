@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -11,23 +12,43 @@ from wukongs.errors import StorageError
 NAME = "LOCK"
 
 
-class FolderLock:
-    """An flock on a file of the folder; the system gives it back when the process ends, however it ends."""
+NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""What the system says of a folder or medium that this user may only read."""
 
-    def __init__(self, folder: Path) -> None:
-        """Take the lock. Raises StorageError, naming the process that has it."""
-        self._descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+class FolderLock:
+    """An flock on a file of the folder; the system gives it back when the process ends, however it ends.
+
+    is_read_only: the folder can only be read. Then readers share the lock, and without a file there is none."""
+
+    def __init__(self, folder: Path, may_only_read: bool = False) -> None:
+        """Take the lock. may_only_read: a folder that is not writable will do.
+
+        Raises StorageError, naming the process that has it, and OSError."""
+        self.is_read_only = False
+        self._descriptor = -1
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if not may_only_read or error.errno not in NOT_WRITABLE:
+                raise
+            self.is_read_only = True
+            try:
+                self._descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return
+        try:
+            fcntl.flock(self._descriptor, (fcntl.LOCK_SH if self.is_read_only else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(self._descriptor)
+            self.release()
             whose = "this process" if holder == str(os.getpid()) else f"process {holder}"
             raise StorageError(
                 f"{folder}: in use by {whose}: close it there first; two must never write to one data folder"
             ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        if not self.is_read_only:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Give the lock back; releasing twice is allowed."""

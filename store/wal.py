@@ -67,8 +67,10 @@ class _NotWritten(Exception):
 class WriteAheadLog:
     """The log of one folder. First `read` to its end, then `begin` a segment; from then on `append` and `wait`."""
 
-    def __init__(self, folder: Path, sync_interval_ms: int = 0, disk: Disk | None = None) -> None:
-        """sync_interval_ms: 0 syncs for every group; n > 0 writes every group, but syncs at most once in n ms: what was
+    def __init__(
+        self, folder: Path, sync_interval_ms: int = 0, disk: Disk | None = None, is_read_only: bool = False
+    ) -> None:
+        """is_read_only: it is only read, and a torn end stays. sync_interval_ms: 0 syncs for every group; n > 0 writes every group, but syncs at most once in n ms: what was
         acknowledged survives the end of the process, and of the machine all but the last n ms do."""
         self.folder = folder
         self.written_bytes = 0
@@ -89,7 +91,8 @@ class WriteAheadLog:
         """Bytes of the file up to the end of the last group that was written."""
         self._failure: BaseException | None = None
         self._lack: BaseException | None = None
-        if not folder.is_dir():
+        self._is_read_only = is_read_only
+        if not folder.is_dir() and not is_read_only:
             with storage_errors(f"cannot make {folder}", "Make room, or name a folder that this user may write to"):
                 folder.mkdir(parents=True)
                 self._disk.fsync_folder(folder.parent)
@@ -139,6 +142,8 @@ class WriteAheadLog:
 
     def segments(self) -> list[int]:
         """Return the LSNs of the heads of all segments, in order."""
+        if self._is_read_only and not self.folder.is_dir():
+            return []
         return sorted(int(found[1]) for path in self.folder.iterdir() if (found := _NAME.fullmatch(path.name)))
 
     def path(self, head: int) -> Path:
@@ -200,6 +205,8 @@ class WriteAheadLog:
             self._cut(path, at if self._next_lsn > head else 0, len(data))
 
     def _cut(self, path: Path, size: int, found: int) -> None:
+        if self._is_read_only:
+            return
         if size == 0:
             self._disk.unlink(path)  # its head never was complete
         elif size < found:

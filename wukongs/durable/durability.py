@@ -21,7 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from wukongs.durable.backup import copy_folder
 from wukongs.durable.catalogue import ABOUT_KEY, Definition, definitions_at, remove_old
@@ -369,3 +369,41 @@ class DurableJournal(Journal):
             log.warning("no checkpoint at the end, the log has it all: %s", error)
         self.wal.close()
         self.store.close()
+
+
+class ReadOnlyJournal(Journal):
+    """The journal of an engine over a data folder that this user may only read: what would be logged is refused.
+
+    Windows are reported, since that changes nothing in the folder: the next engine reports them again."""
+
+    def __init__(self, folder: Path, close: Callable[[], None]) -> None:
+        """close: gives the folder back."""
+        self._folder = folder
+        self._close = close
+
+    def _refuse(self) -> NoReturn:
+        raise StorageError(
+            f"{self._folder}: opened for reading only, since this user may not write to it: nothing can be added or "
+            "changed. Open it as its owner, or a copy of it"
+        )
+
+    def prepare(self) -> None:
+        self._refuse()
+
+    def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
+        self._refuse()
+
+    def commit(self, change: Change | Logged) -> int:
+        self._refuse()
+
+    def checkpoint(self) -> None:
+        self._refuse()
+
+    def backup(self, target: Path) -> None:
+        copy_folder(self._folder, target)
+
+    def stats(self) -> dict[str, Any]:
+        return {"is_read_only": True}
+
+    def close(self) -> None:
+        self._close()

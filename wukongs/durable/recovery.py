@@ -9,6 +9,7 @@ counted; windows that were acknowledged are passed over, the others fire again, 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from wukongs.durable.durability import DurableJournal
 from wukongs.errors import SettingsError, StorageError
 from wukongs.live.continuous import QuerySource
 
+
+from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
 from wukongs.errors import CorruptionError, SettingsError, StorageError
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
@@ -45,19 +48,29 @@ from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
+from wukongs.store.manifest import NAME as MANIFEST
 from wukongs.store.snapshot import tick_of
 from wukongs.store.wal import Record, WriteAheadLog
 
+log = logging.getLogger("wukongs")
+
 
 def open_folder(folder: Path, core: Core, injector: Injector) -> None:
-    """Make an engine that is still empty what the folder holds, and durable from now on.
+    """Make an engine that is still empty what the folder holds, and durable from now on; one that only answers, if this
+    user may only read the folder.
 
     Raises StorageError (in use, no access, hash_bits), CorruptionError (an altered file)."""
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"data_dir = {str(folder)!r}: expected a folder, or a name that is free")
-    store = CheckpointStore(folder)
+    has_data = any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
+    store = CheckpointStore(folder, may_only_read=has_data)
     try:
-        _recover(store, core, injector).start()
+        journal = _recover(store, core, injector)
+        if store.is_read_only:
+            core.journal = ReadOnlyJournal(folder, store.close)
+            log.warning("%s: this user may not write to it: opened for reading only", folder)
+        else:
+            journal.start()
     except BaseException:
         store.close()
         raise
@@ -67,14 +80,14 @@ def open_folder(folder: Path, core: Core, injector: Injector) -> None:
 
 def read_folder(folder: Path, core: Core, injector: Injector) -> None:
     """Make an engine that is still empty what the folder holds, but in memory from now on. Raises as open_folder."""
-    with CheckpointStore(folder) as store:
+    with CheckpointStore(folder, may_only_read=True) as store:
         _recover(store, core, injector)
     core.journal = Journal()
 
 
 def _recover(store: CheckpointStore, core: Core, injector: Injector) -> DurableJournal:
     restored = store.open()
-    wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms)
+    wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms, None, store.is_read_only)
     journal = DurableJournal(core, injector, store, wal)
     if restored is not None:
         restored.into(core.arrangement.trace, core.registry)

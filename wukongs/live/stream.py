@@ -85,8 +85,8 @@ class Stream:
 
         Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
         falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
-        returns when the tuples are safe; StorageError says that they are not. With a full disk they are kept, and become
-        safe with what is written once there is room.
+        returns when the tuples are safe; StorageError says that they are not. With a full disk they are kept, and
+        become safe with what is written once there is room.
         """
         columns = columns_of(self.iri, tuples)
         return self._encode_and_take(*columns) if columns is not None else 0

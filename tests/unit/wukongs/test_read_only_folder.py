@@ -1,0 +1,117 @@
+"""A data folder that this user may only read is opened for reading."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.unit.wukongs.engine_helpers import A, B, at, register_text, subjects, windows
+from wukongs.cli.folder_query import open_folder
+
+NOBODY = 65534
+REFUSED = "opened for reading only, since this user may not write to it"
+WINDOW = register_text("RANGE 100ms STEP 100ms")
+
+
+@contextlib.contextmanager
+def may_only_read(folder: Path) -> Iterator[None]:
+    """Take away the permission to write, also from root."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """What an engine leaves that was killed, with windows that nobody took, and a record that is torn."""
+    root = Path(tempfile.mkdtemp(prefix="wukongs-"))  # not below tmp_path, which nobody else may enter
+    root.chmod(0o755)
+    with wukongs.Engine(root / "first") as engine:
+        stream = engine.stream(A, batch_ms=100)
+        engine.register(WINDOW)
+        stream.push([at("a", 50)])
+        engine.checkpoint()
+        stream.push([at("b", 150)])
+        stream.advance(200)
+        engine.settle(timeout_s=60)
+        shutil.copytree(root / "first", root / "data")
+    last = max((root / "data" / "log").glob("*.log"))
+    last.write_bytes(last.read_bytes() + b"torn")
+    with wukongs.Engine(root / "first") as engine:  # so that all kernels are there that nobody may keep
+        subjects(engine)
+    yield root / "data"
+    shutil.rmtree(root)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_engine_answers_and_refuses_changes_by_name(folder: Path) -> None:
+    before = contents(folder)
+    with may_only_read(folder), wukongs.Engine(folder) as engine:
+        assert subjects(engine) == ["a", "b"]
+        stream, query = engine.stream(A, batch_ms=100), engine.register(WINDOW)
+        assert windows(query) == {100: ["a"], 200: ["b"]}
+        refused: list[Callable[[], Any]] = [
+            lambda: stream.push([at("c", 250)]),
+            lambda: stream.advance(300),
+            stream.close,
+            lambda: engine.stream(B),
+            query.close,
+            lambda: engine.register(register_text("RANGE 100ms STEP 100ms", name="more")),
+            lambda: engine.load(io.BytesIO(b"<s:s> <p:p> <o:o> ."), format="nt"),
+            lambda: engine.update("INSERT DATA { <s:s> <p:p> <o:o> }"),
+            lambda: engine.update("CLEAR ALL"),
+            engine.checkpoint,
+        ]
+        for change in refused:
+            with pytest.raises(wukongs.StorageError, match=REFUSED):
+                change()
+        assert subjects(engine) == ["a", "b"]
+        with wukongs.Engine(folder) as other:  # readers share a folder
+            assert subjects(other) == ["a", "b"]
+    assert contents(folder) == before
+    with wukongs.Engine(folder) as engine:
+        assert windows(engine.register(WINDOW)) == {100: ["a"], 200: ["b"]}
+        engine.update("INSERT DATA { <s:s> <p:p> <o:o> }")
+
+
+def test_a_command_asks_a_folder_that_it_may_only_read(folder: Path) -> None:
+    (folder / "LOCK").unlink()
+    before = contents(folder)
+    with may_only_read(folder), open_folder(folder) as engine:  # what `wukongs query --data-dir` asks
+        assert subjects(engine) == ["a", "b"]
+    assert contents(folder) == before
+
+
+def test_a_folder_that_an_engine_writes_to_is_not_read(folder: Path) -> None:
+    with wukongs.Engine(folder), may_only_read(folder):
+        with pytest.raises(wukongs.StorageError, match="in use by this process"):
+            wukongs.Engine(folder)
+
+
+def test_an_empty_folder_that_may_only_be_read_is_refused(folder: Path) -> None:
+    empty = folder / "empty"
+    empty.mkdir()
+    with may_only_read(folder):
+        with pytest.raises(wukongs.StorageError, match="Name a folder that this user may write to"):
+            wukongs.Engine(empty)
