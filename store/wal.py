@@ -70,8 +70,9 @@ class WriteAheadLog:
     def __init__(
         self, folder: Path, sync_interval_ms: int = 0, disk: Disk | None = None, is_read_only: bool = False
     ) -> None:
-        """is_read_only: it is only read, and a torn end stays. sync_interval_ms: 0 syncs for every group; n > 0 writes every group, but syncs at most once in n ms: what was
-        acknowledged survives the end of the process, and of the machine all but the last n ms do."""
+        """sync_interval_ms: 0 syncs for every group; n > 0 writes every group, but syncs at most once in n ms: what was
+        acknowledged survives the end of the process, and of the machine all but the last n ms do. is_read_only: it is
+        only read, and a torn end stays."""
         self.folder = folder
         self.written_bytes = 0
         """Bytes of all records appended since this object was made."""

@@ -18,6 +18,8 @@ from tests.unit.wukongs.engine_helpers import A, B, at, register_text, subjects,
 from wukongs.cli.folder_query import open_folder
 
 NOBODY = 65534
+TRIPLE = b"<s:s> <p:p> <o:o> ."
+CHANGE = "INSERT DATA { <s:s> <p:p> <o:o> }"
 REFUSED = "opened for reading only, since this user may not write to it"
 WINDOW = register_text("RANGE 100ms STEP 100ms")
 
@@ -56,6 +58,9 @@ def folder() -> Iterator[Path]:
     last = max((root / "data" / "log").glob("*.log"))
     last.write_bytes(last.read_bytes() + b"torn")
     with wukongs.Engine(root / "first") as engine:  # so that all kernels are there that nobody may keep
+        engine.load(io.BytesIO(TRIPLE), format="nt")
+        engine.update(CHANGE)
+        engine.update("CLEAR ALL")
         subjects(engine)
     yield root / "data"
     shutil.rmtree(root)
@@ -78,8 +83,8 @@ def test_an_engine_answers_and_refuses_changes_by_name(folder: Path) -> None:
             lambda: engine.stream(B),
             query.close,
             lambda: engine.register(register_text("RANGE 100ms STEP 100ms", name="more")),
-            lambda: engine.load(io.BytesIO(b"<s:s> <p:p> <o:o> ."), format="nt"),
-            lambda: engine.update("INSERT DATA { <s:s> <p:p> <o:o> }"),
+            lambda: engine.load(io.BytesIO(TRIPLE), format="nt"),
+            lambda: engine.update(CHANGE),
             lambda: engine.update("CLEAR ALL"),
             engine.checkpoint,
         ]
@@ -104,14 +109,14 @@ def test_a_command_asks_a_folder_that_it_may_only_read(folder: Path) -> None:
 
 
 def test_a_folder_that_an_engine_writes_to_is_not_read(folder: Path) -> None:
-    with wukongs.Engine(folder), may_only_read(folder):
-        with pytest.raises(wukongs.StorageError, match="in use by this process"):
-            wukongs.Engine(folder)
+    in_use = pytest.raises(wukongs.StorageError, match="in use by this process")
+    with wukongs.Engine(folder), may_only_read(folder), in_use:
+        wukongs.Engine(folder)
 
 
 def test_an_empty_folder_that_may_only_be_read_is_refused(folder: Path) -> None:
     empty = folder / "empty"
     empty.mkdir()
-    with may_only_read(folder):
-        with pytest.raises(wukongs.StorageError, match="Name a folder that this user may write to"):
-            wukongs.Engine(empty)
+    refused = pytest.raises(wukongs.StorageError, match="Name a folder that this user may write to")
+    with may_only_read(folder), refused:
+        wukongs.Engine(empty)
