@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from wukongs import __version__
 from wukongs.errors import SettingsError, StorageError, WukongsError
+from wukongs.query.limits import is_lack_of_memory
 
 DONE = 0
 REFUSED = 1
@@ -81,9 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except SystemError as error:
+        if is_lack_of_memory(error):
+            return _complain_of_memory(error)
         if not _was_interrupted(error):
             raise
         return _interrupted()
+    except MemoryError as error:
+        return _complain_of_memory(error)
     except BrokenPipeError:
         _silence_stdout()
         return DONE
@@ -118,6 +123,14 @@ def complain(error: object, status: int) -> int:
     if underlined:
         print(underlined, file=sys.stderr)
     return status
+
+
+def _complain_of_memory(error: BaseException) -> int:
+    """Say that the system gave no memory. What the command has made is freed first, so that there is some to say it."""
+    found = str(error) if isinstance(error, MemoryError) else ""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    what = f"no memory ({found})" if found else "no memory"
+    return complain(f"{what}: give the process more, or less to do at a time", REFUSED)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -125,6 +125,14 @@ class Limits:
             )
 
 
+def is_lack_of_memory(error: BaseException | None) -> bool:
+    """Whether a MemoryError is behind an error. One that comes while numba boxes what a kernel returns is told by Python
+    as SystemError, from the MemoryError."""
+    while isinstance(error, SystemError):
+        error = error.__cause__ or error.__context__
+    return isinstance(error, MemoryError)
+
+
 class _Current(threading.local):
     def __init__(self) -> None:
         self.limits = Limits()

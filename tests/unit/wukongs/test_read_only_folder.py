@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rdflib  # noqa: F401 (before anybody without rights to read its files asks for it)
 
 import wukongs
 from tests.unit.wukongs.engine_helpers import A, B, at, register_text, subjects, windows

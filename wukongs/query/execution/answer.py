@@ -16,7 +16,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.describe import describe, distinct
 from wukongs.query.execution.executor import Executor, Explored
 from wukongs.query.execution.profile import Profile
-from wukongs.query.limits import OBJECT_BYTES, Limits, current
+from wukongs.query.limits import OBJECT_BYTES, Limits, current, is_lack_of_memory
 from wukongs.query.operators.ordering import canonical
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -57,7 +57,9 @@ def answer(
         try:
             executor = Executor(dataset, terms, limits, memo, in_order, profile, explored)
             return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
-        except MemoryError as error:
+        except (MemoryError, SystemError) as error:
+            if not is_lack_of_memory(error):
+                raise
             raise BudgetExceeded(
                 f"{limits.operator} found no memory in this process, beside {limits.held} bytes that the query holds: "
                 "make it narrower, or end other work; query_bytes_max says what a query may take"
