@@ -132,7 +132,11 @@ def _compare(report: Report, query: OneShotQuery, name: str, ours: Answer, their
 
 
 def _in_turns(text: str, calls: dict[str, Callable[[str], Any]], repeats: int) -> dict[str, list[float]]:
-    """Time each call, one after the other, until it has been called often enough or long enough."""
+    """Time each call, one after the other, until it has been called often enough or long enough.
+
+    Each is called once before, unseen: what compiles or fills a cache then would be the only sample."""
+    for call in calls.values():
+        call(text)
     samples: dict[str, list[float]] = {name: [] for name in calls}
     open_calls = dict(calls)
     gc.collect()

@@ -126,8 +126,8 @@ class Limits:
 
 
 def is_lack_of_memory(error: BaseException | None) -> bool:
-    """Whether a MemoryError is behind an error. One that comes while numba boxes what a kernel returns is told by Python
-    as SystemError, from the MemoryError."""
+    """Whether a MemoryError is behind an error. Where one comes while numba boxes what a kernel returns, Python raises
+    SystemError from it."""
     while isinstance(error, SystemError):
         error = error.__cause__ or error.__context__
     return isinstance(error, MemoryError)

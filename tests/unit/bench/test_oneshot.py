@@ -11,10 +11,11 @@ import pytest
 
 from wukongs.bench.__main__ import main
 from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.oneshot import run
 from wukongs.bench.oneshot.engines import TooSlow, at_most
 from wukongs.bench.oneshot.estimates import q_error
 from wukongs.bench.oneshot.queries import S_QUERIES
-from wukongs.bench.oneshot.run import _compare
+from wukongs.bench.oneshot.run import BUDGET_S, _compare, _in_turns
 
 
 def test_a_quick_run_compares_answers_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,3 +55,17 @@ def test_what_takes_too_long_is_interrupted() -> None:
             pass
     with at_most(60):
         assert sum(range(10)) == 45
+
+
+def test_what_the_first_call_compiles_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    calls: list[str] = []
+
+    def answer(text: str) -> None:
+        clock[0] += 0.001 if calls else 2 * BUDGET_S
+        calls.append(text)
+
+    monkeypatch.setattr(run.time, "perf_counter", lambda: clock[0])
+    samples = _in_turns("ask", {"wukongs": answer}, repeats=5)
+    assert [round(sample, 6) for sample in samples["wukongs"]] == [0.001] * 5
+    assert calls == ["ask"] * 6
