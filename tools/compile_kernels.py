@@ -1,10 +1,14 @@
 """Compile the kernels, once, into the user's cache: part of `make setup`, so that demo and tests start at once.
 
 Two processes begin with different kernels, and find in the cache what the other one has compiled.
+
+    python tools/compile_kernels.py --list      # compile nothing; print the kernels that the cache has nothing of
 """
 
+import importlib
 import io
 import multiprocessing
+import pkgutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -12,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wukongs import Engine, connect
+import wukongs
+from wukongs import Engine, connect, store
 from wukongs.adapters.demo import demo_config
 from wukongs.adapters.lsbench_generator import NetworkSettings, generate_network
 from wukongs.adapters.replay import replay
@@ -44,6 +49,19 @@ def main() -> None:
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             pool.map(run, (parts[:1], parts[1:]), chunksize=1)
     run(parts)  # a kernel's list in the cache may lack what one process wrote while the other one did
+
+
+def uncompiled() -> list[str]:
+    """Return the names of the kernels that the cache has nothing of: they are compiled when they are first used."""
+    found = []
+    for package in (store, wukongs):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.endswith("_kernels"):
+                for name, kernel in vars(importlib.import_module(module.name)).items():
+                    is_own = getattr(getattr(kernel, "py_func", None), "__module__", "") == module.name
+                    if is_own and not Path(kernel._cache._cache_file._index_path).exists():
+                        found.append(f"{module.name}.{name}")
+    return sorted(found)
 
 
 def run(parts: Sequence[Callable[[], None]]) -> None:
@@ -144,4 +162,7 @@ def merge_and_delete() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(uncompiled()))
+    else:
+        main()

@@ -393,7 +393,7 @@ class ReadOnlyJournal(Journal):
     def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
         self._refuse()
 
-    def commit(self, change: Change | Logged) -> int:
+    def commit(self, change: Change | Told) -> int:
         self._refuse()
 
     def checkpoint(self) -> None:

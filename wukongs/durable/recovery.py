@@ -20,13 +20,9 @@ import numpy as np
 from wukongs.csparql.terms import Term
 from wukongs.durable.backup import LOG_FOLDER
 from wukongs.durable.catalogue import Definition, read_definitions
-from wukongs.durable.durability import DurableJournal
-from wukongs.errors import SettingsError, StorageError
-from wukongs.live.continuous import QuerySource
-
-
 from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
 from wukongs.errors import CorruptionError, SettingsError, StorageError
+from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector

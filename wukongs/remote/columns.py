@@ -19,7 +19,7 @@ from wukongs.errors import BudgetExceeded, DataError
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.arrow_texts import text_array
 from wukongs.query.terms.decoding import Utf8Reader
-from wukongs.store.dictionary import EMPTY_VIEW, Dictionary, DictionaryView, split_texts
+from wukongs.store.dictionary import EMPTY_VIEW, Dictionary, split_texts
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.term_ids import is_inlined, is_literal_id
