@@ -23,6 +23,7 @@ def cluster(
     replica_count: int = 1,
     settings: Settings | None = None,
     silence_pulses_max: int = SILENCE_PULSES_MAX,
+    pulse_s: float = PULSE_S,
 ) -> Iterator[list[ClusterNode]]:
     """Give the nodes of a new cluster, all of them ready."""
     shape = Shape(node_count, replica_count, silence_pulses_max=silence_pulses_max)
@@ -31,7 +32,7 @@ def cluster(
         nodes = []
         for number in range(node_count):
             me = Incarnation(number, 0, boot)
-            node = ClusterNode(me, shape, "tcp://127.0.0.1:0", settings or Settings(), pulse_s=PULSE_S)
+            node = ClusterNode(me, shape, "tcp://127.0.0.1:0", settings or Settings(), pulse_s=pulse_s)
             stack.callback(node.close)
             nodes.append(node)
         addresses = {node.me.node: node.address for node in nodes}

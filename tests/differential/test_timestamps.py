@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import wukongs
 from tests.differential.scenario import fuzz
-from tests.unit.wukongs.engine_helpers import EX, A, B, node
+from tests.engine_helpers import EX, A, B, node
 from wukongs.settings import Settings
 
 Name = str

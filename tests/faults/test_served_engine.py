@@ -16,8 +16,8 @@ from subprocess import Popen
 import pytest
 
 import wukongs
+from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
-from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from wukongs.errors import NodeUnavailable
 
 pytestmark = pytest.mark.nojit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, at, register_text
+from tests.engine_helpers import EX, A, at, register_text
 from wukongs.settings import Settings
 
 STORED = b"<http://ex/a> <http://ex/knows> <http://ex/b> .\n"

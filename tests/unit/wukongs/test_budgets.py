@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
+from tests.engine_helpers import A, at, register_text, windows
 from wukongs import settings
 from wukongs.live import update_request
 from wukongs.query import limits as limits_module

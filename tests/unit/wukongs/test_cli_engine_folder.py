@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import wukongs
+from tests.engine_helpers import EX, A, at, names, register_text, subjects, windows
 from tests.unit.wukongs.conftest import Ran
-from tests.unit.wukongs.engine_helpers import EX, A, at, names, register_text, subjects, windows
 from wukongs.cli.engine_load import EngineLoad
 
 LINE = b"<http://ex/loaded> <http://ex/p> <http://ex/o> .\n"

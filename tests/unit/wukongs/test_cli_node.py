@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import wukongs
+from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from tests.unit.wukongs.conftest import Ran
-from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from wukongs.cli import cluster
 
 pytestmark = pytest.mark.nojit

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 import wukongs
+from tests.engine_helpers import A, at, register_text
 from tests.unit.wukongs.conftest import Ran
-from tests.unit.wukongs.engine_helpers import A, at, register_text
 from wukongs.cluster.node_config import load_node_config
 from wukongs.cluster.serving import ServedEngine
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
+from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.unit.wukongs.pieces import make_piece, many
 from wukongs.live.pieces import Close, Finish, Open
 from wukongs.store.disk import Disk

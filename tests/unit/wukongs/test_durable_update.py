@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, rows
+from tests.engine_helpers import A, at, rows
 
 PREFIX = "PREFIX : <http://ex/> "
 ALL = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"

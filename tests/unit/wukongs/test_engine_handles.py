@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, names, register_text, windows
+from tests.engine_helpers import A, at, names, register_text, windows
 from wukongs.errors import CompactedError
 from wukongs.settings import Settings
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wukongs
+from tests.engine_helpers import A, at, node
 from tests.fuzz import fuzzed
-from tests.unit.wukongs.engine_helpers import A, at, node
 from wukongs.errors import DataError
 from wukongs.live import bulk_load
 from wukongs.store.bulk import BulkPlan, Run

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 import wukongs
+from tests.engine_helpers import rows
 from tests.unit.wukongs.conftest import Ran
-from tests.unit.wukongs.engine_helpers import rows
 from wukongs.live.fetch import is_allowed
+from wukongs.live.update_documents import path_of
 
 QUADS = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 TURTLE = b"@prefix : <http://ex/> . :a :p 1 . <x> :p 2 .\n"
@@ -296,3 +297,8 @@ def test_the_command_allows_it_by_name(site: Site, ran: Ran, tmp_path: Path, mon
     assert ran(*command)[0] == 0
     assert ran(*command, "--load-from", "http://ex.org/")[0] == 1
     assert "load_from = ('x',): expected a tuple of how IRIs begin" in ran(*command, "--load-from", "x")[2]
+
+
+def test_paths_of_file_iris() -> None:
+    assert path_of("file:///a%20b/c.ttl") == path_of("file://localhost/a%20b/c.ttl") == Path("/a b/c.ttl")
+    assert path_of("a%20b.ttl") == Path("a b.ttl")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, names, node, register_text, windows
+from tests.engine_helpers import A, at, names, node, register_text, windows
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.settings import Settings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, B, at, names, register_text, windows
+from tests.engine_helpers import A, B, at, names, register_text, windows
 from tests.unit.wukongs.test_ingest import Pipe
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.core import Core

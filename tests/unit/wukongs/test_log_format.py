@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import rows
+from tests.engine_helpers import rows
 from wukongs.live.journal import CHANGE, MESSAGE, load_piece, pack_frames
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.wal import WriteAheadLog

@@ -7,7 +7,7 @@ import io
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, at, names, register_text, rows
+from tests.engine_helpers import EX, A, at, names, register_text, rows
 from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.query.paths import path_search
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_text, windows
+from tests.engine_helpers import A, B, at, names, node, register_text, windows
 from tests.unit.wukongs.test_injector import settled
 from wukongs.errors import WukongsError
 from wukongs.settings import Settings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
+from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from wukongs.csparql.parser import parse_query
 from wukongs.live.slice_filter import ANY_PREDICATE, SliceFilter
 from wukongs.live.windows import matched_in

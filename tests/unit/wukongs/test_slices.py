@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, names, register_text
+from tests.engine_helpers import A, at, names, register_text
 from wukongs.settings import Settings
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, B, at, register_text, rows, subjects, windows
+from tests.engine_helpers import A, B, at, register_text, rows, subjects, windows
 from wukongs.live.update_request import UpdateRequest
 
 PREFIX = "PREFIX : <http://ex/> "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.wukongs.engine_helpers import A, register_text
+from tests.engine_helpers import A, register_text
 from wukongs.csparql.algebra import StreamWindow
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import StreamError

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engine_helpers import A, B, at, node, register_text
 from tests.node_cluster import Cluster
-from tests.unit.wukongs.engine_helpers import A, B, at, node, register_text
 from tests.unit.wukongs.pieces import make_piece
 from wukongs.cluster.node_stream import first_tick_of
 from wukongs.errors import DataError, SettingsError, StreamError, WukongsError

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import wukongs
+from tests.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
 from tests.node_cluster import Cluster
-from tests.unit.wukongs.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
 from tests.unit.wukongs.pieces import make_piece
 from wukongs.cluster.node_core import unpacked
 from wukongs.cluster.node_store import MissingSlices, NodeStore

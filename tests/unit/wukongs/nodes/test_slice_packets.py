@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engine_helpers import A, at
 from tests.node_cluster import Cluster, ClusterStream
-from tests.unit.wukongs.engine_helpers import A, at
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.slice_packets import read_answer
 from wukongs.errors import DataError, StreamError

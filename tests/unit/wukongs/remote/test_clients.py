@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
+from tests.engine_helpers import A, at, register_text, windows
 from tests.unit.wukongs.remote.served import Wire, connected, served
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.remote import kinds

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, register_text, subjects, windows
+from tests.engine_helpers import A, at, register_text, subjects, windows
 from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served, silent
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.remote import kinds

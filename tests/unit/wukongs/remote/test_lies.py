@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at
+from tests.engine_helpers import A, at
 from tests.unit.wukongs.remote.served import Wire, connected, served
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.remote import columns, kinds

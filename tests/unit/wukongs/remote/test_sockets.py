@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, register_text, rows, windows
+from tests.engine_helpers import A, at, register_text, rows, windows
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket

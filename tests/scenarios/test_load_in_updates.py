@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import rows
-from wukongs.live.update_documents import path_of
+from tests.engine_helpers import rows
+from tests.faces import Face
 
 QUADS = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 TURTLE = "@prefix : <http://ex/> . :a :p 1 . <x> :p 2 .\n"
@@ -67,6 +67,7 @@ def test_a_graph_of_their_own_wins(engine: wukongs.Engine, tmp_path: Path) -> No
     assert rows(engine.query("SELECT (COUNT(DISTINCT ?o) AS ?n) { GRAPH ?g { ?s ?p ?o } }")) == [("1",)]
 
 
+@pytest.mark.differs("cluster-3", reason="stats() counts one node's triples, not the cluster's (issue 12, section 7)")
 def test_blank_nodes_are_new_with_each_load(engine: wukongs.Engine, tmp_path: Path) -> None:
     (tmp_path / "x.nt.gz").write_bytes(gzip.compress(b"_:a <http://ex/p> _:a .\n"))
     text = f"LOAD <{(tmp_path / 'x.nt.gz').as_uri()}>"
@@ -113,15 +114,10 @@ def test_a_malformed_document_is_named_with_its_line(engine: wukongs.Engine, tmp
     assert quads(engine) == []
 
 
-def test_paths() -> None:
-    assert path_of("file:///a%20b/c.ttl") == path_of("file://localhost/a%20b/c.ttl") == Path("/a b/c.ttl")
-    assert path_of("a%20b.ttl") == Path("a b.ttl")
-
-
-def test_it_survives(tmp_path: Path, file: Path) -> None:
-    with wukongs.Engine(tmp_path / "db") as engine:
-        engine.update(f"LOAD <{file.as_uri()}>")
-        expected = quads(engine)
-    with wukongs.Engine(tmp_path / "db") as engine:
-        assert quads(engine) == expected
-        assert len(expected) == 2
+@pytest.mark.faces("durable")
+def test_it_survives(face: Face, file: Path) -> None:
+    engine = face.open()
+    engine.update(f"LOAD <{file.as_uri()}>")
+    expected = quads(engine)
+    assert quads(face.reopen(engine)) == expected
+    assert len(expected) == 2

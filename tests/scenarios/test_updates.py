@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import rows
+from tests.engine_helpers import rows
+from tests.faces import Face
 
 PREFIX = "PREFIX : <http://ex/> "
 ALL = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
@@ -26,13 +27,12 @@ def quads(engine: wukongs.Engine) -> list[str]:
 def test_a_request_is_one_snapshot(engine: wukongs.Engine) -> None:
     first = update(engine, "INSERT DATA { :a :p 1 } ; INSERT DATA { :b :p 2 } ; DELETE DATA { :a :p 1 }")
     assert quads(engine) == [" b p 2"]
-    held = engine._core.arrangement.open(first, "test")
+    assert rows(engine.query("SELECT ?s { ?s ?p ?o }", at=first)) == [("b",)]
     second = update(engine, "INSERT DATA { :c :p 3 }")
     assert (second, engine.query("ASK {}").snapshot) == (first + 1, second)
-    assert rows(engine.query("SELECT ?s { ?s ?p ?o }", at=first)) == [("b",)]
-    held.close()
 
 
+@pytest.mark.differs("cluster-1", "cluster-3", reason="no node knows the text of a term that is stored nowhere")
 def test_a_request_that_changes_nothing_is_a_snapshot_too(engine: wukongs.Engine) -> None:
     first = update(engine, "INSERT DATA { :a :p 1 }")
     assert update(engine, "INSERT DATA { :a :p 1 } ; DELETE DATA { :b :p 1 }") == first + 1
@@ -48,7 +48,8 @@ def test_nothing_is_applied_if_an_operation_fails(engine: wukongs.Engine) -> Non
     first = update(engine, "INSERT DATA { :a :p 1 }")
     with pytest.raises(wukongs.UpdateError, match="cannot DROP graph <http://ex/g>: there is no such graph"):
         update(engine, "INSERT DATA { :b :p 2 } ; CLEAR DEFAULT ; DROP GRAPH :g ; INSERT DATA { :c :p 3 }")
-    assert (quads(engine), engine.stats()["sn"], engine.stats()["handles"]) == ([" a p 1"], first, [])
+    assert (quads(engine), engine.stats()["sn"]) == ([" a p 1"], first)
+    assert not [handle for handle in engine.stats()["handles"] if "update" in handle["owner"]]
     assert update(engine, "DROP SILENT GRAPH :g") == first + 1
 
 
@@ -64,13 +65,14 @@ def test_a_request_that_takes_too_long_changes_nothing(engine: wukongs.Engine) -
     assert len(quads(engine)) == 10
 
 
-def test_a_closed_engine_refuses() -> None:
-    engine = wukongs.Engine()
+@pytest.mark.faces("embedded", "durable")
+def test_a_closed_engine_refuses(engine: wukongs.Engine) -> None:
     engine.close()
     with pytest.raises(wukongs.WukongsError, match="this engine is closed"):
         update(engine, "CLEAR ALL")
 
 
+@pytest.mark.differs("cluster-1", "cluster-3", reason="a cluster's counts of updates stay 0 (issue 12, section 7)")
 def test_stats_count_what_was_done(engine: wukongs.Engine) -> None:
     update(engine, "INSERT DATA { :a :p 1, 2 } ; INSERT DATA { :a :p 2, 3 }")
     update(engine, "DELETE { ?s ?p ?o } INSERT { ?s :q ?o } WHERE { ?s ?p ?o FILTER (?o > 1) }")
@@ -130,6 +132,7 @@ def test_data_with_a_literal_subject_is_refused(engine: wukongs.Engine) -> None:
     assert quads(engine) == []
 
 
+@pytest.mark.differs("cluster-1", "cluster-3", reason="no node knows the text of a term that is stored nowhere")
 def test_computed_terms_stay(engine: wukongs.Engine) -> None:
     update(engine, "INSERT DATA { :a :p 1234567890123456789012345678901234567890 }")
     update(engine, "INSERT { ?s :q ?n } WHERE { ?s :p ?o BIND (?o + 1 AS ?n) }")
@@ -296,22 +299,21 @@ def test_an_empty_graph_is_forgotten_after_its_request(engine: wukongs.Engine) -
 # --- much data --------------------------------------------------------------------------------------------------------
 
 
-def test_much_data_is_stored_and_deleted_as_little_is(engine: wukongs.Engine) -> None:
+def test_much_data_is_stored_and_deleted_as_little_is(face: Face) -> None:
     """Data that are read past the tokenizer: prefixes, base, blank nodes, graphs, what is no plain quad."""
     lines = [
         f":s{i} a :T ; :p {i}, \"x{i}\"@EN ; <q> _:b{i % 7} . GRAPH :g{i % 3} {{ _:b{i % 7} :p 'i' }}"
         for i in range(200)
     ]
+    engine, small = face.open(), face.open()
     odd = ":list :is (1 2) . :s0 :p true . :s0 :p 0 . "
     engine.update(f"BASE <http://ex/> {PREFIX} INSERT DATA {{ {' '.join(lines)} {odd} }}")
     found = quads(engine)
     assert len(found) == 200 * 4 + 21 + 5 + 1
-    small = wukongs.Engine()
     for line in [*lines, odd]:
         small.update(f"BASE <http://ex/> {PREFIX} INSERT DATA {{ {line} }}")
     blank = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } FILTER(!isBlank(?s) && !isBlank(?o)) }"
     assert rows(engine.query(blank)) == rows(small.query(blank))
-    small.close()
     ground = "".join(f':s{i} a :T ; :p {i}, "x{i}"@en, {i}.0 . ' for i in range(200))
     update(engine, f"DELETE DATA {{ {ground} GRAPH :g0 {{ :s1 a :T }} }}")
     assert len(quads(engine)) == len(found) - 200 * 3

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, rows, windows
-from tests.unit.wukongs.test_ingest import Pipe
+from tests.engine_helpers import EX, A, B, at, names, node, register_text, rows, windows
+from tests.faces import Face
+from tests.pipelines import pipelines
 from wukongs.settings import Settings
 
 
 @pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine(settings=Settings(batch_ms=100)) as engine:
-        yield engine
+def engine(face: Face) -> Any:
+    return face.open(Settings(batch_ms=100))
 
 
 def push(stream: wukongs.Stream, *names_and_times: tuple[str, int]) -> None:
@@ -38,11 +38,13 @@ def test_a_window_is_the_last_triples_and_fires_where_it_moves_on(engine: wukong
     assert windows(second) == {1100: ["d", "e", "f"]}
 
 
+@pytest.mark.faces("embedded", "durable", "cluster-3")  # a client is told the windows of each query in order
 def test_it_fires_in_order_of_time_though_others_were_due_before_it_could_be_told(engine: wukongs.Engine) -> None:
     """Arrivals are known once they are sealed, the time of a query with a period before; so the stored graph was at 700
     ms when the window ending at 300 was read."""
-    stream = engine.stream(A)
+    stream, other = engine.stream(A), engine.stream(B)
     stream.advance(0)
+    other.advance(0)
     fired: list[tuple[str, int, int]] = []
 
     def note(window: wukongs.WindowResult) -> None:
@@ -54,9 +56,9 @@ def test_it_fires_in_order_of_time_though_others_were_due_before_it_could_be_tol
     )
     for text in (timed, counted):
         engine.register(text, on_result=note)
-    with engine._core.lock:  # nothing is sealed until all has come
-        push(stream, ("a", 250), ("b", 550), ("c", 620))
-        stream.advance(1000)
+    push(stream, ("a", 250), ("b", 550), ("c", 620))
+    stream.advance(1000)
+    other.advance(1000)  # nothing is sealed before
     engine.settle(timeout_s=60)
     assert fired == [("counted", 300, 1), ("counted", 600, 2), ("timed", 700, 3), ("counted", 700, 3)]
 
@@ -165,14 +167,14 @@ def test_what_only_other_queries_match_is_counted_all_the_same(engine: wukongs.E
 def test_partitions_are_merged_by_time_then_by_name_then_by_offset(engine: wukongs.Engine) -> None:
     engine.stream(A)
     query = engine.register(register_text("RANGE TRIPLES 3"))
-    p1, p0 = Pipe(engine, "p1"), Pipe(engine, "p0")
-    # In order: p0 a 10, p1 x 10, p0 b 50, p0 c 50, p1 y 50, p1 z 60.
-    p1.inject(0, ("x", 10))
-    p0.inject(0, ("a", 10), ("b", 50))
-    p1.inject(1, ("y", 50), ("z", 60))
-    p0.inject(2, ("c", 50))
-    for pipe in (p0, p1):
-        pipe.close(3, 100)
+    with pipelines(engine, A, "p1", "p0") as (p1, p0):
+        # In order: p0 a 10, p1 x 10, p0 b 50, p0 c 50, p1 y 50, p1 z 60.
+        p1.push(("x", 10))
+        p0.push(("a", 10), ("b", 50))
+        p1.push(("y", 50), ("z", 60))
+        p0.push(("c", 50))
+        for pipe in (p0, p1):
+            pipe.complete(100)
     engine.settle(timeout_s=60)
     assert windows(query) == {100: ["c", "y", "z"]}
 

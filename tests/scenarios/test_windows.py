@@ -7,9 +7,7 @@ import io
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, B, at, names, register_text, rows, subjects, windows
-
-pytestmark = pytest.mark.nojit
+from tests.engine_helpers import A, B, at, names, register_text, rows, subjects, windows
 
 
 def test_a_window_is_open_to_the_left_and_closed_to_the_right(engine: wukongs.Engine) -> None:
@@ -192,6 +190,11 @@ def test_a_stream_that_has_not_started_holds_nobody(engine: wukongs.Engine) -> N
     assert subjects(engine) == ["a"]
 
 
+@pytest.mark.differs(
+    "cluster-1",
+    "cluster-3",
+    reason="what a stream has closed by the tick at which it begins shows at the next tick (decision 0022)",
+)
 def test_streams_pushed_one_after_the_other_lose_nothing(engine: wukongs.Engine) -> None:
     """The second stream starts in the past of the first: its tuples are in the windows and in the stored graph."""
     one, two = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)

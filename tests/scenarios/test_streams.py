@@ -9,9 +9,7 @@ import rdflib
 from rdflib.namespace import XSD
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, rows, subjects, windows
-
-pytestmark = pytest.mark.nojit
+from tests.engine_helpers import EX, A, B, at, names, node, register_text, rows, subjects, windows
 
 
 def test_timeless_tuples_join_the_stored_graph_and_timing_ones_do_not(engine: wukongs.Engine) -> None:
@@ -87,6 +85,7 @@ def test_drop_stream_keeps_what_it_stored(engine: wukongs.Engine) -> None:
         engine.register(register_text("RANGE 100ms STEP 100ms"))
 
 
+@pytest.mark.differs("cluster-1", reason="settle() does not wait until a dropped stream is gone")
 def test_a_dropped_stream_holds_nobody_back(engine: wukongs.Engine) -> None:
     one, two = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
     one.push([at("a", 50)])

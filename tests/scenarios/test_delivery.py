@@ -6,13 +6,11 @@ import threading
 import time
 from typing import Any
 
-import pytest
 import rdflib
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, names, node, register_text, subjects, windows
-
-pytestmark = pytest.mark.nojit
+from tests.engine_helpers import EX, A, B, at, names, node, register_text, subjects, windows
+from tests.faces import Face
 
 
 def test_on_result_gets_each_window_in_order(engine: wukongs.Engine) -> None:
@@ -36,6 +34,7 @@ def test_results_ends_when_no_window_comes(engine: wukongs.Engine) -> None:
 def test_results_ends_when_the_query_is_closed(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, batch_ms=100)
     query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    stream.push([at("a", 50)])
     stream.advance(100)
     engine.settle(timeout_s=60)
     closer = threading.Timer(0.2, query.close)
@@ -48,6 +47,7 @@ def test_a_closed_query_reports_nothing_more(engine: wukongs.Engine) -> None:
     seen: list[int] = []
     stream = engine.stream(A, batch_ms=100)
     query = engine.register(register_text("RANGE 100ms STEP 100ms"), on_result=lambda w: seen.append(w.end_ms))
+    stream.push([at("a", 50)])
     stream.advance(100)
     engine.settle(timeout_s=60)
     query.close()
@@ -92,16 +92,16 @@ def test_two_queries_of_one_engine_both_get_their_windows(engine: wukongs.Engine
     assert windows(long) == {200: ["a", "b"]}
 
 
-def test_two_engines_are_independent() -> None:
-    with wukongs.Engine() as one, wukongs.Engine() as two:
-        stream, other = one.stream(A, batch_ms=100), two.stream(A, batch_ms=100)
-        stream.push([at("a", 5000)])
-        stream.advance(5000)
-        other.push([at("b", 50)])
-        other.advance(100)
-        one.settle(timeout_s=60)
-        two.settle(timeout_s=60)
-        assert (subjects(one), subjects(two)) == (["a"], ["b"])
+def test_two_engines_are_independent(face: Face) -> None:
+    one, two = face.open(), face.open()
+    stream, other = one.stream(A, batch_ms=100), two.stream(A, batch_ms=100)
+    stream.push([at("a", 5000)])
+    stream.advance(5000)
+    other.push([at("b", 50)])
+    other.advance(100)
+    one.settle(timeout_s=60)
+    two.settle(timeout_s=60)
+    assert (subjects(one), subjects(two)) == (["a"], ["b"])
 
 
 def test_explain_names_the_steps_and_the_queries_and_streams_are_listed(engine: wukongs.Engine) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, at, node
-
-pytestmark = pytest.mark.nojit
+from tests.engine_helpers import A, at, node
+from tests.faces import Face
 
 TURTLE = b"PREFIX : <http://e/> :a :b :c ~ :r {| :q 'x'@EN--ltr |} . :t :is <<( :a :b <<( :a :b 'say \"so\"' )>> )>> ."
 VALUES = "SELECT ?x { VALUES ?x { <<( <a:s> <a:p> <<( <a:s> <a:p> 'a, \"b\"' )>> )>> 'x'@en--rtl } }"
@@ -63,27 +62,35 @@ def test_rdflib_has_no_such_terms(engine: wukongs.Engine) -> None:
         engine.graph()
 
 
-def test_a_folder_and_a_dump_keep_them(tmp_path: Path) -> None:
-    everything = "SELECT * { ?s ?p ?o }"
-    with wukongs.Engine(data_dir=str(tmp_path / "db")) as engine:
-        engine.load(io.BytesIO(TURTLE), format="ttl")
-        engine.update("PREFIX : <http://e/> INSERT DATA { << :a :b _:x >> :q _:x . :t :is <<( :a :b 1 )>> }")
-        before = engine.query(everything).serialize("tsv")
-        engine.dump(tmp_path / "all.nt")
-    with wukongs.Engine(data_dir=str(tmp_path / "db")) as engine:
-        assert engine.query(everything).serialize("tsv") == before
-        engine.update("PREFIX : <http://e/> DELETE DATA { :t :is <<( :a :b 1 )>> }")
-        assert not engine.query("PREFIX : <http://e/> ASK { :t :is <<( :a ?p 1 )>> }").boolean
-        assert engine.query("PREFIX : <http://e/> ASK { :t :is <<( :a ?p <<( ?x ?y ?z )>> )>> }").boolean
-    with wukongs.Engine() as engine:
-        engine.load(str(tmp_path / "all.nt"))
-        made = engine.query(everything).serialize("tsv")
-        assert isinstance(made, str)
-        assert isinstance(before, str)
-        assert len(made.splitlines()) == len(before.splitlines()) == 8
-        found = engine.query("PREFIX : <http://e/> SELECT ?x { << :a :b ?x >> :q ?x }").serialize("csv")
-        assert isinstance(found, str)
-        assert found.startswith("x\r\n_:")
+def stored(engine: wukongs.Engine) -> str:
+    """Store triple terms by a file and by an update; return all that is stored."""
+    engine.load(io.BytesIO(TURTLE), format="ttl")
+    engine.update("PREFIX : <http://e/> INSERT DATA { << :a :b _:x >> :q _:x . :t :is <<( :a :b 1 )>> }")
+    made = engine.query("SELECT * { ?s ?p ?o }").serialize("tsv")
+    assert isinstance(made, str)
+    assert len(made.splitlines()) == 8
+    return made
+
+
+@pytest.mark.faces("durable")
+def test_a_folder_keeps_them(face: Face) -> None:
+    engine = face.open()
+    before = stored(engine)
+    engine = face.reopen(engine)
+    assert engine.query("SELECT * { ?s ?p ?o }").serialize("tsv") == before
+    engine.update("PREFIX : <http://e/> DELETE DATA { :t :is <<( :a :b 1 )>> }")
+    assert not engine.query("PREFIX : <http://e/> ASK { :t :is <<( :a ?p 1 )>> }").boolean
+    assert engine.query("PREFIX : <http://e/> ASK { :t :is <<( :a ?p <<( ?x ?y ?z )>> )>> }").boolean
+
+
+def test_a_dump_keeps_them(face: Face, tmp_path: Path) -> None:
+    one, other = face.open(), face.open()
+    before = stored(one)
+    one.dump(tmp_path / "all.nt")
+    other.load(str(tmp_path / "all.nt"))
+    made = other.query("SELECT * { ?s ?p ?o }").serialize("tsv")
+    assert len(made.splitlines()) == len(before.splitlines())
+    assert other.query("PREFIX : <http://e/> SELECT ?x { << :a :b ?x >> :q ?x }").serialize("csv").startswith("x\r\n_:")
 
 
 def test_triple_terms_stand_as_objects_only(engine: wukongs.Engine) -> None:

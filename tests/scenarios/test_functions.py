@@ -8,9 +8,9 @@ import io
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, at, names, register_text, rows
+from tests.engine_helpers import EX, A, at, names, register_text, rows
+from tests.faces import Face
 
-pytestmark = pytest.mark.nojit
 XSD = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> PREFIX : <http://ex/> "
 
 
@@ -48,12 +48,9 @@ def test_now_in_a_query_is_one_instant_of_today(engine: wukongs.Engine) -> None:
     assert before - datetime.timedelta(seconds=1) <= told <= datetime.datetime.now(datetime.UTC)
 
 
-def test_a_firing_draws_the_same_values_whenever_it_happens() -> None:
+def test_a_firing_draws_the_same_values_whenever_it_happens(face: Face) -> None:
     select = "?s (RAND() AS ?r) (STRUUID() AS ?u) (STR(RAND()) AS ?v)"
-    answers = []
-    for _ in range(2):
-        with wukongs.Engine() as engine:
-            answers.append(of_firings(engine, select))
+    answers = [of_firings(face.open(), select) for _ in range(2)]
     assert answers[0] == answers[1]
     assert len({value for row in [*answers[0][100], *answers[0][200]] for value in row[1:]}) == 18, "no value twice"
 

@@ -7,9 +7,7 @@ import io
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, at, node, rows
-
-pytestmark = pytest.mark.nojit
+from tests.engine_helpers import EX, A, at, node, rows
 
 STORED = f"{node('a')} {node('q')} {node('x')} .\n{node('b')} {node('q')} {node('y')} .\n"
 

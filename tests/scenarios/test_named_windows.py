@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import EX, A, B, at, register_text, rows, windows
+from tests.engine_helpers import EX, A, B, at, register_text, rows, windows
+from tests.faces import Face
 
 W1, W2 = EX + "w1", EX + "w2"
 TWO = f"""FROM NAMED WINDOW <{W1}> ON <{A}> [RANGE PT0.1S STEP PT0.1S]
           FROM NAMED WINDOW <{W2}> ON <{A}> [RANGE PT0.3S STEP PT0.2S]"""
-
-
-@pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine() as engine:
-        yield engine
 
 
 def answers(engine: wukongs.Engine, text: str, tuples: list[Any], until_ms: int) -> dict[int, Any]:
@@ -137,7 +131,8 @@ def test_slices_are_kept_for_a_period_longer_than_the_window(engine: wukongs.Eng
 # --- streams that queries make ----------------------------------------------------------------------------------------
 
 
-def test_the_triples_of_a_stream_stand_at_the_end_of_their_window(engine: wukongs.Engine) -> None:
+def test_the_triples_of_a_stream_stand_at_the_end_of_their_window(face: Face) -> None:
+    engine, other = face.open(), face.open()
     text = f"""REGISTER STREAM <{EX}out> AS CONSTRUCT {{ ?s <{EX}seen> ?o }}
         FROM STREAM <{A}> [RANGE 100ms STEP 100ms] WHERE {{ ?s ?p ?o }}"""
     found = answers(engine, text, LIFE, 200)
@@ -145,14 +140,13 @@ def test_the_triples_of_a_stream_stand_at_the_end_of_their_window(engine: wukong
     assert found[200].arrow().to_pylist() == [
         {"subject": f"<{EX}b>", "predicate": f"<{EX}seen>", "object": f"<{EX}o>", "timestamp_ms": 200}
     ]
-    with wukongs.Engine() as other:
-        stream = other.stream(EX + "out", batch_ms=100, timing=True)
-        query = other.register(register_text("RANGE 100ms STEP 100ms", stream=EX + "out"))
-        for window in found.values():
-            stream.push_arrow(window.arrow())
-        stream.advance(200)
-        other.settle(timeout_s=60)
-        assert windows(query) == {100: ["a"], 200: ["b"]}
+    stream = other.stream(EX + "out", batch_ms=100, timing=True)
+    query = other.register(register_text("RANGE 100ms STEP 100ms", stream=EX + "out"))
+    for window in found.values():
+        stream.push_arrow(window.arrow())
+    stream.advance(200)
+    other.settle(timeout_s=60)
+    assert windows(query) == {100: ["a"], 200: ["b"]}
 
 
 def test_rows_are_no_stream(engine: wukongs.Engine) -> None:

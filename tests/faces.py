@@ -1,0 +1,108 @@
+"""The faces of an engine: the ways in which a user has one. Each gives the methods of wukongs.Engine.
+
+embedded    wukongs.Engine() in this process
+durable     wukongs.Engine(data_dir) in this process
+connect     wukongs.connect() to one served engine, over a socket on loopback
+cluster-1   wukongs.connect() to a cluster of one node
+cluster-3   a node of a cluster of three with two replicas; another one for each test
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import wukongs
+from tests.clusters import cluster
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.remote.service import Service
+from wukongs.settings import Settings
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.ingesting import IngestHandler
+
+FACES = ("embedded", "durable", "connect", "cluster-1", "cluster-3")
+CLUSTERS = ("cluster-1", "cluster-3")
+PULSE_S = 0.005
+"""Nodes agree on their leader in a quarter of the time that they take otherwise."""
+SILENCE_S = 60.0
+"""No node is lost in these tests, however busy the machine is."""
+
+
+@dataclass
+class Face:
+    """One way to have an engine, for one test."""
+
+    name: str
+    test: str
+    """The test's name: the number of the node that it talks to is drawn from it."""
+    folder: Path
+    stack: ExitStack = field(default_factory=ExitStack)
+    _opened: int = 0
+
+    @property
+    def is_cluster(self) -> bool:
+        return self.name in CLUSTERS
+
+    def open(self, settings: Settings | None = None) -> Any:
+        """Return a new engine, which ends with the test."""
+        settings = settings or Settings()
+        self._opened += 1
+        match self.name:
+            case "embedded":
+                return self.stack.enter_context(wukongs.Engine(settings=settings))
+            case "durable":
+                folder = self.folder / f"data{self._opened}"
+                return self.stack.enter_context(wukongs.Engine(folder, settings=settings))
+            case "connect":
+                engine = self.stack.enter_context(wukongs.Engine(settings=settings))
+                return self._connected(engine, settings, engine._ingest_handler())
+            case "cluster-1":
+                (node,) = self._nodes(1, 1, settings)
+                return self._connected(node.engine, settings, node.intake)
+            case _:
+                nodes = self._nodes(3, 2, settings)
+                addresses = [self.stack.enter_context(listening({}, node.intake)) for node in nodes]
+                for node in nodes:
+                    node.engine.ingest_addresses = tuple(addresses)
+                return nodes[zlib.crc32(self.test.encode()) % 3].engine
+
+    def reopen(self, engine: wukongs.Engine) -> wukongs.Engine:
+        """Close the durable engine that was opened last, and open its folder again."""
+        assert self.name == "durable", self.name
+        engine.close()
+        return self.stack.enter_context(wukongs.Engine(self.folder / f"data{self._opened}"))
+
+    def _connected(self, engine: wukongs.Engine, settings: Settings, ingest: IngestHandler) -> wukongs.RemoteEngine:
+        address = self.stack.enter_context(served(engine, settings, ingest))
+        return self.stack.enter_context(wukongs.connect(address))
+
+    def _nodes(self, node_count: int, replica_count: int, settings: Settings) -> list[ClusterNode]:
+        pulses = round(SILENCE_S / PULSE_S)
+        return self.stack.enter_context(
+            cluster(node_count, replica_count, settings, silence_pulses_max=pulses, pulse_s=PULSE_S)
+        )
+
+
+@contextmanager
+def listening(handlers: Any, ingest: IngestHandler) -> Iterator[str]:
+    """Give the address on loopback at which clients' packets and pipelines' messages are taken."""
+    socket = ClientSocket("tcp://127.0.0.1:0", handlers, ingest)
+    try:
+        yield socket.address
+    finally:
+        socket.close()
+
+
+@contextmanager
+def served(engine: wukongs.Engine, settings: Settings, ingest: IngestHandler) -> Iterator[str]:
+    """Serve an engine to clients and pipelines; give its address."""
+    service = Service(engine, settings)
+    try:
+        with listening(service.handlers, ingest) as address:
+            yield address
+    finally:
+        service.close()

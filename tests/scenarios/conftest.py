@@ -1,0 +1,61 @@
+"""Each scenario runs over every face of tests/faces.py, in an engine of its own.
+
+A test says where it holds by marks:
+* `@pytest.mark.faces("embedded", "durable")`: on these faces only, since the others promise something else;
+* `@pytest.mark.differs("cluster-1", "cluster-3", reason="...")`: a known defect on these faces, which fails there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faces import FACES, Face
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "face" not in metafunc.fixturenames:
+        return
+    only = metafunc.definition.get_closest_marker("faces")
+    metafunc.parametrize("face", [_param(metafunc, name) for name in (only.args if only else FACES)], indirect=True)
+
+
+def _param(metafunc: pytest.Metafunc, name: str) -> Any:
+    marks = [
+        pytest.mark.xfail(strict=True, **differs.kwargs)
+        for differs in metafunc.definition.iter_markers("differs")
+        if name in differs.args
+    ]
+    return pytest.param(name, marks=[*marks, pytest.mark.nojit] if name == "embedded" else marks)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fast tier has every case of a scenario embedded, and on each other face the first case that comes."""
+    seen: set[tuple[Path, str, str]] = set()
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        face = item.callspec.params.get("face")
+        if face is None or face == "embedded":
+            continue
+        scenario = item.path, item.originalname, face
+        if scenario in seen:
+            item.add_marker(pytest.mark.slow)
+        seen.add(scenario)
+
+
+@pytest.fixture
+def face(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
+    folder: Path = tmp_path_factory.mktemp("face", numbered=True)
+    face = Face(request.param, request.node.originalname, folder)
+    with face.stack:
+        yield face
+
+
+@pytest.fixture
+def engine(face: Face) -> Any:
+    """An engine with the ordinary settings."""
+    return face.open()
