@@ -111,7 +111,6 @@ def test_two_queries_cannot_have_one_name(engine: wukongs.Engine) -> None:
         engine.register(register_text("RANGE 200ms STEP 100ms", name="same"))
 
 
-@pytest.mark.differs("cluster-1", "cluster-3", reason="the writer waits for a stream to begin that has ended")
 def test_a_closed_stream_takes_no_tuple(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, batch_ms=100)
     stream.close()

@@ -70,9 +70,16 @@ class Settling:
 
     def _closed(self, _: Packet) -> Packet:
         self._host.wait_until_installed(INSTALLED_S)
-        # A pipeline waits for no record: until the log has it, no SN covers what it has brought.
+        # A pipeline waits for no record: until the log has it, no SN covers what it has brought. A stream that was
+        # dropped holds the others back until the log says where it ended.
         what = "the record that a stream has begun, or has ended"
-        node = self._host.wait_until(lambda node: not wanted_of_streams(node), RECORD_S, what)
+        node = self._host.wait_until(
+            lambda node: (
+                not wanted_of_streams(node) and not any(stream.is_dropped for stream in node.control.live_streams)
+            ),
+            RECORD_S,
+            what,
+        )
         return Packet(CLOSED, {"vts": dict(node.vts), "index": node.control.index})
 
     def _settle(self, packet: Packet) -> Packet:

@@ -269,7 +269,8 @@ class StreamWriter:
             asked = {node: feed_packet(of_node[some], self._index, view) for node, of_node in shares.items()}
             answers = ask_members(self._host, self._peers, asked, left_s(deadline))
             self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
-        self._wait_until_begun(deadline)
+        if not all(isinstance(message, Finish) for message in shares[self._peers.me]):
+            self._wait_until_begun(deadline)  # An end alone begins nothing.
 
     def _shares(self, messages: Sequence[Message]) -> dict[int, list[Message]]:
         shard_map = self._store.shard_map

@@ -55,8 +55,9 @@ def wanted_of_streams(node: Node) -> list[Record]:
             continue
         stream = node.control.streams[key]
         last_batch = intake.last_batch(stream.partitions)
-        if stream.began is None and any(one.offset or one.closed for one in intake.partitions.values()):
-            found.append(BeginStream(key))
+        if stream.began is None:
+            if any(one.offset or one.closed for one in intake.partitions.values()):
+                found.append(BeginStream(key))
         elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
             found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
     return found
