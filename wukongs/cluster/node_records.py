@@ -309,10 +309,12 @@ class NodeRecords:
         return drop
 
     def _stop(self, name: str, registered: Registration | None) -> None:
+        if registered is None:
+            return
         query = self._injector.queries.get(name)
-        if query is not None and registered is not None:
+        if query is not None:
             query.end()
-            self._leave(registered.streams)
+        self._leave(registered.streams)  # Also if the query was closed here: it has gone before its record came.
 
     def _leave(self, streams: Collection[str]) -> None:
         """Keep no whole slices of those of some streams that no query here reads."""

@@ -1,120 +1,74 @@
-"""NodeStore, driven by the protocol: the windows and snapshots that an embedded engine would have."""
+"""NodeStore in its nodes: which snapshots stay readable, whose slices are kept where, and what comes at which SN.
+
+What users see of windows and streams is told in tests/scenarios, over a cluster too."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
 
-import numpy as np
 import pytest
 
-import wukongs
 from tests.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
-from tests.node_cluster import Cluster
+from tests.unit.wukongs.nodes.wires import Wires, wired
 from tests.unit.wukongs.pieces import make_piece
 from wukongs.cluster.node_core import unpacked
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.node_stream import first_tick_of
-from wukongs.errors import CompactedError, StreamError
+from wukongs.cluster.slices import SLICES
+from wukongs.errors import CompactedError
 from wukongs.live.declarations import stream_options
-from wukongs.protocol.records import BeginStream, Change, DeclareStream, Sn
+from wukongs.protocol import events as ev
+from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.sharding import ShardMap
 
 LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"
+LIVE_MS = 1 << 40
+"""What a tick of live streams is above its event time."""
+SETTLE_S = 30.0
 
 
 @pytest.fixture(params=[(1, 1), (3, 3), (3, 1)], ids=["alone", "whole", "shared"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def wires(request: pytest.FixtureRequest) -> Iterator[Wires]:
     """One node; three that all hold everything; three that share the data."""
-    with Cluster(*request.param) as cluster:
-        cluster.home = len(cluster.hosts) - 1
-        yield cluster
+    with wired(*request.param) as wires:
+        yield wires
 
 
-def both(cluster: Cluster, tell: Any) -> tuple[Any, Any]:
-    """Tell an engine and a cluster the same."""
-    with wukongs.Engine() as engine:
-        return tell(engine), tell(cluster)
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that a node does by itself."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "it does not come"
+        time.sleep(0.002)
 
 
-def test_windows_are_those_of_an_engine(cluster: Cluster) -> None:
-    def tell(engine: Any) -> Any:
-        stream = engine.stream(A, batch_ms=100)
-        query = engine.register(register_text("RANGE 200ms STEP 100ms"))
-        stream.push([at("a", 50), at("b", 120), at("c", 250), at("d", 420)])
-        engine.settle()
-        return windows(query)
-
-    expected, found = both(cluster, tell)
-    assert found == expected == {100: ["a"], 200: ["a", "b"], 300: ["b", "c"], 400: ["c"]}
+def load(wires: Wires, lines: bytes, graph: str | None = None) -> int:
+    return wires.nodes[0].engine.load(io.BytesIO(lines), graph=graph, format="nt")
 
 
-@pytest.mark.parametrize("history_ms", [0, 300, 60_000])
-def test_a_late_query_gets_the_history_that_slices_hold(cluster: Cluster, history_ms: int) -> None:
-    def tell(engine: Any) -> Any:
-        stream = engine.stream(A, timing=True, batch_ms=100, history_ms=history_ms)
-        for number in range(12):
-            stream.push([at(f"s{number}", 100 * number + 5), at(f"t{number}", 100 * number + 50)])
-            engine.settle()
-        query = engine.register(register_text("RANGE 500ms STEP 100ms"))
-        for number in range(12, 20):
-            stream.push([at(f"s{number}", 100 * number + 5)])
-        engine.settle()
-        return [(window.end_ms, window.partial, names(window)) for window in query.results(timeout_s=0.05)]
-
-    expected, found = both(cluster, tell)
-    assert found == expected
-    assert len(found) == 8
-    assert found[0][1] == (history_ms < 500)
-
-
-def test_windows_that_count_go_by_the_order_of_arrival_over_partitions(cluster: Cluster) -> None:
-    stream = cluster.stream(A, batch_ms=100, partitions=("p0", "p1"))
-    for number in range(4):
-        stream.push([at(f"early{number}", 25 * number, term=f"x{number}")], "p1")
-    stream.push([at("early4", 30)], "p0")
-    stream.advance(100, "p0")
-    stream.advance(100, "p1")
-    cluster.settle()
-    query = cluster.register(register_text("RANGE TRIPLES 4 STEP 3"))
-    random = np.random.default_rng(7)
-    pushed = []
-    for partition in ("p1", "p0"):
-        times = np.sort(random.integers(101, 180, 30)).tolist()
-        tuples = [at(f"s{k % 9}", t, term=f"{partition}o{k % 5}") for k, t in enumerate(times)]
-        stream.push(tuples, partition)
-        pushed += [(t, partition, k, row) for k, (t, row) in enumerate(zip(times, tuples, strict=True))]
-    for partition in ("p0", "p1"):
-        stream.advance(400, partition)
-    cluster.settle()
-    arrivals = [row for *_, row in sorted(pushed, key=lambda one: one[:3])]
-    edge = (len(arrivals) + 5) // 3 * 3 - 5
-    expected = sorted({(row[0], row[2]) for row in arrivals[edge - 4 : edge]})
-    (window,) = query.results(timeout_s=0.05)
-    assert window.end_ms == 200
-    assert names(window) == sorted(subject[len("<http://ex/") : -1] for subject, _ in expected)
-
-
-@pytest.mark.parametrize("cluster", [(1, 1), (3, 3)], indirect=True, ids=["alone", "whole"])
-def test_loads_updates_and_streams_are_read_at_the_sns_that_the_log_gave(cluster: Cluster) -> None:
-    cluster.read_from = Sn(0, 1)
-    stream = cluster.stream(A, batch_ms=100)
-    first = cluster.load(io.BytesIO(LINE % b"l1"))
+def test_loads_updates_and_streams_are_read_at_the_sns_that_the_log_gave(wires: Wires) -> None:
+    engine, core = wires.nodes[0].engine, wires.nodes[0].store.core
+    with core.lock:
+        reader = core.arrangement.open(core.sn, "a reader that keeps all SNs")
+    stream = engine.stream(A, batch_ms=100)
+    first = load(wires, LINE % b"l1")
     stream.push([at("a", 50), at("b", 150), at("c", 250)])
-    second = cluster.load(io.BytesIO(LINE % b"l2" + LINE % b"a"))
-    gone = encode_ntriples(LINE % b"a" + LINE % b"l1", b"")[0]
-    third = cluster.change([encode_ntriples(LINE % b"l3", b"")[0]], [gone])
-    fourth = cluster.load(io.BytesIO(LINE % b"g"), graph="http://ex/g")
-    fifth = cluster.change([encode_ntriples(LINE % b"last", b"")[0]], cleared=[None])
-    sixth = cluster.change([], graph="http://ex/g", cleared=["http://ex/g"])
+    engine.settle(SETTLE_S)
+    second = load(wires, LINE % b"l2" + LINE % b"a")
+    was, comes = ([f"{node(name)} {node('p')} {node('o')} ." for name in some] for some in (("a", "l1"), ("l3",)))
+    third = engine.update(f"DELETE DATA {{ {' '.join(was)} }} ; INSERT DATA {{ {' '.join(comes)} }}")
+    fourth = load(wires, LINE % b"g", graph="http://ex/g")
+    fifth = engine.update(f"CLEAR DEFAULT ; INSERT DATA {{ {node('last')} {node('p')} {node('o')} }}")
+    sixth = engine.update("CLEAR GRAPH <http://ex/g>")
     assert [unpacked(one).minor for one in (second, third, fourth, fifth, sixth)] == [1, 2, 3, 4, 5]
     assert unpacked(first).tick == 0
     at_200 = unpacked(second).tick << 20
-    assert at_200 == (200 + (1 << 40)) << 20
+    assert at_200 == (200 + LIVE_MS) << 20
     expected = {
         first: ["l1"],
         at_200: ["a", "b", "l1"],
@@ -123,90 +77,107 @@ def test_loads_updates_and_streams_are_read_at_the_sns_that_the_log_gave(cluster
         fifth: ["last"],
     }
     for sn, found in expected.items():
-        assert names(cluster.query("SELECT ?s { ?s ?p ?o }", at=sn)) == found
-    assert names(cluster.query("SELECT ?s { GRAPH ?g { ?s ?p ?o } }", at=fifth)) == ["g"]
-    assert names(cluster.query("SELECT ?s { GRAPH ?g { ?s ?p ?o } }", at=sixth)) == []
-    assert subjects(cluster) == ["last"]
+        assert names(engine.query("SELECT ?s { ?s ?p ?o }", at=sn)) == found
+    assert names(engine.query("SELECT ?s { GRAPH ?g { ?s ?p ?o } }", at=fifth)) == ["g"]
+    assert names(engine.query("SELECT ?s { GRAPH ?g { ?s ?p ?o } }", at=sixth)) == []
+    assert subjects(engine) == ["last"]
+    reader.close()
 
 
 def test_a_divided_graph_is_whole_by_subjects_and_by_objects() -> None:
+    """Each node has the triples whose subject or object is of its shards, and no others."""
     lines = [(f"s{k % 70}", f"p{k % 3}", f"o{k % 50}") for k in range(400)]
     data = "".join(f"{node(s)} {node(p)} {node(o)} .\n" for s, p, o in lines).encode()
-    with Cluster(3, 1) as cluster:
-        stream = cluster.stream(A, batch_ms=100)
-        cluster.load(io.BytesIO(data))
+    with wired(3) as wires:
+        stream = wires.nodes[0].engine.stream(A, batch_ms=100)
+        load(wires, data)
         stream.push([at(f"t{k}", 10 * k, term=f"o{k % 50}") for k in range(100)])
-        cluster.settle()
+        wires.nodes[0].engine.settle(SETTLE_S)
         expected = {*lines, *((f"t{k}", "p", f"o{k % 50}") for k in range(91))}
         out, into = set(), set()
-        for host in cluster.hosts:
-            cluster.reader._core = host.store.core
-            mine = host.store.core.registry
-            for triple in rows(cluster.query("SELECT ?s ?p ?o { ?s ?p ?o }")):
-                ends = [mine.known(node(triple[place])) >> 53 for place in (0, 2)]
-                assert any(end % 3 == host.number for end in ends)
-                out |= {triple} if ends[0] % 3 == host.number else set()
-                into |= {triple} if ends[1] % 3 == host.number else set()
+        for number, store in enumerate(one.store for one in wires.nodes):
+            registry = store.core.registry
+            with store.core.lock:
+                batch_set = store.core.arrangement.trace.read(store.core.sn)
+            for subject_ids, predicate, object_ids in batch_set.triples(store.core.default_graph):
+                for ends in zip(subject_ids.tolist(), object_ids.tolist(), strict=True):
+                    texts = registry.texts([ends[0], predicate, ends[1]])
+                    triple = rows([texts])[0]
+                    triple = tuple(text[1:-1].removeprefix("http://ex/") for text in triple)
+                    homes = [end >> 53 for end in ends]
+                    assert any(home % 3 == number for home in homes)
+                    out |= {triple} if homes[0] % 3 == number else set()
+                    into |= {triple} if homes[1] % 3 == number else set()
         assert out == expected
         assert into == expected
+        assert set(rows(wires.nodes[1].engine.query("SELECT ?s ?p ?o { ?s ?p ?o }"))) == expected
 
 
-def test_whole_slices_go_with_the_last_query_that_reads_them(cluster: Cluster) -> None:
-    home = cluster.hosts[cluster.home].store
-    stream = cluster.stream(A, timing=True, batch_ms=100, history_ms=100)
-    cluster.register(register_text("RANGE 1s STEP 100ms", "q1"))
-    cluster.register(register_text("RANGE TRIPLES 3", "q2"))
+def test_whole_slices_go_with_the_last_query_that_reads_them(wires: Wires) -> None:
+    home = wires.nodes[-1]
+    engine = home.engine
+    stream = engine.stream(A, timing=True, batch_ms=100, history_ms=100)
+    first = engine.register(register_text("RANGE 1s STEP 100ms", "q1"))
+    second = engine.register(register_text("RANGE TRIPLES 3", "q2"))
     stream.push([at(f"s{k}", 10 * k) for k in range(100)])
-    cluster.settle()
-    state = home.records.streams[A]
+    engine.settle(SETTLE_S)
+    state = home.store.records.streams[A]
     assert state.ring.slice_count > 5
-    cluster.drop_query("q1")
-    cluster.settle()
+    first.close()
+    until(lambda: home.store.query("q1") is None)
     assert state.is_home
-    assert home.query("q1") is None
-    cluster.drop_query("q2")
-    cluster.settle()
-    assert not state.is_home
+    second.close()
+    until(lambda: not state.is_home)
     assert state.ring.size_bytes == 0
     stream.push([at("last", 2000)])
     stream.advance(9000)
-    cluster.settle()
-    for host in cluster.hosts:  # the last shares and their texts went, too; timestamps are younger than history_ms
-        assert host.store.held().oldest_firing == 9000 + (1 << 40)
-        assert host.store.records.streams[A].shares.row_count == 0
-        assert len(host.store.core.registry.transient) <= 1  # the name of the default graph
-    query = cluster.register(register_text("RANGE 100ms STEP 100ms", "q3"))
+    engine.settle(SETTLE_S)
+    for one in wires.nodes:  # the last shares and their texts went, too; timestamps are younger than history_ms
+        assert one.store.held().oldest_firing == 9000 + LIVE_MS
+        until(lambda store=one.store: shares_of(store) == 0)  # type: ignore[misc]
+        assert len(one.store.core.registry.transient) <= 1  # the name of the default graph
+    query = engine.register(register_text("RANGE 100ms STEP 100ms", "q3"))
     stream.push([at("new", 9050), at("newer", 9150)])
-    cluster.settle()
+    engine.settle(SETTLE_S)
     assert windows(query) == {9100: ["new"]}
 
 
+def shares_of(store: NodeStore) -> int:
+    """How many rows of the stream this node keeps for homes."""
+    with store.core.lock:
+        count: int = store.records.streams[A].shares.row_count
+        return count
+
+
 def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
-    with Cluster(3, 1) as cluster:
-        stream = cluster.stream(A, timing=True, batch_ms=100)
-        states = [host.store.records.streams[A] for host in cluster.hosts]
+    with wired(3) as wires:
+        home = wires.nodes[0]
+        engine = home.engine
+        stream = engine.stream(A, timing=True, batch_ms=100)
+        states = [one.store.records.streams[A] for one in wires.nodes]
         for state in states[1:]:
             state.slice_bytes_max = 4000
-        timed = cluster.register(register_text("RANGE 300ms STEP 100ms", "timed"))
-        counted = cluster.register(register_text("RANGE TRIPLES 20 STEP 10", "counted"))
+        timed = engine.register(register_text("RANGE 300ms STEP 100ms", "timed"))
+        counted = engine.register(register_text("RANGE TRIPLES 20 STEP 10", "counted"))
         stream.push([at("before", 50)] * 5)
         stream.advance(100)
-        cluster.settle()
-        cluster.is_paused = True
+        engine.settle(SETTLE_S)
+        faults = [wires.lose(SLICES, other) for other in (1, 2)]
         for number in range(1, 40):
             stream.push([at(f"s{k}", 100 * number + k, term=f"o{number}") for k in range(1, 31)])
         stream.advance(4000)
-        home = cluster.hosts[0].store
-        cluster.until(lambda: home.injector.exposed.tick == 4000 + (1 << 40))
-        assert home.missing_slices() == [MissingSlices(A, 2, 40)]
-        assert home.reached.tick < home.injector.exposed.tick
+        tick = 4000 + LIVE_MS
+        until(lambda: home.store.injector.exposed.tick == tick)
+        assert home.store.missing_slices() == [MissingSlices(A, 2, 40)]
+        assert home.store.reached.tick < home.store.injector.exposed.tick
         assert all(0 < state.shares.size_bytes <= 4000 < states[0].shares.size_bytes for state in states[1:])
-        cluster.is_paused = False
-        cluster.settle()
+        for fault in faults:
+            fault.count = 0
+        engine.settle(SETTLE_S)
         assert [(w.end_ms, w.partial) for w in timed.results(timeout_s=0.05)][:2] == [(100, False), (200, True)]
         stream.push([at(f"t{k}", 4001 + k) for k in range(30)])
         stream.advance(4400)
-        cluster.settle()
+        engine.settle(SETTLE_S)
         later = [(w.end_ms, w.partial, len(names(w))) for w in timed.results(timeout_s=0.05)]
         assert later == [(4100, False, 90), (4200, False, 60), (4300, False, 30), (4400, False, 0)]
         last = list(counted.results(timeout_s=0.05))[-1]
@@ -215,117 +186,105 @@ def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
 
 
 def test_a_query_moves_to_another_node_with_the_history() -> None:
-    with Cluster(3, 1) as cluster:
-        stream = cluster.stream(A, batch_ms=100)
-        first = cluster.register(register_text("RANGE 300ms STEP 100ms"))
+    with wired(3) as wires:
+        engine, other = wires.nodes[0].engine, wires.nodes[2]
+        stream = engine.stream(A, batch_ms=100)
+        first = engine.register(register_text("RANGE 300ms STEP 100ms"))
         stream.push([at(f"s{k}", 50 * k) for k in range(1, 13)])
-        cluster.settle()
-        second = cluster.move_query("q", 2)
+        engine.settle(SETTLE_S)
+        other.host.carry_out(ev.Submitted(MoveQuery("q", (2,))), SETTLE_S)
+        second = other.store.query("q")
+        assert second is not None
         stream.push([at(f"s{k}", 50 * k) for k in range(13, 18)])
-        cluster.settle()
+        engine.settle(SETTLE_S)
         assert sorted(windows(first)) == [100, 200, 300, 400, 500]
         assert windows(second) == {
             600: sorted(f"s{k}" for k in range(7, 13)),
             700: sorted(f"s{k}" for k in range(9, 15)),
             800: sorted(f"s{k}" for k in range(11, 17)),
         }
-        assert not cluster.hosts[0].store.records.streams[A].is_home
+        assert not wires.nodes[0].store.records.streams[A].is_home
 
 
-def test_what_a_late_stream_has_closed_before_shows_at_the_next_tick(cluster: Cluster) -> None:
-    first, late = cluster.stream(A, batch_ms=100), cluster.stream(B, batch_ms=100)
-    query = cluster.register(register_text("RANGE 100ms STEP 100ms", stream=B))
+def test_what_a_late_stream_has_closed_before_shows_at_the_next_tick(wires: Wires) -> None:
+    engine = wires.nodes[-1].engine
+    first, late = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms", stream=B))
     first.push([at("a", 950), at("a2", 1001)])
-    cluster.settle()
+    engine.settle(SETTLE_S)
     late.push([at("b", 150), at("b2", 250), at("b3", 960)])
     late.advance(1000)
-    cluster.settle()
+    engine.settle(SETTLE_S)
     assert windows(query) == {}
     first.advance(1200)
     late.advance(1200)
-    cluster.settle()
+    engine.settle(SETTLE_S)
     found = windows(query)
     assert {end_ms: found[end_ms] for end_ms in found if found[end_ms]} == {200: ["b"], 300: ["b2"], 1000: ["b3"]}
     assert min(found) == 200
     assert max(found) == 1200
-    begun = cluster.hosts[0].node.control.streams[B].began
-    assert begun == 1000 + (1 << 40)
-    if len(cluster.hosts) == 1:
-        assert names(cluster.query("SELECT ?s { ?s ?p ?o }", at=(begun + 1) << 20)) == ["a", "b", "b2", "b3"]
-        assert subjects(cluster) == ["a", "a2", "b", "b2", "b3"]
+    begun = wires.nodes[0].host.node.control.streams[B].began
+    assert begun == 1000 + LIVE_MS
+    assert names(engine.query("SELECT ?s { ?s ?p ?o }", at=(begun + 1) << 20)) == ["a", "b", "b2", "b3"]
+    assert subjects(engine) == ["a", "a2", "b", "b2", "b3"]
 
 
-def test_a_stream_that_ends_holds_nothing_back_and_fires_to_its_end(cluster: Cluster) -> None:
-    stream = cluster.stream(A, batch_ms=100)
-    query = cluster.register(register_text("RANGE 500ms STEP 500ms"))
-    stream.push([at("a", 50), at("b", 620)])
-    stream.close(650)
-    cluster.settle()
-    assert windows(query) == {500: ["a"], 1000: ["b"]}
-    assert query.why() == "q has reported all windows: its streams have ended"
-    cluster.load(io.BytesIO(LINE % b"later"))
-    with pytest.raises(StreamError, match="is closed"):
-        stream.push([at("c", 900)])
-
-
-def test_a_dropped_stream_is_gone_and_its_name_is_free(cluster: Cluster) -> None:
-    first, other = cluster.stream(A, batch_ms=100), cluster.stream(B, batch_ms=100)
+def test_a_dropped_stream_is_gone_and_its_name_is_free(wires: Wires) -> None:
+    engine = wires.nodes[-1].engine
+    stores = [one.store for one in wires.nodes]
+    first, other = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
     first.push([at("a", 50), at("b", 150), at("c", 250)])
     other.push([at("x", 10), at("y", 110)])
-    cluster.settle()
-    cluster.drop_stream(A)
-    states = [host.store.records for host in cluster.hosts]
-    assert all(A not in records.streams for records in states)
-    assert all(list(host.store.core.streams) == [B] for host in cluster.hosts)
-    again = cluster.stream(A, timing=True, batch_ms=50)
-    assert again.key != A
-    query = cluster.register(register_text("RANGE 50ms STEP 50ms"))
+    engine.settle(SETTLE_S)
+    engine.drop_stream(A)
+    engine.settle(SETTLE_S)
+    assert all(A not in store.records.streams for store in stores)
+    assert all(list(store.core.streams) == [B] for store in stores)
+    again = engine.stream(A, timing=True, batch_ms=50)
+    assert stores[0].key_of(A) != A
+    query = engine.register(register_text("RANGE 50ms STEP 50ms"))
     again.push([at("new", 120), at("newer", 180)])
     other.advance(300)
     again.advance(300)
-    cluster.settle()
+    engine.settle(SETTLE_S)
     assert windows(query) == {150: ["new"], 200: ["newer"], 250: [], 300: []}
-    cluster.drop_stream(B)
-    if len(cluster.shard_map.owners[0]) == len(cluster.hosts):
-        assert subjects(cluster) == ["a", "b", "x", "y"]  # what was closed stays, what was open is forgotten
-    cluster.drop_query("q")
-    cluster.drop_stream(A)
-    never = cluster.stream(A, batch_ms=100)
-    assert never.key.startswith(A + " ")
-    cluster.drop_stream(A)
-    for host in cluster.hosts:
-        assert not host.store.core.streams
-        assert not host.store.records.streams
-        assert len(host.store.core.registry.transient) == 1  # the name of the default graph
+    engine.drop_stream(B)
+    assert subjects(engine) == ["a", "b", "x", "y"]  # what was closed stays, what was open is forgotten
+    query.close()
+    engine.drop_stream(A)
+    engine.stream(A, batch_ms=100)
+    assert stores[0].key_of(A).startswith(A + " ")
+    engine.drop_stream(A)
+    engine.settle(SETTLE_S)
+    for store in stores:
+        assert not store.core.streams
+        assert not store.records.streams
+        assert len(store.core.registry.transient) == 1  # the name of the default graph
 
 
 def test_the_graph_stays_readable_from_the_oldest_sn_that_is_held() -> None:
-    with Cluster(1) as cluster:
-        store = cluster.hosts[0].store
-        sns = [cluster.load(io.BytesIO(LINE % str(k).encode())) for k in range(2)]
-        cluster.read_from = unpacked(sns[1])
-        for k in range(2, 40):
-            cluster.load(io.BytesIO(LINE % str(k).encode()))
-        assert store.held().oldest_sn == store.reached
-        assert len(names(cluster.query("SELECT ?s { ?s ?p ?o }", at=sns[1]))) == 2
-        cluster.read_from = store.reached
-        cluster.load(io.BytesIO(LINE % b"last"))
-        cluster.load(io.BytesIO(LINE % b"more"))
-        with pytest.raises(CompactedError):
-            cluster.query("SELECT ?s { ?s ?p ?o }", at=sns[1])
+    with wired(1) as wires:
+        store, engine = wires.nodes[0].store, wires.nodes[0].engine
+        load(wires, LINE % b"0")
+        second = load(wires, LINE % b"1")
         with store.core.lock:
             handle = store.core.arrangement.open(store.core.sn, "a reader")
-        cluster.load(io.BytesIO(LINE % b"most"))
-        assert store.held().oldest_sn == unpacked(handle.sn)
+        for k in range(2, 40):
+            load(wires, LINE % str(k).encode())
+        assert store.held().oldest_sn == unpacked(handle.sn) == unpacked(second)
+        assert len(names(engine.query("SELECT ?s { ?s ?p ?o }", at=second))) == 2
         handle.close()
-        store.hold(None, None)
+        for k in range(40, 110):  # more than the newest SNs that stay readable anyway
+            load(wires, LINE % str(k).encode())
+        with pytest.raises(CompactedError):
+            engine.query("SELECT ?s { ?s ?p ?o }", at=second)
         assert store.held().oldest_sn == store.reached
 
 
 def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
     store = NodeStore(Settings(), 0, ShardMap.even(1))
     options = stream_options(Settings(), (), 1000, None, None, None, "all")
-    first_tick, tick = first_tick_of(1000), 2000 + (1 << 40)
+    first_tick, tick = first_tick_of(1000), 2000 + LIVE_MS
     stream = "http://ex/s"
     store.apply(
         1, DeclareStream(stream, ("part-0",), 1000, first_tick=first_tick, payload=json.dumps(options)), Sn(0, 1)
