@@ -15,9 +15,12 @@ from wukongs.protocol.records import Role
 from wukongs.settings import Settings
 
 
-@pytest.mark.parametrize(("node_count", "replica_count"), [(1, 1), (2, 1), (4, 2)])
-def test_lives_of_a_cluster(node_count: int, replica_count: int) -> None:
-    """Streams, loads, registered and one-shot queries; each life is told to another node."""
+@pytest.mark.parametrize(
+    ("node_count", "replica_count", "hash_bits"), [(1, 1, 62), (1, 1, 8), (2, 1, 62), (3, 3, 8), (4, 2, 62)]
+)
+def test_lives_of_a_cluster(node_count: int, replica_count: int, hash_bits: int) -> None:
+    """Streams, loads, registered and one-shot queries; each life is told to another node. With 8 bits of hash nearly
+    every term shares its hash with another."""
     lives = iter(range(1 << 30))
 
     # Shrinking a life costs minutes; what is printed is enough.
@@ -25,7 +28,7 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int) -> None:
     @given(scenarios())
     def live(scenario: Scenario) -> None:
         begun = [Advance(stream.iri, -1000) for stream in scenario.streams]
-        with cluster(node_count, replica_count, silence_pulses_max=PATIENT) as nodes:
+        with cluster(node_count, replica_count, Settings(hash_bits=hash_bits), PATIENT) as nodes:
             at = nodes[next(lives) % node_count]
             Harness(at.engine).run(Scenario(scenario.streams, [*begun, *scenario.events]))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.engine_helpers import A, at
-from tests.node_cluster import Cluster, ClusterStream
+from tests.unit.wukongs.nodes.wires import Wires, wired
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.slice_packets import read_answer
 from wukongs.errors import DataError, StreamError
@@ -20,12 +20,13 @@ ALL = np.ones(SHARD_COUNT, np.bool_)
 ROWS = [at("a", 50), at("b", 120), at("b", 120), at("c", 250)]
 
 
-def _stored(cluster: Cluster) -> tuple[NodeStore, ClusterStream]:
-    stream = cluster.stream(A, batch_ms=100)
+def _stored(wires: Wires) -> NodeStore:
+    engine = wires.nodes[0].engine
+    stream = engine.stream(A, batch_ms=100)
     stream.push(ROWS)
     stream.advance(300)
-    cluster.settle()
-    return cluster.hosts[0].store, stream
+    engine.settle(30)
+    return wires.nodes[0].store
 
 
 def _changed(packet: Packet, fields: dict[str, Any] | None = None, **arrays: Any) -> Packet:
@@ -33,8 +34,8 @@ def _changed(packet: Packet, fields: dict[str, Any] | None = None, **arrays: Any
 
 
 def test_lies_are_named() -> None:
-    with Cluster(1) as cluster:
-        store, _ = _stored(cluster)
+    with wired(1) as wires:
+        store = _stored(wires)
         packet = store.slice_share(A, 1, 3, ALL)
         answer = read_answer(packet, A, 1, 3, 100)
         assert (len(answer.subjects), answer.before) == (4, (0, None))
@@ -72,8 +73,8 @@ def test_lies_are_named() -> None:
 
 
 def test_only_what_is_inserted_is_told() -> None:
-    with Cluster(1) as cluster:
-        store, _ = _stored(cluster)
+    with wired(1) as wires:
+        store = _stored(wires)
         with pytest.raises(StreamError, match=r"up to 4 were asked for, and are inserted here up to 3\. Ask again"):
             store.slice_share(A, 1, 4, ALL)
         with pytest.raises(StreamError, match=rf"unknown stream http://ex/no: .* Declared: {A}"):
@@ -84,8 +85,8 @@ def test_only_what_is_inserted_is_told() -> None:
 
 
 def test_an_answer_that_is_not_needed_leaves_nothing_behind() -> None:
-    with Cluster(1) as cluster:
-        store, _ = _stored(cluster)
+    with wired(1) as wires:
+        store = _stored(wires)
         before = len(store.core.registry.transient)
         store.add_slices(MissingSlices(A, 1, 3), [], ALL)
         assert len(store.core.registry.transient) == before
@@ -93,19 +94,20 @@ def test_an_answer_that_is_not_needed_leaves_nothing_behind() -> None:
 
 
 def test_shares_by_shard_are_the_whole_once() -> None:
-    with Cluster(3, 2) as cluster:
-        stream = cluster.stream(A, timing=True, batch_ms=100)
+    with wired(3, 2) as wires:
+        stream = wires.nodes[0].engine.stream(A, timing=True, batch_ms=100)
         rows = [at(f"s{number % 40}", 10 * number, term=f"o{number}") for number in range(200)]
         stream.push(rows)
         stream.advance(3000)
-        cluster.settle()
-        owners = cluster.shard_map.owners[:, 1]
-        shares = [host.store.slice_share(A, 0, 20, owners == host.number) for host in cluster.hosts]
+        wires.nodes[0].engine.settle(30)
+        stores = [one.store for one in wires.nodes]
+        owners = stores[0].shard_map.owners[:, 1]
+        shares = [store.slice_share(A, 0, 20, owners == number) for number, store in enumerate(stores)]
         texts = []
-        for host, share in zip(cluster.hosts, shares, strict=True):
+        for number, (store, share) in enumerate(zip(stores, shares, strict=True)):
             answer = read_answer(share, A, 0, 20, 100)
             columns = (answer.subjects, answer.predicates, answer.objects)
-            told = [host.store.core.registry.texts(column) for column in columns]
+            told = [store.core.registry.texts(column) for column in columns]
             texts += list(zip(*told, answer.timestamps.tolist(), strict=True))
-            assert set((owners[answer.subjects >> 53] == host.number).tolist()) <= {True}
+            assert set((owners[answer.subjects >> 53] == number).tolist()) <= {True}
         assert sorted(texts) == sorted(rows)
