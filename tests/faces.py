@@ -4,7 +4,7 @@ embedded    wukongs.Engine() in this process
 durable     wukongs.Engine(data_dir) in this process
 connect     wukongs.connect() to one served engine, over a socket on loopback
 cluster-1   wukongs.connect() to a cluster of one node
-cluster-3   a node of a cluster of three with two replicas; another one for each test
+cluster-3   wukongs.connect() to a node of a cluster of three with two replicas, a different one from test to test
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Face:
                 return self._connected(node.engine, settings, node.intake)
             case _:
                 nodes = self._nodes(3, 2, settings)
-                addresses = [self.stack.enter_context(listening({}, node.intake)) for node in nodes]
+                addresses = [self.stack.enter_context(served(node.engine, settings, node.intake)) for node in nodes]
                 for node in nodes:
                     node.engine.ingest_addresses = tuple(addresses)
-                return nodes[zlib.crc32(self.test.encode()) % 3].engine
+                return self._client(addresses[zlib.crc32(self.test.encode()) % 3])
 
     def reopen(self, engine: wukongs.Engine) -> wukongs.Engine:
         """Close the durable engine that was opened last, and open its folder again."""
@@ -77,7 +77,9 @@ class Face:
         return self.stack.enter_context(wukongs.Engine(self.folder / f"data{self._opened}"))
 
     def _connected(self, engine: wukongs.Engine, settings: Settings, ingest: IngestHandler) -> wukongs.RemoteEngine:
-        address = self.stack.enter_context(served(engine, settings, ingest))
+        return self._client(self.stack.enter_context(served(engine, settings, ingest)))
+
+    def _client(self, address: str) -> wukongs.RemoteEngine:
         return self.stack.enter_context(wukongs.connect(address))
 
     def _nodes(self, node_count: int, replica_count: int, settings: Settings) -> list[ClusterNode]:

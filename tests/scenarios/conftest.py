@@ -2,7 +2,8 @@
 
 A test says where it holds by marks:
 * `@pytest.mark.faces("embedded", "durable")`: on these faces only, since the others promise something else;
-* `@pytest.mark.differs("cluster-1", "cluster-3", reason="...")`: a known defect on these faces, which fails there.
+* `@pytest.mark.differs("cluster-1", "cluster-3", reason="...")`: a known defect on these faces, which fails there;
+* `@pytest.mark.slow_on("cluster-3")`: takes seconds on these faces, so it is left to the slow tier there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def _param(metafunc: pytest.Metafunc, name: str) -> Any:
         for differs in metafunc.definition.iter_markers("differs")
         if name in differs.args
     ]
+    if any(name in slow.args for slow in metafunc.definition.iter_markers("slow_on")):
+        marks.append(pytest.mark.slow)
     return pytest.param(name, marks=[*marks, pytest.mark.nojit] if name == "embedded" else marks)
 
 

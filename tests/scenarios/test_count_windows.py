@@ -38,7 +38,7 @@ def test_a_window_is_the_last_triples_and_fires_where_it_moves_on(engine: wukong
     assert windows(second) == {1100: ["d", "e", "f"]}
 
 
-@pytest.mark.faces("embedded", "durable", "cluster-3")  # a client is told the windows of each query in order
+@pytest.mark.faces("embedded", "durable")  # a client is told the windows of each query in order
 def test_it_fires_in_order_of_time_though_others_were_due_before_it_could_be_told(engine: wukongs.Engine) -> None:
     """Arrivals are known once they are sealed, the time of a query with a period before; so the stored graph was at 700
     ms when the window ending at 300 was read."""

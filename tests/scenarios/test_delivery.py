@@ -120,6 +120,7 @@ def test_explain_names_the_steps_and_the_queries_and_streams_are_listed(engine: 
     assert engine.stats()
 
 
+@pytest.mark.slow_on("durable", "cluster-1", "cluster-3")
 def test_two_threads_push_while_others_ask(engine: wukongs.Engine) -> None:
     """Nothing is lost, nothing comes twice, and an answer never shrinks."""
     streams = [engine.stream(iri, batch_ms=100) for iri in (A, B)]

@@ -286,7 +286,6 @@ def test_a_closed_engine_refuses_all_work(engine: wukongs.Engine) -> None:
             work()
 
 
-@pytest.mark.faces("embedded", "durable", "connect", "cluster-1")
 def test_the_engine_is_a_context_manager_that_closes(face: Face) -> None:
     with face.open() as engine:
         assert not engine.query("ASK { ?s ?p ?o }").boolean
@@ -294,7 +293,6 @@ def test_the_engine_is_a_context_manager_that_closes(face: Face) -> None:
         engine.query("ASK { ?s ?p ?o }")
 
 
-@pytest.mark.faces("embedded", "durable", "connect", "cluster-1")
 def test_closing_the_engine_ends_its_queries(engine: wukongs.Engine) -> None:
     engine.stream(A, batch_ms=100)
     query = engine.register(register_text("RANGE 100ms STEP 100ms"))

@@ -299,6 +299,7 @@ def test_an_empty_graph_is_forgotten_after_its_request(engine: wukongs.Engine) -
 # --- much data --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_on("durable", "cluster-1", "cluster-3")
 def test_much_data_is_stored_and_deleted_as_little_is(face: Face) -> None:
     """Data that are read past the tokenizer: prefixes, base, blank nodes, graphs, what is no plain quad."""
     lines = [

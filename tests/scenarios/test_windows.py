@@ -248,6 +248,7 @@ def test_a_late_query_reads_the_slices_that_are_still_kept(engine: wukongs.Engin
     assert names(window) == sorted(f"t{t}" for t in range(200, 1001, 100))
 
 
+@pytest.mark.slow_on("cluster-1", "cluster-3")
 def test_a_window_that_reaches_before_the_kept_slices_is_partial(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, timing=True, batch_ms=100, history_ms=1000)
     for start in range(0, 120_000, 10_000):
