@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+import pytest
 import rdflib
 
 import wukongs

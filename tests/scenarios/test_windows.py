@@ -8,6 +8,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, names, register_text, rows, subjects, windows
+from tests.pipelines import pipelines
 
 
 def test_a_window_is_open_to_the_left_and_closed_to_the_right(engine: wukongs.Engine) -> None:
@@ -288,3 +289,72 @@ def test_slices_live_as_long_as_a_registered_window_needs_them(engine: wukongs.E
     assert [window.end_ms for window in found] == [20_000, 40_000, 60_000]
     assert not any(window.partial for window in found)
     assert [len(list(window)) for window in found] == [20, 20, 20]
+
+
+def test_a_stream_that_ends_fires_up_to_its_end_and_holds_nobody_back(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, batch_ms=100)
+    query = engine.register(register_text("RANGE 500ms STEP 500ms"))
+    stream.push([at("a", 50), at("b", 620)])
+    stream.close()
+    engine.settle(timeout_s=60)
+    assert windows(query) == {500: ["a"], 1000: ["b"]}
+    assert query.why() == "q has reported all windows: its streams have ended"
+    engine.load(io.BytesIO(b"<http://ex/later> <http://ex/p> <http://ex/o> .\n"), format="nt")
+    assert subjects(engine) == ["a", "b", "later"]
+
+
+@pytest.mark.parametrize("history_ms", [300, 60_000])
+def test_a_query_that_comes_late_has_the_history_that_slices_hold(engine: wukongs.Engine, history_ms: int) -> None:
+    check_what_a_late_query_has(engine, history_ms)
+
+
+@pytest.mark.differs(
+    "cluster-1", "cluster-3", reason="the last window that lacks a dropped stream batch does not say that it is partial"
+)
+def test_a_query_that_comes_late_is_told_what_is_gone_without_history(engine: wukongs.Engine) -> None:
+    check_what_a_late_query_has(engine, 0)
+
+
+def check_what_a_late_query_has(engine: wukongs.Engine, history_ms: int) -> None:
+    stream = engine.stream(A, timing=True, batch_ms=100, history_ms=history_ms)
+    for number in range(12):
+        stream.push([at(f"s{number}", 100 * number + 5), at(f"t{number}", 100 * number + 50)])
+    engine.settle(timeout_s=60)
+    query = engine.register(register_text("RANGE 500ms STEP 100ms"))
+    for number in range(12, 20):
+        stream.push([at(f"s{number}", 100 * number + 5)])
+    stream.advance(2000)
+    engine.settle(timeout_s=60)
+    found = {window.end_ms: (window.partial, names(window)) for window in query.results(timeout_s=0.05)}
+    assert list(found) == list(range(1200, 2001, 100))
+    lost = 1100 - history_ms
+    """Up to where slices may have gone."""
+    for end_ms, (partial, held) in found.items():
+        times = {f"s{n}": 100 * n + 5 for n in range(20)} | {f"t{n}": 100 * n + 50 for n in range(12)}
+        whole = {name for name, time_ms in times.items() if end_ms - 500 < time_ms <= end_ms}
+        assert whole >= set(held) >= {name for name in whole if times[name] > lost}
+        assert partial == (whole != set(held))
+
+
+def test_partitions_of_pipelines_are_one_stream(engine: wukongs.Engine) -> None:
+    """A stream batch is complete when all partitions have closed it; what is pushed is a partition of its own."""
+    stream = engine.stream(A, batch_ms=100, timing=False, into="http://ex/g")
+    query = engine.register(register_text("RANGE 200ms STEP 100ms"))
+    with pipelines(engine, A, "p0", "p1") as (first, second):
+        first.push(("a", 10), ("b", 20))
+        second.push(("c", 15))
+        stream.push([at("d", 12)])
+        first.complete(100)
+        stream.advance(100)
+        engine.settle(timeout_s=60)
+        assert windows(query) == {}
+        second.complete(100)
+        engine.settle(timeout_s=60)
+        assert windows(query) == {100: ["a", "b", "c", "d"]}
+        first.push(("e", 150))
+        for pipeline in (first, second):
+            pipeline.finish()
+        stream.close()
+    engine.settle(timeout_s=60)
+    assert windows(query) == {200: ["a", "b", "c", "d", "e"]}
+    assert names(engine.query("SELECT ?s { GRAPH <http://ex/g> { ?s ?p ?o } }")) == ["a", "b", "c", "d", "e"]

@@ -6,6 +6,7 @@ Imports inside of functions and imports for types count as much as others: they 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,6 +214,47 @@ def find_circle(graph: dict[str, set[str]]) -> list[str] | None:
         return None
 
     return next((circle for name in sorted(graph) if (circle := walk(name, []))), None)
+
+
+PUBLIC_MODULES = {"wukongs", "wukongs.errors", "wukongs.settings"}
+"""What a scenario may import of the product: what a user does, and values."""
+
+
+def private_names(source: str) -> list[tuple[int, str]]:
+    """Return where a source reads, or names as a text to patch, an attribute that begins with one underscore."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            found.append((node.lineno, node.attr))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"_[a-z]\w*", node.value):
+            found.append((node.lineno, node.value))
+    return found
+
+
+def beyond_the_public_face(source: str) -> list[str]:
+    """Return what a source imports of the product that a user does not."""
+    modules = (found.module for found in imports_of(source, "tests.scenarios"))
+    return [name for name in modules if name.split(".")[0] in FOLDERS and name not in PUBLIC_MODULES]
+
+
+def test_scenarios_reach_the_product_by_its_public_names() -> None:
+    wrong = []
+    for file in sources("tests/scenarios"):
+        source = (ROOT / file).read_text("utf-8")
+        wrong += [f"{file}:{line} uses {name}" for line, name in private_names(source)]
+        wrong += [f"{file} imports {module}" for module in beyond_the_public_face(source)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_private_name_is_seen() -> None:
+    assert not beyond_the_public_face("from wukongs import Engine\nfrom wukongs.settings import Settings")
+    assert beyond_the_public_face("from wukongs import cluster\nfrom wukongs.engine import Engine") == [
+        "wukongs.cluster",
+        "wukongs.engine",
+    ]
+    assert private_names("engine._core.lock") == [(1, "_core")]
+    assert private_names("self._x\nsetattr(engine, '_y', 1)") == [(1, "_x"), (2, "_y")]
+    assert private_names("f(engine.core, __file__, 'a _b', '_:b', x.__class__)") == []
 
 
 def test_every_folder_with_python_is_a_package() -> None:
