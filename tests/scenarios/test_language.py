@@ -125,3 +125,13 @@ def test_bindings_reach_into_subqueries_and_values(
 ) -> None:
     engine.load(io.BytesIO(STORED.encode()), format="nt")
     assert rows(engine.query(text, bindings={"s": node("a")})) == found
+
+
+def test_a_blank_node_of_a_result_can_be_bound(engine: wukongs.Engine) -> None:
+    engine.load(io.BytesIO(b"_:a <http://ex/p> <http://ex/o> .\n_:b <http://ex/p> <http://ex/n> .\n"), format="nt")
+    text = "SELECT ?x ?o { ?x <http://ex/p> ?o }"
+    for row in engine.query(text):
+        assert list(engine.query(text, bindings={"x": row[0]})) == [row]
+    for texts in engine.query(text).texts():
+        assert engine.query(text, bindings={"x": texts[0]}).texts() == [texts]
+    assert list(engine.query(text, bindings={"x": "_:a"})) == [], "a label of its own names no stored node"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-import wukongs
 from tests.property.test_plan import DEFAULT_ID, VERTICES, resolve, term
 from tests.quads import batch_of, spread
 from wukongs.csparql.algebra import Bgp, Extend, Project
@@ -98,14 +96,3 @@ def test_a_variable_that_the_query_defines_itself_must_come_out_as_given() -> No
     assert rows_of(text, {"x": term(second)}) == [(first, second)]
     assert rows_of(text, {"x": term(VERTICES[4])}) == []
     assert rows_of("SELECT (?o AS ?x) { ?s ?p ?o }", {"x": term(second)}) == [(second,)]
-
-
-def test_a_blank_node_of_a_result_can_be_bound() -> None:
-    with wukongs.Engine() as engine:
-        engine.load(io.BytesIO(b"_:a <http://ex/p> <http://ex/o> .\n_:b <http://ex/p> <http://ex/n> .\n"), format="nt")
-        text = "SELECT ?x ?o { ?x <http://ex/p> ?o }"
-        for row in engine.query(text):
-            assert list(engine.query(text, bindings={"x": row[0]})) == [row]
-        for texts in engine.query(text).texts():
-            assert engine.query(text, bindings={"x": texts[0]}).texts() == [texts]
-        assert list(engine.query(text, bindings={"x": "_:a"})) == [], "a label of its own names no stored node"
