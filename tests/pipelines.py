@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from wukongs.live.pieces import Piece, timing_mask
 
+from wukongs.live.pieces import Piece, timing_mask
 from wukongs.store.encoder import encode_columns
 from wukongs.wire.link import IngestLink
 

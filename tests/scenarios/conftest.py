@@ -33,7 +33,8 @@ def _param(metafunc: pytest.Metafunc, name: str) -> Any:
     ]
     if any(name in slow.args for slow in metafunc.definition.iter_markers("slow_on")):
         marks.append(pytest.mark.slow)
-    return pytest.param(name, marks=[*marks, pytest.mark.nojit] if name == "embedded" else marks)
+    is_tiny = name == "embedded" and not metafunc.definition.get_closest_marker("slow_on")
+    return pytest.param(name, marks=[*marks, pytest.mark.nojit] if is_tiny else marks)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

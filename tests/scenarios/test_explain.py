@@ -37,6 +37,7 @@ def test_steps_show_the_rows_that_they_made(engine: Engine) -> None:
     assert re.search(r"Bgp of 2  \[from 1 rows, \d+\.\d\d ms\]", text)
 
 
+@pytest.mark.slow_on("cluster-3")
 def test_a_step_over_many_chunks_counts_all_its_rows(face: Face) -> None:
     engine = face.open()
     lines = [f"<urn:a{i % 50}> {P} <urn:b{i}> ." for i in range(5000)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import at, rows
+from tests.engine_helpers import at, rows
 
 STREAM = "http://ex/s"
 OTHER = "http://ex/other"

@@ -15,7 +15,7 @@ import pytest
 import rdflib  # noqa: F401 (before anybody without rights to read its files asks for it)
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import A, B, at, register_text, subjects, windows
+from tests.engine_helpers import A, B, at, register_text, subjects, windows
 from wukongs.cli.folder_query import open_folder
 
 NOBODY = 65534
