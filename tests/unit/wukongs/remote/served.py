@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import wukongs
+from tests.unit.wukongs.engine_helpers import names, windows
 from wukongs.errors import NodeUnavailable
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.service import Service
@@ -73,6 +74,18 @@ def connected(*wires: Wire, silence_s: float = 1.0) -> RemoteEngine:
 
 def count(engine: Any) -> int:
     return len(list(engine.query("SELECT * { ?s ?p ?o }")))
+
+
+def windows_until(query: Any, end_ms: int) -> dict[int, list[str]]:
+    """Window end -> first column. Waits for the window of end_ms; none comes after it."""
+    found: dict[int, list[str]] = {}
+    for window in query.results(timeout_s=60):
+        assert window.end_ms not in found, f"window {window.end_ms} came twice"
+        found[window.end_ms] = names(window)
+        if window.end_ms == end_ms:
+            break
+    assert windows(query, 0.5) == {}
+    return found
 
 
 class Once:

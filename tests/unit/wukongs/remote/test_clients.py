@@ -10,10 +10,11 @@ import pytest
 import wukongs
 from tests.engine_helpers import A, at, register_text, windows
 from tests.unit.wukongs.remote.served import Wire, connected, served
+
+from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
+from tests.unit.wukongs.remote.served import Wire, connected, served, windows_until
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.remote import kinds
-
-pytestmark = pytest.mark.nojit
 
 
 def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None:
@@ -84,7 +85,7 @@ def test_a_reader_that_leaves_does_not_take_its_window_along(embedded: wukongs.E
         with connected(wire) as leaves:
             assert next(leaves.queries()[0].results(timeout_s=60)).end_ms == 100
             assert windows(query) == {}
-        assert windows(query, 5) == {100: ["a"]}
+        assert windows_until(query, 100) == {100: ["a"]}
 
 
 def test_one_thread_serves_all_queries_with_on_result(embedded: wukongs.Engine) -> None:
@@ -182,7 +183,7 @@ def test_a_window_of_a_reader_that_is_cancelled_is_kept_for_the_next(embedded: w
             client.settle(60)
 
         asyncio.run(cancelled())
-        assert windows(query, 5) == {100: ["a"]}
+        assert windows_until(query, 100) == {100: ["a"]}
 
         async def all_of() -> list[int]:
             return [window.end_ms async for window in query.aresults(timeout_s=0.5)]

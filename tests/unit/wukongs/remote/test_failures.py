@@ -15,12 +15,14 @@ import pytest
 import wukongs
 from tests.engine_helpers import A, at, register_text, subjects, windows
 from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served, silent
+
+from tests.unit.wukongs.engine_helpers import A, at, register_text, subjects, windows
+from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served, silent, windows_until
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.remote import kinds
 from wukongs.remote.client import RemoteEngine
 from wukongs.wire.packets import Packet
 
-pytestmark = pytest.mark.nojit
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
 LINES = b"".join(b"<http://ex/s%d> <http://ex/p> <http://ex/o%d> .\n" % (n, n % 7) for n in range(2000))
 
@@ -94,7 +96,7 @@ def test_a_window_whose_answer_is_lost_comes_once(engine: RemoteEngine, wire: Wi
         return None
 
     wire.on_answer = every_other
-    assert windows(query, 5.0) == {100: ["a"], 200: ["b"], 300: [], 400: [], 500: []}
+    assert windows_until(query, 500) == {100: ["a"], 200: ["b"], 300: [], 400: [], 500: []}
 
 
 # --- nodes that stop --------------------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ def test_a_node_that_begins_anew_is_told_what_it_needs(tmp_path: Path) -> None:
         assert next(query.results(timeout_s=60)).end_ms == 100
     with wukongs.Engine(tmp_path / "db") as again, served(again) as (service_, _), client:
         handlers.update(service_.handlers)
-        assert windows(query, 5) == {200: ["b"], 300: ["c"]}
+        assert windows_until(query, 300) == {200: ["b"], 300: ["c"]}
         stream.push([at("d", 350)])
         stream.advance(400)
         client.settle(60)
@@ -265,7 +267,7 @@ def test_a_session_that_was_silent_is_begun_anew(embedded: wukongs.Engine) -> No
         stream.push([at("c", 250)])
         stream.advance(300)
         assert query.why().startswith("q ")
-        assert windows(query, 5.0) == {200: ["b"], 300: ["c"]}
+        assert windows_until(query, 300) == {200: ["b"], 300: ["c"]}
         assert len(client.queries()) == len(client.streams()) == 1
 
 
