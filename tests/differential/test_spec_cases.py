@@ -24,7 +24,6 @@ from tests.oracles.compare import Cell, cell, same_rows
 from tests.oracles.rdf import Term, from_oxigraph, from_rdflib, iri
 
 ox = pytest.importorskip("pyoxigraph")
-pytestmark = pytest.mark.nojit
 
 QUERIES: Sequence[Case] = (*PATTERNS, *GROUPS, *FORMS)
 _UNBOUND = "urn:unbound"
@@ -95,6 +94,7 @@ def triples_of(result: Any) -> set[Quad]:
     return {(from_oxigraph(t.subject), from_oxigraph(t.predicate), from_oxigraph(t.object)) for t in result}
 
 
+@pytest.mark.nojit
 @pytest.mark.parametrize("case", named(QUERIES))
 def test_query(case: Case) -> None:
     with engine_of(case.data) as engine:
@@ -131,12 +131,14 @@ def engine() -> Iterable[wukongs.Engine]:
         yield made
 
 
+@pytest.mark.nojit
 @pytest.mark.parametrize(("expression", "value"), EXPRESSIONS)
 def test_expression(engine: wukongs.Engine, expression: str, value: str) -> None:
     ((found,),) = engine.query(PREFIXES + f"BASE <http://e/d/f> SELECT ({expression} AS ?x) {{}}")
     assert cells_of([(None if found is None else from_rdflib(found),)]) == cells_of(rows_of(f"({value})"))
 
 
+@pytest.mark.nojit
 @pytest.mark.parametrize("case", named(UPDATES))
 def test_update(case: UpdateCase) -> None:
     with engine_of(case.before) as engine:

@@ -25,7 +25,6 @@ _ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
 
 pytestmark = [
     pytest.mark.shared,
-    pytest.mark.nojit,
     pytest.mark.skipif(not all_tests(), reason=f"the W3C tests are not beside the project ({SUITE})"),
 ]
 
@@ -73,6 +72,7 @@ def test_wrong_syntax(test: W3cTest) -> None:
     held(test, fault)
 
 
+@pytest.mark.nojit
 @pytest.mark.parametrize("test", cases_of("QueryEvaluationTest"))
 def test_evaluation(test: W3cTest) -> None:
     try:
@@ -83,6 +83,7 @@ def test_evaluation(test: W3cTest) -> None:
     held(test, fault)
 
 
+@pytest.mark.nojit
 @pytest.mark.parametrize("test", cases_of("CSVResultFormatTest"))
 def test_csv(test: W3cTest) -> None:
     assert isinstance(test.result, str)
@@ -116,6 +117,7 @@ def test_wrong_update_syntax(test: W3cTest) -> None:
     held(test, fault)
 
 
+@pytest.mark.nojit
 @pytest.mark.parametrize("test", cases_of("UpdateEvaluationTest"))
 def test_update(test: W3cTest) -> None:
     fault = None

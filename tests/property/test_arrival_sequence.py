@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
@@ -132,11 +131,6 @@ class ArrivalSequenceMachine(RuleBasedStateMachine):
 
 def test_an_arrival_sequence_is_a_list() -> None:
     run_machine(ArrivalSequenceMachine, settings=fuzzed(60, steps=40))
-
-
-@pytest.mark.nojit
-def test_an_arrival_sequence_on_a_few_steps() -> None:
-    run_machine(ArrivalSequenceMachine, settings=fuzzed(3, steps=15))
 
 
 def test_a_long_sequence_is_dropped_from_its_front() -> None:

@@ -61,7 +61,6 @@ def test_blank_node_is_labelled_by_its_scope() -> None:
     assert blank_node(b"load:1", "b0") != blank_node(b"load:2", "b0")
 
 
-@pytest.mark.nojit
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

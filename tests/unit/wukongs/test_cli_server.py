@@ -17,7 +17,6 @@ from tests.unit.wukongs.conftest import Ran
 from wukongs.cluster.node_config import load_node_config
 from wukongs.cluster.serving import ServedEngine
 
-pytestmark = pytest.mark.nojit
 SELECT = "PREFIX ex: <http://ex/> SELECT ?a ?b WHERE { ?a ex:knows ?b } ORDER BY ?a"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -18,8 +17,6 @@ from wukongs.query.functions import pattern_process, patterns
 from wukongs.query.functions.pattern_parser import translate
 from wukongs.query.limits import Limits
 from wukongs.query.terms.arrow_texts import TEXT
-
-pytestmark = pytest.mark.nojit
 
 TEXTS = ["", "abab", "äöü€𝄞a", "line\nline", "x" * 50]
 HEAVY = "(a|b)*a(a|b){900}c"
@@ -83,7 +80,6 @@ def test_replace_gives_the_same_in_the_process(call: str, monkeypatch: pytest.Mo
     assert result(f"REPLACE({call})") == expected
 
 
-@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="un-jitted, making the text takes longer")
 @pytest.mark.parametrize("call", ["REGEX(?x, '{}')", "REPLACE(?x, '{}', '') = ''"])
 def test_a_heavy_pattern_is_ended_at_the_deadline(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = []

@@ -16,7 +16,6 @@ from wukongs.remote.columns import Incoming, Outgoing
 from wukongs.store.term_ids import is_literal_id, term_ids
 from wukongs.wire.packets import Packet
 
-pytestmark = pytest.mark.nojit
 DATA = """@prefix : <http://ex/> .
 :a :p 1, 2.5, "short", "a literal that is too long for an id", "mit Umlaut äöü, lang genug"@de, true ;
    :q "2020-01-02"^^<http://www.w3.org/2001/XMLSchema#date> .

@@ -17,7 +17,6 @@ from wukongs.remote.client import RemoteEngine
 from wukongs.store.encoded import MalformedLine
 from wukongs.wire.packets import Packet
 
-pytestmark = pytest.mark.nojit
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
 LINES = b"".join(b"<http://ex/s%d> <http://ex/p> <http://ex/o%d> .\n" % (n, n % 7) for n in range(2000))
 

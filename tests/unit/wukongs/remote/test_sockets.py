@@ -16,8 +16,6 @@ from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.ingest_service import IngestService
 
-pytestmark = pytest.mark.nojit
-
 
 @contextmanager
 def listening(engine: wukongs.Engine, address: str = "tcp://127.0.0.1:0") -> Iterator[str]:
