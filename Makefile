@@ -4,14 +4,17 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-nojit lint bench bench-nodes scale soak lock clean faults fuzz sim model
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-nodes scale soak lock clean faults fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo        run the main job on data that it makes itself (under a minute after set-up)'
-	@echo 'make test        run the tests'
+	@echo 'make test        run the fast tests (under 5 minutes after set-up; docs/testing.md has the tiers)'
+	@echo 'make test-ci     run the slow tests and more examples, the kernels un-jitted, and lint (SEED=n repeats a run)'
+	@echo 'make test-all    run everything, with five times the examples (an hour or two; SEED=n repeats a run)'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
-	@echo 'make faults      kill a durable engine a thousand times (minutes; WUKONGS_FAULTS_SEED=n for other kills)'
+	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
+	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
 	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
 	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
@@ -39,21 +42,49 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)
 	@$(VENV)/bin/wukongs demo
 
+PYTEST := $(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
+# A new seed for each run of make, unless one is given.
+ifndef SEED
+SEED := $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
+endif
+AGAIN := $(MAKE) --no-print-directory SEED=$(SEED)
+
 test: $(READY)
-	@$(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
+	@$(PYTEST) -m 'not slow'
+
+# What `make test` leaves out, and with all examples what it runs with few.
+test-ci: $(READY)
+	@WUKONGS_TIER=ci WUKONGS_SEED=$(SEED) $(PYTEST) -m 'slow or examples'
+	@$(AGAIN) test-nojit lint
+
+test-all: $(READY)
+	@WUKONGS_TIER=all WUKONGS_SEED=$(SEED) $(PYTEST) -o faulthandler_timeout=0
+	@$(AGAIN) test-nojit lint model faults fuzz
+	@$(AGAIN) sim FIRST=$(SEED)0000
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)
-	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m nojit
+	@NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'nojit and not slow'
+
+# Each part runs, also after one has failed, and says how to repeat what fails.
+fresh-seeds: SEEDS = 2000
+fresh-seeds: QUERIES = 20000
+fresh-seeds: $(READY)
+	@failed=0; \
+	WUKONGS_TIER=ci WUKONGS_SEED=$(SEED) $(PYTEST) -m examples || failed=1; \
+	WUKONGS_FAULTS=20 WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 tests/faults/test_kill.py || failed=1; \
+	$(PY) -m tests.sim.run --seeds $(SEEDS) --from $(SEED)0000 --jobs 2 || failed=1; \
+	$(PY) -m tests.fuzzing.run --queries $(QUERIES) --seed $(SEED) || failed=1; \
+	echo "seed $(SEED). To repeat all of it: make fresh-seeds SEED=$(SEED)"; exit $$failed
 
 # Another seed each time; what fails prints its own.
 faults: $(READY)
-	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$${WUKONGS_FAULTS_SEED:-$$$$} $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults
+	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults
 
 # A quarter of an hour on two cores; status 1 if a disagreement stays open, with its smallest query and data.
 QUERIES ?= 100000
 fuzz: $(READY)
-	@$(PY) -m tests.fuzzing.run --queries $(QUERIES) $(if $(SEED),--seed $(SEED))
+	@$(PY) -m tests.fuzzing.run --queries $(QUERIES) --seed $(SEED)
 
 SEEDS ?= 10000
 FIRST ?= 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
-# The same examples in every run; kernels compile and machines are shared, so no example is timed.
-settings.register_profile(
-    "wukongs", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
+from tests.fuzz import SEED, TIER, fuzzed
+
+settings.register_profile("wukongs", fuzzed(100))
 settings.load_profile("wukongs")
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +24,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=False,
         help="write what golden tests expect anew, from what they get",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hand the seed of the tier to hypothesis, before its plugin reads the option."""
+    if SEED is not None and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> str:
+    return f"tier: {TIER}" + (f", seed: {SEED}" if SEED is not None else "")
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark the tests whose examples grow with the tier. Their module imports what draws or counts examples."""
+    for item in items:
+        if any(hasattr(getattr(item, "module", None), name) for name in ("given", "fuzzed", "scaled")):
+            item.add_marker("examples")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if SEED is None:
+        return
+    for kind in ("failed", "error"):
+        for report in terminalreporter.stats.get(kind, ()):
+            repeat = f"WUKONGS_TIER={TIER} WUKONGS_SEED={SEED} python -m pytest {shlex.quote(report.nodeid)}"
+            terminalreporter.write_line(f"repeat it: {repeat}")
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests import strategies as make
-from tests.fuzz import fuzzed
 from tests.oracles import query_ast as ast
 from tests.oracles.judge import NoVerdict, Verdict, judge
 from tests.oracles.query_ast import Query
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
 FINAL_STEP_MS = 1000
 POLICIES = {"change": "ON CONTENT CHANGE", "non-empty": "NON EMPTY CONTENT"}
 SETTLE_S = 60.0
-
-
-def fuzz(examples: int) -> settings:
-    """Settings of a differential test: those of tests/fuzz.py; a failure prints its data and query, which is enough."""
-    return settings(fuzzed(examples), print_blob=False)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from tests.fuzz import FACTOR
+from tests.fuzz import scaled
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.tokens import tokenize
@@ -40,7 +40,7 @@ OWN = (
     "WITH <g> DELETE { ?s ?p ?o } INSERT { ?s ?p 2 } USING <h> WHERE { ?s ?p ?o FILTER(?o < 2) } ; DROP ALL",
 )
 SETTLED = re.compile(r"[+-]\s+[+-]?\s*[0-9.]|(CONCAT|COALESCE)\s*\(\s*\)", re.IGNORECASE)
-MUTANTS = int(400 * FACTOR)
+MUTANTS = scaled(400)
 
 
 @cache

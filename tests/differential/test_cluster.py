@@ -9,14 +9,22 @@ from hypothesis import Phase, given, settings
 
 import wukongs
 from tests.clusters import PATIENT, cluster, start_again
-from tests.differential.scenario import Advance, Ask, Check, Harness, Scenario, fuzz, scenarios
+from tests.differential.scenario import Advance, Ask, Check, Harness, Scenario, scenarios
+from tests.fuzz import fuzzed
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
 from wukongs.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("node_count", "replica_count", "hash_bits"), [(1, 1, 62), (1, 1, 8), (2, 1, 62), (3, 3, 8), (4, 2, 62)]
+    ("node_count", "replica_count", "hash_bits"),
+    [
+        pytest.param(1, 1, 62, marks=pytest.mark.slow),
+        pytest.param(1, 1, 8, marks=pytest.mark.slow),
+        (2, 1, 62),
+        pytest.param(3, 3, 8, marks=pytest.mark.slow),
+        pytest.param(4, 2, 62, marks=pytest.mark.slow),
+    ],
 )
 def test_lives_of_a_cluster(node_count: int, replica_count: int, hash_bits: int) -> None:
     """Streams, loads, registered and one-shot queries; each life is told to another node. With 8 bits of hash nearly
@@ -24,7 +32,7 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int, hash_bits: int)
     lives = iter(range(1 << 30))
 
     # Shrinking a life costs minutes; what is printed is enough.
-    @settings(fuzz(6), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @settings(fuzzed(6), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(scenarios())
     def live(scenario: Scenario) -> None:
         begun = [Advance(stream.iri, -1000) for stream in scenario.streams]
@@ -35,11 +43,12 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int, hash_bits: int)
     live()
 
 
+@pytest.mark.slow
 def test_lives_in_which_a_node_goes_and_comes_back() -> None:
     """The others go on without it; at the end another one goes, so that what it has taken over is asked for."""
     lives = iter(range(1 << 30))
 
-    @settings(fuzz(2), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @settings(fuzzed(2), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(scenarios())
     def live(scenario: Scenario) -> None:
         begun = [Advance(stream.iri, -1000) for stream in scenario.streams]
@@ -74,6 +83,7 @@ def end(nodes: list[ClusterNode], gone: int, seen_by: int) -> None:
     host.wait_until(lambda node: node.control.members[gone].role is Role.OUT, 30, f"node {gone} to be out")
 
 
+@pytest.mark.slow
 def test_hashes_that_clash() -> None:
     """1,500 terms under 12 bits of hash, from a load, updates and a stream, as one engine with all bits has them."""
     lines = [f"<http://ex/s{i}> <http://ex/p{i % 7}> <http://ex/o{i % 400}> ." for i in range(900)]

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 
 import wukongs
-from tests.differential.scenario import Advance, Harness, Register, Scenario, fuzz, scenarios
+from tests.differential.scenario import Advance, Harness, Register, Scenario, scenarios
+from tests.fuzz import fuzzed
 
 pytestmark = pytest.mark.nojit
 
 
-@fuzz(35)
+@fuzzed(35)
 @given(scenarios())
 def test_every_window_and_every_snapshot(scenario: Scenario) -> None:
     """Where a query reads the stored graph, all streams have begun: a stream that begins late may find the stored graph
@@ -23,7 +24,7 @@ def test_every_window_and_every_snapshot(scenario: Scenario) -> None:
         Harness(engine).run(Scenario(scenario.streams, events))
 
 
-@fuzz(20)
+@fuzzed(20)
 @given(scenarios())
 def test_what_no_query_can_match_is_not_missed(scenario: Scenario) -> None:
     """With index="matching" and all queries registered before the data, nothing changes, and nothing is partial.

@@ -10,7 +10,7 @@ import pytest
 
 import wukongs
 from tests.differential.disagreements import DISAGREEMENTS, Disagreement
-from tests.fuzz import FACTOR
+from tests.fuzz import SEED, TIER, scaled
 from tests.fuzzing import answers, windows
 from tests.fuzzing.faults import OXIGRAPH
 from tests.fuzzing.graphs import GRAPHS, Data, random_data
@@ -22,13 +22,12 @@ from tests.fuzzing.trees import operators, shrunk, tree
 from tests.oracles.compare import Cell
 
 CASES = Path(__file__).with_name("cases")
-SEED = "tests" if FACTOR == 1 else str(random.SystemRandom().randrange(10**6))
-WORLDS = max(1, int(4 * FACTOR))
+WORLDS = 1 if TIER == "fast" else scaled(4)
 
 
 @pytest.mark.parametrize("number", range(WORLDS))
 def test_random_queries_have_no_open_disagreement(number: int) -> None:
-    tally = fuzz_world(f"{SEED}/{number}")
+    tally = fuzz_world(f"{'tests' if SEED is None else SEED}/{number}")
     assert not tally.opened, "\n\n".join(tally.opened)
     assert tally.queries == 100
     assert tally.not_empty >= 20

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import wukongs
 from tests import strategies as make
 from tests.clusters import PATIENT, cluster
-from tests.differential.scenario import Advance, Harness, Register, Scenario, clauses, fuzz, scenarios
+from tests.differential.scenario import Advance, Harness, Register, Scenario, clauses, scenarios
+from tests.fuzz import fuzzed
 from tests.oracles import query_ast as ast
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import iri
@@ -81,7 +82,7 @@ def live(engine: wukongs.Engine, scenario: Scenario) -> int:
 def test_every_window_of_an_engine() -> None:
     together = []
 
-    @settings(fuzz(35), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @settings(fuzzed(35), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(lives())
     def run(scenario: Scenario) -> None:
         with wukongs.Engine() as engine:
@@ -91,11 +92,12 @@ def test_every_window_of_an_engine() -> None:
     assert sum(together) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node_count", [2, 4])
 def test_every_window_of_a_cluster(node_count: int) -> None:
     together, at = [], count()
 
-    @settings(fuzz(4), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @settings(fuzzed(4), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(lives())
     def run(scenario: Scenario) -> None:
         with cluster(node_count, silence_pulses_max=PATIENT) as nodes:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import wukongs
 from tests import strategies as make
-from tests.differential.scenario import compare_one_shot, fuzz
+from tests.differential.scenario import compare_one_shot
+from tests.fuzz import fuzzed
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import Term, Triple, nquad
 from tests.oracles.sparql_oracle import Dataset
@@ -36,7 +37,7 @@ def named(data: Data) -> dict[Term, set[Triple]]:
     return {name: triples for name, triples in data.items() if name is not None}
 
 
-@fuzz(25)
+@fuzzed(25)
 @given(make.quads(), st.lists(make.queries(), min_size=6, max_size=12))
 def test_answers_without_dataset_clause(data: Data, queries: list[Query]) -> None:
     with engine_with(data) as engine:
@@ -48,7 +49,7 @@ def test_answers_without_dataset_clause(data: Data, queries: list[Query]) -> Non
                 compare_one_shot(engine.query(whole.text()), dataset, whole, whole.text())
 
 
-@fuzz(15)
+@fuzzed(15)
 @given(make.quads(), st.lists(st.tuples(st.integers(0, 4), make.queries()), min_size=6, max_size=12))
 def test_answers_with_dataset_clause(data: Data, asked: list[tuple[int, Query]]) -> None:
     """FROM and FROM NAMED give the exact dataset: a graph in both default graphs counts its triples once."""
@@ -69,7 +70,7 @@ def test_answers_with_dataset_clause(data: Data, asked: list[tuple[int, Query]])
             compare_one_shot(engine.query(text), dataset, query, text)
 
 
-@fuzz(15)
+@fuzzed(15)
 @given(st.lists(make.quads(), min_size=2, max_size=5), st.lists(make.queries(), min_size=2, max_size=4))
 def test_answers_after_several_loads(loads: list[Data], queries: list[Query]) -> None:
     """Many small batches, overlapping: a graph stays a set, and an earlier snapshot keeps its answer."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 
 from tests import strategies as make
-from tests.differential.scenario import fuzz
+from tests.fuzz import fuzzed
 from tests.oracles.judge import NoVerdict, judge
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import Term, Triple, iri, literal
@@ -22,7 +22,7 @@ def triple(name: str, predicate: Term = P) -> Triple:
     return iri(f"http://example.org/{name}"), predicate, iri("http://example.org/o")
 
 
-@fuzz(150)
+@fuzzed(150)
 @given(make.quads(), make.queries())
 def test_three_evaluators_agree(data: dict[Term | None, set[Triple]], query: Query) -> None:
     dataset = Dataset(data[None], {name: triples for name, triples in data.items() if name is not None})

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 import wukongs
 from tests import strategies as make
-from tests.differential.scenario import fuzz
 from tests.differential.spec_cases import PREFIXES, Case
 from tests.differential.spec_cases.forms import FORMS
 from tests.differential.spec_cases.groups import GROUPS
 from tests.differential.spec_cases.patterns import PATTERNS
-from tests.fuzz import FACTOR
+from tests.fuzz import TIER, fuzzed, scaled
 from tests.fuzzing import answers
 from tests.fuzzing.graphs import Data, nquads, random_data
 from tests.fuzzing.queries import random_query, text_of
@@ -35,9 +34,9 @@ from wukongs.store.quads import Quads
 
 SHAPES = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2))
 """(nodes, replicas)"""
-WORLDS = max(len(SHAPES), int(len(SHAPES) * FACTOR))
+WORLDS = max(len(SHAPES), scaled(len(SHAPES)))
 QUERIES_PER_WORLD = 25
-SPEC_CASES_EVERY = 12 if FACTOR == 1 else 1
+SPEC_CASES_EVERY = 1 if TIER == "all" else 12
 CASES = Path(__file__).with_name("cases")
 OPEN = re.compile(r"LIMIT|OFFSET|SAMPLE|GROUP_CONCAT")
 """What may be answered otherwise by another order of rows."""
@@ -266,7 +265,7 @@ def test_what_an_update_deletes_may_be_elsewhere() -> None:
             assert {quad for quad in before - change[0] if quad[0] not in change[2]} | change[1] == after
 
 
-@fuzz(25)
+@fuzzed(25)
 @given(st.lists(st.tuples(NAMES, make.triples(blank=False)), max_size=25), REQUESTS, st.sampled_from(SHAPES[1:]))
 def test_updates(
     quads: list[tuple[Term | None, Triple]], requests: list[list[Operation]], shape: tuple[int, int]

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 import wukongs
 from tests.differential.scenario import fuzz
 from tests.engine_helpers import EX, A, B, node
+
+from tests.fuzz import fuzzed
+from tests.unit.wukongs.engine_helpers import EX, A, B, node
 from wukongs.settings import Settings
 
 Name = str
@@ -74,7 +77,7 @@ def expected(
     return Counter(rows)
 
 
-@fuzz(25)
+@fuzzed(25)
 @given(arrivals, arrivals, st.sets(st.tuples(names, st.sampled_from("pq"), names), max_size=3))
 def test_every_time_is_that_of_the_newest_tuple(
     first: list[Arrival], second: list[Arrival], stored: set[tuple[Name, Name, Name]]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wukongs
-from tests.differential.scenario import fuzz
+from tests.fuzz import fuzzed
 from tests.oracles.libraries import keeps_lexical_forms
 from tests.oracles.rdf import to_oxigraph
 from tests.oracles.sparql_oracle import Dataset, TooBig
@@ -43,7 +43,7 @@ def ask_oxigraph(before: Quads, request: list[Operation]) -> Quads | None:
     }
 
 
-@fuzz(60)
+@fuzzed(60)
 @given(REQUESTS, st.booleans())
 def test_requests(requests: list[list[Operation]], merges_wait: bool) -> None:
     snapshots: dict[int, Quads] = {}

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import wukongs
 from tests import strategies as make
-from tests.differential.scenario import compare_one_shot, fuzz
+from tests.differential.scenario import compare_one_shot
+from tests.fuzz import fuzzed
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import Term, Triple, from_rdflib, nquad, ntriples
 from tests.oracles.sparql_oracle import Dataset
@@ -47,7 +48,7 @@ def dataset_of(quads: set[Quad]) -> Dataset:
     return Dataset(graphs[None], {name: triples for name, triples in graphs.items() if name is not None})
 
 
-@fuzz(20)
+@fuzzed(20)
 @given(UPDATES, st.lists(make.queries(), min_size=2, max_size=4), st.booleans())
 def test_answers_after_updates(
     updates: list[tuple[list[int], list[Quad]]], queries: list[Query], merges_wait: bool

@@ -77,6 +77,7 @@ SIGNALS = [signal.SIGKILL, signal.SIGSTOP] if "WUKONGS_FAULTS" in os.environ els
 """With `make faults`, a node is stopped as well: it takes as long again."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path, number: int) -> None:
     with running(tmp_path, 3, "replicas = 2") as nodes, ExitStack() as stack:
@@ -140,6 +141,7 @@ def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path
                     assert time.monotonic() < deadline
 
 
+@pytest.mark.slow
 def test_without_replicas_a_node_that_is_started_again_is_refused(tmp_path: Path) -> None:
     with running(tmp_path, 2) as nodes, wukongs.connect(nodes.clients[0], silence_s=2) as client:
         client.load(triples("x", 10), format="nt")
@@ -152,6 +154,7 @@ def test_without_replicas_a_node_that_is_started_again_is_refused(tmp_path: Path
         assert client.stats()["node"] == 0
 
 
+@pytest.mark.slow
 def test_a_cluster_with_keys_serves_whom_it_knows_and_goes_on_after_a_pause(tmp_path: Path) -> None:
     keys = [make_keys(tmp_path / f"node{number}") for number in range(2)]
     for name in ("alice", "mallory"):

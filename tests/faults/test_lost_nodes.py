@@ -47,7 +47,7 @@ def in_time(call: Callable[[], T]) -> T:
             assert time.monotonic() < deadline
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("lost", [0, *(pytest.param(lost, marks=pytest.mark.slow) for lost in (1, 2))])
 def test_the_others_go_on_with_all_data_when_each_shard_has_another_node(lost: int) -> None:
     with cluster(3, 2) as nodes:
         left = [node for node in nodes if node.me.node != lost]
@@ -76,6 +76,7 @@ def test_the_others_go_on_with_all_data_when_each_shard_has_another_node(lost: i
         assert first.stats()["members"][str(lost)] == "out"
 
 
+@pytest.mark.slow
 def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

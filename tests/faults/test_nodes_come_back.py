@@ -27,8 +27,6 @@ from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
 from wukongs.wire.packets import Packet
 
-pytestmark = pytest.mark.nojit
-
 EX = "http://ex/"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 QUERY = f"""REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 400ms STEP 200ms] WHERE {{ ?s <{EX}p> ?o }}"""
@@ -114,6 +112,7 @@ def told(node_count: int, replica_count: int, settings: Settings | None = None) 
                 node.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_bits", [62, 11])
 def test_a_node_comes_back_and_then_every_other_one_may_go(hash_bits: int) -> None:
     with told(3, 2, Settings(hash_bits=hash_bits)) as of:
@@ -141,6 +140,7 @@ def test_a_node_comes_back_and_then_every_other_one_may_go(hash_bits: int) -> No
             of.check(0, 1, 2)
 
 
+@pytest.mark.slow
 def test_two_nodes_come_back_at_once_and_then_two_others_may_go() -> None:
     """Each of them is a replica of shards of the other one, and neither can take them over from there."""
     with told(5, 3) as of:
@@ -166,6 +166,7 @@ def test_two_nodes_come_back_at_once_and_then_two_others_may_go() -> None:
         of.check(2, 3, 4)
 
 
+@pytest.mark.slow
 def test_everything_goes_on_while_a_node_joins() -> None:
     """Tuples, loads and updates at other nodes, in the middle of it; windows of a node that stays."""
     with told(3, 2) as of:
@@ -211,6 +212,7 @@ def test_everything_goes_on_while_a_node_joins() -> None:
         of.check(1, 2)
 
 
+@pytest.mark.slow
 def test_a_node_joins_while_only_one_of_its_donors_has_what_was_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One has closed and inserted stream batches that the other does not have: they come when all have them."""
     with told(3, 2) as of:
@@ -244,6 +246,7 @@ def test_a_node_joins_while_only_one_of_its_donors_has_what_was_pushed(monkeypat
         of.check(1, 2)
 
 
+@pytest.mark.slow
 def test_queries_of_a_node_that_comes_back_run_on_and_those_that_moved_stay() -> None:
     with told(3, 2) as of:
         nodes = of.nodes
@@ -305,6 +308,7 @@ def test_a_pipeline_goes_on_with_a_node_that_is_back() -> None:
         of.check(0, 2)
 
 
+@pytest.mark.slow
 def test_a_donor_that_goes_in_the_middle_of_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with told(4, 3) as of:
         nodes = of.nodes
@@ -330,6 +334,7 @@ def test_a_donor_that_goes_in_the_middle_of_it_is_replaced(monkeypatch: pytest.M
         of.check(*left)
 
 
+@pytest.mark.slow
 def test_without_another_donor_a_node_that_joins_ends_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "GIVE_UP_S", 2.0)
     with told(3, 2) as of:

@@ -20,7 +20,6 @@ from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from wukongs.errors import NodeUnavailable
 
-pytestmark = pytest.mark.nojit
 SLOW = (
     "SELECT (COUNT(*) AS ?n) { ?a <p:p> ?x . ?b <p:p> ?y . ?c <p:p> ?z . ?d <p:p> ?w FILTER(?x + ?y + ?z + ?w = -1) }"
 )
@@ -69,6 +68,7 @@ def when(is_so: Callable[[], object], do: Callable[[], object]) -> threading.Thr
     return thread
 
 
+@pytest.mark.slow
 def test_a_node_that_is_killed_in_a_query_and_in_a_load(tmp_path: Path) -> None:
     for name in ("query", "load"):
         with node(tmp_path, name) as (process, address), wukongs.connect(address, silence_s=1) as client:
@@ -102,6 +102,7 @@ def test_a_client_goes_on_with_another_node_while_one_is_killed(tmp_path: Path) 
         assert client.query("ASK { ?s ?p 2 }")
 
 
+@pytest.mark.slow
 def test_a_node_that_is_paused_is_silent_and_goes_on(tmp_path: Path) -> None:
     with node(tmp_path) as (process, address), wukongs.connect(address, silence_s=0.5) as client:
         stream = client.stream(A, batch_ms=100)
@@ -119,6 +120,7 @@ def test_a_node_that_is_paused_is_silent_and_goes_on(tmp_path: Path) -> None:
         assert windows(query, 5) == {100: ["a"], 200: ["b"]}
 
 
+@pytest.mark.slow
 def test_windows_that_a_killed_client_did_not_confirm_go_to_the_next_one(tmp_path: Path) -> None:
     program = """
 import sys, time, wukongs
@@ -144,6 +146,7 @@ time.sleep(600)
         assert 100 in windows(engine.register(register_text("RANGE 100ms STEP 100ms")), 1)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_client_that_waits(tmp_path: Path) -> None:
     with node(tmp_path) as (_, address), wukongs.connect(address) as client:
         client.load(numbers(300), format="nt")

@@ -114,6 +114,8 @@ def main() -> int:
             tally.add(done)
             for each in done.opened:
                 print(f"\n--- open disagreement, {each}", flush=True)
+                seed, number = each.split("\n")[0].removeprefix("seed ").split("/")
+                print(f"repeat it: python -m tests.fuzzing.run --seed {seed} --only {number}", flush=True)
             if time.monotonic() - shown > PROGRESS_S:
                 shown = time.monotonic()
                 rate = tally.queries / (shown - started)

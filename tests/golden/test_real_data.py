@@ -19,6 +19,7 @@ LSBENCH_ASKED = {"S1": (82, 364), "S2": (0, 6), "S3": (0, 1091), "S5": (38, 38),
 CITYBENCH_WINDOWS = {"C1": 9, "C3": 9, "C4": 297, "C5": 297, "C6": 9, "C7": 9, "C8": 9, "C10": 243, "C11": 9}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.shared
 def test_lsbench(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +30,7 @@ def test_lsbench(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name: (found.asked[name, "before"], found.asked[name, "after"]) for name in LSBENCH_ASKED} == LSBENCH_ASKED
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.shared
 def test_citybench(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.terms import XSD, Term, Variable, literal
@@ -110,7 +111,7 @@ def check_columns(expression: Expression, table_rows: Sequence[Sequence[str | No
 
 
 @given(expressions(POOL), rows([*POOL, "_:b0", "_:b1", None]))
-@settings(deadline=None, max_examples=600)
+@fuzzed(600)
 def test_columns_of_anything(expression: Expression, table_rows: list[tuple[str | None, ...]]) -> None:
     check_columns(expression, table_rows)
 
@@ -127,7 +128,7 @@ def numeric(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressio
     st.recursive(st.sampled_from([X, Y, Z]), numeric, max_leaves=3),
     rows([*NUMBERS, *NUMBERS, '"a"', None]),
 )
-@settings(deadline=None, max_examples=600)
+@fuzzed(600)
 def test_columns_of_numbers(
     op: str, left: Expression, right: Expression, table_rows: list[tuple[str | None, ...]]
 ) -> None:
@@ -156,7 +157,7 @@ def test_store_ids_of_all_pairs(op: str) -> None:
 
 
 @given(expressions(POOL), st.lists(st.tuples(*[st.sampled_from([*POOL, "_:b0", None])] * 3), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=200)
+@fuzzed(200)
 def test_store_ids_of_anything(expression: Expression, table_rows: list[tuple[str | None, ...]]) -> None:
     check_store_ids(expression, table_rows)
 
@@ -351,7 +352,7 @@ def shows_deviation(expression: Expression, table_rows: Sequence[Sequence[str | 
 
 
 @given(expressions(PLAIN), rows([*PLAIN, None]))
-@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.filter_too_much])
+@fuzzed(400)
 def test_nested_expressions_against_pyoxigraph(
     expression: Expression, table_rows: list[tuple[str | None, ...]]
 ) -> None:

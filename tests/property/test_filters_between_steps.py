@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import wukongs
 from tests import strategies as make
-from tests.differential.scenario import compare_one_shot, fuzz
+from tests.differential.scenario import compare_one_shot
 from tests.differential.test_one_shot import Data, engine_with, named
+from tests.fuzz import fuzzed
 from tests.oracles import query_ast as ast
 from tests.oracles.query_ast import Query
 from tests.oracles.sparql_oracle import Dataset
@@ -55,7 +56,7 @@ def filtered_queries(draw: st.DrawFn) -> Query:
     return draw(make.plain(ast.Group(tuple(elements))))  # type: ignore[arg-type]
 
 
-@fuzz(20)
+@fuzzed(20)
 @given(make.quads(), st.lists(filtered_queries(), min_size=4, max_size=10))
 def test_answers_are_those_of_the_definition(data: Data, queries: list[Query]) -> None:
     with engine_with(data) as engine:
@@ -63,7 +64,7 @@ def test_answers_are_those_of_the_definition(data: Data, queries: list[Query]) -
             compare_one_shot(engine.query(query.text()), Dataset(data[None], named(data)), query, query.text())
 
 
-@fuzz(10)
+@fuzzed(10)
 @given(make.quads(), st.lists(make.queries(), min_size=4, max_size=8))
 def test_answers_of_all_kinds_of_queries(data: Data, queries: list[Query]) -> None:
     with engine_with(data) as engine:

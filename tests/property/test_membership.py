@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.property.test_expressions import NUMBERS, POOL, X, Y, Z, check_columns, check_store_ids
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.terms import Term
@@ -19,7 +20,7 @@ MEMBERS = [X, Call("+", (X, Term(NUMBERS[0]))), Call("STR", (X,)), Term(NUMBERS[
     st.lists(st.sampled_from([*POOL, "_:b0"]).map(Term), min_size=CONSTANTS_MIN, max_size=24),
     st.sampled_from([(), (Y,), (Call("+", (Y, Z)),)]),
 )
-@settings(deadline=None, max_examples=150)
+@fuzzed(150)
 def test_membership_in_many_constants(
     op: str, member: Expression, constants: list[Term], others: tuple[Expression, ...]
 ) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Aggregate, Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
@@ -83,7 +84,7 @@ def shown(column: Int64Array, terms: QueryTerms) -> list[str | None]:
 
 
 @given(st.lists(FORMS, max_size=12))
-@settings(deadline=None, max_examples=400)
+@fuzzed(400)
 def test_forms_are_read_as_values_are(forms: list[str]) -> None:
     values, are_doubles = doubles_of(TextColumn.of_texts([double(form) for form in forms]))
     for form, number, is_double in zip(forms, values.tolist(), are_doubles.tolist(), strict=True):
@@ -102,7 +103,7 @@ def test_usual_forms_are_read_and_odd_ones_beside_them_left() -> None:
 
 
 @given(st.lists(st.one_of(DOUBLES, DOUBLES, DOUBLES, OTHERS), max_size=9, unique=True))
-@settings(deadline=None, max_examples=200)
+@fuzzed(200)
 def test_columns_of_doubles(texts: list[str]) -> None:
     terms, ids = space_of(list(texts))
     found = doubles_of_ids(ids, terms)
@@ -132,7 +133,7 @@ TEXTS = st.one_of(
 
 
 @given(st.lists(TEXTS, max_size=30, unique=True))
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 def test_texts_are_ordered_by_code_points(texts: list[str]) -> None:
     ranks = ranks_of_texts(pa.array(texts, pa.large_string()))
     assert ranks is not None
@@ -174,7 +175,7 @@ KINDS = (
 
 
 @given(st.one_of(*(st.lists(kind, max_size=12, unique=True) for kind in KINDS)), st.booleans())
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 def test_ranks_of_ids_are_those_of_values(texts: list[str], with_unbound: bool) -> None:
     held: list[str | None] = [*texts, None] if with_unbound else [*texts]
     terms, ids = space_of(held)
@@ -196,7 +197,7 @@ ROWS = st.lists(st.tuples(KEYS, st.one_of(DOUBLES, DOUBLES, DOUBLES, OTHERS, st.
 @pytest.mark.parametrize("name", ["SUM", "AVG", "MIN", "MAX", "SAMPLE"])
 @pytest.mark.parametrize("distinct", [False, True])
 @given(st.one_of(ROWS, *(st.lists(st.tuples(KEYS, kind), max_size=12) for kind in (DOUBLES, EXACT, SMALL))))
-@settings(deadline=None, max_examples=100)
+@fuzzed(100)
 def test_aggregates_over_the_store_are_those_over_single_values(
     name: str, distinct: bool, rows: list[tuple[str, str | None]]
 ) -> None:
@@ -215,7 +216,7 @@ def test_aggregates_over_the_store_are_those_over_single_values(
     st.lists(st.one_of(DOUBLES, DOUBLES, OTHERS, st.none()), min_size=1, max_size=8),
     st.one_of(DOUBLES, OTHERS, st.just(f'"40.0"^^<{XSD}decimal>')),
 )
-@settings(deadline=None, max_examples=60)
+@fuzzed(60)
 def test_numbers_that_ids_do_not_carry(op: str, texts: list[str | None], constant: str) -> None:
     terms, ids = space_of(texts)
     arguments = (X, Term(constant)) if len(op) <= 2 else (X,)
@@ -225,7 +226,7 @@ def test_numbers_that_ids_do_not_carry(op: str, texts: list[str | None], constan
 
 
 @given(st.one_of(BITS, FINITE))
-@settings(deadline=None, max_examples=500)
+@fuzzed(500)
 def test_lexical_forms_of_doubles_have_the_shortest_digits(number: float) -> None:
     lexical = text_of(computed(Kind.DOUBLE, number)).split('"')[1]
     if not math.isfinite(number):

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.oracles import operators as oracle
 from tests.oracles.operators import Solution
 from tests.term_spaces import ListTermSpace
@@ -56,7 +57,7 @@ LEFT, RIGHT = bags(NAMES[:4]), bags(NAMES[1:])
 
 
 @given(LEFT, RIGHT)
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 def test_join(left: tuple[str, Rows], right: tuple[str, Rows]) -> None:
     space = ListTermSpace()
     joined = operators.join(table_of(space, left), table_of(space, right))
@@ -79,7 +80,7 @@ CONDITIONS: list[tuple[Expression | None, oracle.Condition]] = [
 
 
 @given(LEFT, RIGHT, st.sampled_from(CONDITIONS))
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 def test_left_join(
     left: tuple[str, Rows], right: tuple[str, Rows], condition: tuple[Expression | None, oracle.Condition]
 ) -> None:
@@ -96,7 +97,6 @@ def test_left_join(
 
 
 @given(LEFT, RIGHT)
-@settings(deadline=None)
 def test_union(left: tuple[str, Rows], right: tuple[str, Rows]) -> None:
     space = ListTermSpace()
     table = operators.union(table_of(space, left), table_of(space, right))
@@ -104,7 +104,6 @@ def test_union(left: tuple[str, Rows], right: tuple[str, Rows]) -> None:
 
 
 @given(LEFT, st.sampled_from(CONDITIONS[1:]))
-@settings(deadline=None)
 def test_filter(bag: tuple[str, Rows], condition: tuple[Expression, oracle.Condition]) -> None:
     space = ListTermSpace()
     table = operators.filter_rows(condition[0], table_of(space, bag), space)
@@ -112,7 +111,7 @@ def test_filter(bag: tuple[str, Rows], condition: tuple[Expression, oracle.Condi
 
 
 @given(LEFT, st.integers(0, 6), st.none() | st.integers(0, 6))
-@settings(deadline=None, max_examples=200)
+@fuzzed(200)
 def test_distinct_project_and_slice(bag: tuple[str, Rows], offset: int, limit: int | None) -> None:
     space = ListTermSpace()
     table = table_of(space, bag)
@@ -124,7 +123,6 @@ def test_distinct_project_and_slice(bag: tuple[str, Rows], offset: int, limit: i
 
 
 @given(LEFT)
-@settings(deadline=None)
 def test_extend(bag: tuple[str, Rows]) -> None:
     space = ListTermSpace()
     table = table_of(space, bag)
@@ -141,7 +139,6 @@ COUNTS = [(None, False), (None, True), ("q", False), ("q", True), ("t", True)]
 
 @pytest.mark.parametrize("keys", ["", "p", "pr"])
 @given(bag=LEFT)
-@settings(deadline=None)
 def test_group_and_count(keys: str, bag: tuple[str, Rows]) -> None:
     space = ListTermSpace()
     counts = [
@@ -169,7 +166,6 @@ def matrix(rows: Sequence[tuple[int, int]]) -> np.ndarray[tuple[int, int], np.dt
 
 @pytest.mark.nojit
 @given(KEYS, KEYS)
-@settings(deadline=None)
 def test_kernels_against_loops(hashed: list[tuple[int, int]], lookup: list[tuple[int, int]]) -> None:
     order = list(dict.fromkeys(hashed))
     pairs = [(i, j) for i, one in enumerate(lookup) for j, other in enumerate(hashed) if one == other]

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyoxigraph as ox
 import pytest
 import rdflib
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.oracles.ntriples import XSD
 from wukongs import Engine
 from wukongs.store.rdf_files import read_rdf
@@ -91,7 +92,7 @@ def in_xml(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", list(SYNTAXES))
-@settings(deadline=None, max_examples=40)
+@fuzzed(40)
 @given(_objects)
 def test_terms_come_back_from_every_syntax(name: str, objects: Objects) -> None:
     kept = [item for item in objects if name != "rdf" or in_xml(item[1])]
@@ -110,7 +111,7 @@ def test_terms_come_back_from_every_syntax(name: str, objects: Objects) -> None:
         assert found == {f"<urn:s:{i}>": canonical_of(*item) for i, item in enumerate(kept)}
 
 
-@settings(deadline=None, max_examples=15)
+@fuzzed(15)
 @given(_objects)
 def test_terms_come_back_from_a_query(objects: Objects) -> None:
     lines = b"".join(
@@ -175,7 +176,7 @@ def check_results(engine: Engine, objects: Objects) -> None:
 
 
 @pytest.mark.parametrize("way", ["rdflib", "lines", "arrow"])
-@settings(deadline=None, max_examples=15)
+@fuzzed(15)
 @given(_objects)
 def test_what_is_pushed_comes_back_from_results_and_a_dump(way: str, objects: Objects) -> None:
     make = rdflib_term_of if way == "rdflib" else line_term_of

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from wukongs.query import rows
 from wukongs.query.limits import Limits, current
 from wukongs.store.dtypes import Int64Array
@@ -19,7 +20,7 @@ COLUMNS = st.integers(0, 3).flatmap(
     lambda width: st.lists(st.tuples(*[ID] * width), max_size=20).map(lambda found: (width, found))
 )
 PIECES = st.sampled_from([1, 3, 7, 1000])
-MANY = settings(deadline=None, max_examples=200)
+MANY = fuzzed(200)
 
 
 def columns_of(width: int, found: Sequence[tuple[int, ...]]) -> list[Int64Array]:

@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import rdflib
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.oracles.ntriples import XSD, read_line, value_of
 from wukongs.store.encoder import canonical_term, encode_ntriples
 from wukongs.store.payload_kernels import id_to_payload, payload_to_id
@@ -82,7 +83,7 @@ def _unpacked(term: int) -> str:
     return unpack(np.array([term]))[0].tobytes().decode()
 
 
-@settings(deadline=None, max_examples=1500)
+@fuzzed(1500)
 @given(_literals)
 def test_an_inlined_literal_comes_back_and_has_its_value(literal: tuple[str, str]) -> None:
     lexical, name = literal
@@ -108,7 +109,7 @@ def test_an_inlined_literal_comes_back_and_has_its_value(literal: tuple[str, str
         assert scales[0] < 0 or Decimal(int(numerators[0])).scaleb(-int(scales[0])) == expected
 
 
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 @given(st.lists(_literals, min_size=2, max_size=30))
 def test_values_are_ordered_as_those_of_rdflib(literals: list[tuple[str, str]]) -> None:
     """Numbers among numbers, times with a zone among times; xsd:float is a float32 here and a float64 in rdflib."""
@@ -131,7 +132,7 @@ def test_values_are_ordered_as_those_of_rdflib(literals: list[tuple[str, str]]) 
                 assert not (ours < other and theirs >= their_other)
 
 
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 @given(st.lists(st.tuples(st.integers(0, 10**15 - 1), st.integers(1, 14), st.booleans()), min_size=2, max_size=20))
 def test_values_are_ordered_as_decimals(numbers: list[tuple[int, int, bool]]) -> None:
     lexicals = []
@@ -147,7 +148,7 @@ def test_values_are_ordered_as_decimals(numbers: list[tuple[int, int, bool]]) ->
             assert not (values[i] < values[j] and exact[i] >= exact[j])
 
 
-@settings(deadline=None, max_examples=500)
+@fuzzed(500)
 @given(st.integers(0, 2**62 - 1))
 def test_the_mix_is_a_bijection(payload: int) -> None:
     term = payload_to_id(np.int64(payload))
@@ -159,7 +160,7 @@ def test_the_mix_is_a_bijection(payload: int) -> None:
 _any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
 
-@settings(deadline=None, max_examples=500)
+@fuzzed(500)
 @given(_any_text, st.sampled_from(["", "@en", "@de-at", "^^<http://t/x>", f"^^<{XSD}integer>"]))
 def test_a_literal_survives_being_written_and_read(lexical: str, tail: str) -> None:
     text = f'"{lexical}"{tail}'
@@ -190,7 +191,7 @@ _lines = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=1500)
+@fuzzed(1500)
 @given(st.lists(_lines, max_size=6))
 def test_lines_are_read_as_the_grammar_says(lines: list[str]) -> None:
     expected = [read_line(line, b"scope") for line in lines]

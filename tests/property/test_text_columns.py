@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.terms import RDF, XSD, Term, Variable, literal
@@ -147,13 +148,13 @@ def check(expression: Expression, rows: Sequence[Sequence[str | None]]) -> None:
 
 
 @given(EXPRESSIONS, ROWS)
-@settings(deadline=None, max_examples=500)
+@fuzzed(500)
 def test_any_expression(expression: Expression, rows: list[tuple[str | None, ...]]) -> None:
     check(expression, rows)
 
 
 @given(EXPRESSIONS, st.lists(st.tuples(STRINGS, STRINGS), max_size=12))
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 def test_any_expression_over_strings(expression: Expression, rows: list[tuple[str | None, ...]]) -> None:
     check(expression, rows)
 
@@ -203,7 +204,7 @@ def test_parts_and_pieces_give_what_one_call_gives(monkeypatch: pytest.MonkeyPat
 
 
 @given(st.lists(st.one_of(TERMS, STRINGS), max_size=20))
-@settings(deadline=None, max_examples=200)
+@fuzzed(200)
 def test_terms_come_apart_and_together(texts: list[str]) -> None:
     column = TextColumn.of_texts(texts)
     space = ListTermSpace()
@@ -221,7 +222,7 @@ def test_terms_come_apart_and_together(texts: list[str]) -> None:
 
 
 @given(st.lists(st.one_of(TERMS, STRINGS), max_size=12, unique=True), st.integers(1, 3))
-@settings(deadline=None, max_examples=100)
+@fuzzed(100)
 def test_computed_terms_are_gathered_among_those_of_the_data(texts: list[str], every: int) -> None:
     registry = TermRegistry()
     registry.keep_all(texts[::every])

@@ -35,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
             messages += report.messages
             if report.failure is not None:
                 failed.append(report.seed)
-                print(f"seed {report.seed}: {report.failure}\n{report.story}\n", flush=True)
+                nodes = "" if options.nodes is None else f" --nodes {options.nodes}"
+                print(f"seed {report.seed}: {report.failure}\n{report.story}", flush=True)
+                print(f"repeat it: python -m tests.sim.run --seeds 1 --from {report.seed}{nodes}\n", flush=True)
     seconds = time.perf_counter() - started
     print(f"{len(seeds)} seeds, {len(failed)} failed {sorted(failed)[:50]}; {messages} messages, {seconds:.1f} s")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""The protocol under everything that may go wrong, a few seeds of each; `python -m tests.sim.run` runs more."""
+"""The protocol under everything that may go wrong, a few seeds of each in the fast tier; `python -m tests.sim.run` runs more."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.conftest import PROJECT_ROOT
+from tests.fuzz import first_and_slow
 from tests.sim import compaction_stories, log_stories, log_world, partition_stories, run, stories
 from tests.sim.mutants import caught_by
 from tests.sim.traffic import measured
@@ -26,7 +27,7 @@ MUTANT_SEEDS = 30
 """At most; mutants name the first seed that caught them, so one or two are run until the simulator changes."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 40))
+@pytest.mark.parametrize("first", first_and_slow(range(0, SEEDS, 40)))
 def test_what_must_hold_holds(first: int) -> None:
     failed = {seed: failure for seed in range(first, first + 40) if (failure := run.failure(seed))}
     assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())
@@ -37,7 +38,7 @@ def test_rare_lives(seed: int) -> None:
     assert run.failure(seed) is None
 
 
-@pytest.mark.parametrize("first", range(0, LOG_SEEDS, 100))
+@pytest.mark.parametrize("first", first_and_slow(range(0, LOG_SEEDS, 100)))
 def test_the_log_holds_in_any_order_of_events(first: int) -> None:
     failed = {seed: failure for seed in range(first, first + 100) if (failure := log_world.failure(seed))}
     assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())
@@ -52,7 +53,7 @@ def test_stories_that_break_protocols_end_well(story: Callable[[], None]) -> Non
     story()
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", first_and_slow(MUTANTS), ids=lambda mutant: mutant.name)
 def test_a_wrong_variant_is_caught(mutant: Mutant) -> None:
     assert caught_by(mutant, range(mutant.first, mutant.first + MUTANT_SEEDS)) is not None
 

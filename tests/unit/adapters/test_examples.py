@@ -42,6 +42,7 @@ def _lsbench(folder: Path, unpacked: Path) -> tuple[RunConfig, dict[str, list[st
     return config, windows, gzip.decompress(Path(config.stored[0].file).read_bytes()).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "rows"),
     [("L1", 0), ("L2", 0), ("L3", 18), ("L4", 568), ("L4_distinct_posts", 28), ("L5", 1673), ("L6", 1033)],

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, Position, ReplayClock, balanced
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SourceIndex
@@ -142,7 +143,7 @@ def test_positions_travel_as_json() -> None:
     assert Position.from_json(position.to_json()) == position
 
 
-@settings(deadline=None, max_examples=60)
+@fuzzed(60)
 @given(
     times=st.lists(st.lists(st.integers(-500, 2000), max_size=30).map(sorted), min_size=1, max_size=3),
     rows=st.integers(1, 20),

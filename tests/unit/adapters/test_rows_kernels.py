@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.oracles import line_rows
 from wukongs.adapters.sources import rows_kernels as kernels
 from wukongs.adapters.sources.lsbench_file import RDF_TYPE
@@ -48,7 +49,7 @@ _STATEMENTS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@fuzzed(150)
 @given(lines=st.lists(st.tuples(_STATEMENTS, _ENDS), max_size=12), cut=st.booleans())
 def test_rows_and_times_are_those_of_plain_python(lines: list[tuple[bytes, bytes]], cut: bool) -> None:
     data = b"".join(line + end for line, end in lines)
@@ -68,7 +69,7 @@ def test_rows_and_times_are_those_of_plain_python(lines: list[tuple[bytes, bytes
         assert starts.tolist() == expected_starts
 
 
-@settings(deadline=None, max_examples=100)
+@fuzzed(100)
 @given(
     st.lists(st.sampled_from(["5", "-7", "", "x", "1 2", "123456789012345678", "1234567890123456789", "-"]), max_size=9)
 )
@@ -87,7 +88,7 @@ _WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 @given(
     st.lists(st.tuples(st.lists(_WORDS, max_size=4), st.sampled_from([b" .", b"", b" . ", b"."]), _ENDS), max_size=6)
 )

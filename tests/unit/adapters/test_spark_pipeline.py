@@ -34,6 +34,7 @@ def _write(folder: Path, name: str, count: int, step_ms: int) -> tuple[StreamCon
     return stream, tuples
 
 
+@pytest.mark.slow
 def test_two_streams_arrive_whole_in_order_and_kept_together(
     spark: SparkSession, listen: Listen, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_two_streams_arrive_whole_in_order_and_kept_together(
             assert abs(latest["fast.nt"] - latest["slow.nt"]) <= 10_000
 
 
+@pytest.mark.slow
 def test_an_error_of_the_node_is_raised_under_its_name(spark: SparkSession, listen: Listen, tmp_path: Path) -> None:
     fast, _ = _write(tmp_path, "fast", 50, 10)
 
@@ -70,6 +72,7 @@ def test_an_error_of_the_node_is_raised_under_its_name(spark: SparkSession, list
         run_pipeline([fast], [listen(Refusing(fast=StreamSettings()))], session=spark)
 
 
+@pytest.mark.slow
 def test_a_failed_task_is_retried_and_nothing_arrives_twice(
     spark: SparkSession, listen: Listen, tmp_path: Path
 ) -> None:
@@ -93,6 +96,7 @@ def test_a_failed_task_is_retried_and_nothing_arrives_twice(
     assert report.triples == 300
 
 
+@pytest.mark.slow
 def test_it_stops_when_told_and_resumes_where_the_node_is(spark: SparkSession, listen: Listen, tmp_path: Path) -> None:
     fast, tuples = _write(tmp_path, "fast", 2000, 10)
     node = RecordingNode(fast=StreamSettings())

@@ -50,6 +50,7 @@ def _bare_environment() -> dict[str, str]:
     return {"PATH": ":".join(paths), **{name: os.environ[name] for name in kept if name in os.environ}}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_it_runs_without_an_activated_environment_and_prints_nothing_of_its_own(listen: Listen, tmp_path: Path) -> None:
     path, times = _file(tmp_path, 300)
@@ -67,6 +68,7 @@ def test_it_runs_without_an_activated_environment_and_prints_nothing_of_its_own(
     assert [time for time, _ in node.tuples["http://ex/s"]] == times
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_pipeline_that_is_killed_goes_on_where_the_node_is(
     spark: SparkSession, listen: Listen, tmp_path: Path

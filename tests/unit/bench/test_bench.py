@@ -39,6 +39,7 @@ def test_lsbench_checks_and_reports_every_query(tmp_path: Path) -> None:
     assert [row["stream"] for row in injected] == ["PO", "PO-L", "PH", "PH-L", "GPS"]
 
 
+@pytest.mark.slow
 def test_kernels_check_and_report_every_structure(tmp_path: Path) -> None:
     found = run(tmp_path, "kernels")
     assert [title.split(" over")[0] for title in found["tables"]] == ["Plans", "find_key", "build_batch", "Merge"]

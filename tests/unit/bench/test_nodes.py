@@ -25,6 +25,7 @@ def in_process(node_count: int) -> Iterator[Bench]:
         yield Bench(str(node_count), engines[0], engines)
 
 
+@pytest.mark.slow
 def test_it_runs_and_compares_every_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(tmp_path, None, True, in_process) == 0, capsys.readouterr().err
     found = json.loads((tmp_path / "nodes.json").read_text(encoding="utf-8"))

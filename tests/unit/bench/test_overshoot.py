@@ -16,6 +16,7 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.parser_update import parse_update
 
 
+@pytest.mark.slow
 def test_a_quick_run_reports_time_and_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["overshoot", "--quick", "--report", str(tmp_path)]) == 0, capsys.readouterr().err
     found = json.loads((tmp_path / "overshoot.json").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.failing_disk import CountingDisk, Crash, CrashingDisk, FullDisk
-from tests.fuzz import FACTOR
+from tests.fuzz import TIER, scaled
 from tests.quads import batch_of, spread
 from tests.stored_graph import Row, StoredGraph, reopen
 from wukongs.errors import CorruptionError, StorageError
@@ -66,8 +66,8 @@ def steps_of_a_commit(folder: Path) -> list[str]:
 
 
 def some_steps(steps: list[str]) -> list[int]:
-    """Every step that is not one of the many writes, and a few of these; all of them when fuzzing."""
-    return [at for at, name in enumerate(steps) if name != "write" or at % 9 == 0 or FACTOR > 1]
+    """Every step that is not one of the many writes, and a few of these; all of them in the last tier."""
+    return [at for at, name in enumerate(steps) if name != "write" or at % 9 == 0 or TIER == "all"]
 
 
 def test_a_crash_at_any_step_leaves_the_old_state_or_the_new(old_folder: Path, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_an_altered_file_is_named_and_never_answered_from(
     names = sorted(path.name for path in old_folder.iterdir() if path.name != "LOCK")
     assert len(names) == 4, "two batches, the dictionary, the manifest"
     for name in names:
-        for seed in range(int(12 * FACTOR)):
+        for seed in range(scaled(12)):
             folder = shutil.copytree(old_folder, tmp_path / f"{name}-{seed}")
             alter(folder / name, random.Random(seed))
             # A manifest whose version is not ours any more is refused as such.

@@ -162,6 +162,7 @@ def test_a_reserved_constant_keeps_its_id() -> None:
     assert registry.resolve(first) == ids[0]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_terms_with_sixteen_bits_equal_a_dict_of_strings() -> None:
     chance = random.Random(11)
     terms = [f"<http://example.org/{i}>" for i in range(60_000)] + [f'"label {i}"@en' for i in range(40_000)]

@@ -21,7 +21,6 @@ from tests.processes import child
 from tests.unit.wukongs.conftest import Ran
 from wukongs.cli import cluster
 
-pytestmark = pytest.mark.nojit
 WUKONGS = [sys.executable, "-m", "wukongs"]
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
 
@@ -40,7 +39,9 @@ def running(*arguments: str, lines: int = 1) -> Iterator[tuple[subprocess.Popen[
         yield process, [process.stdout.readline().strip() for _ in range(lines)]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 0, marks=pytest.mark.slow)]
+)
 def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, status: int) -> None:
     with running("node", "--config", config(tmp_path, 'data_dir = "db"')) as (process, (address,)):
         with wukongs.connect(address) as client:
@@ -120,7 +121,9 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "status"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 0)]
+)
 def test_a_cluster_of_one_serves_and_ends_its_node(tmp_path: Path, number: int, status: int) -> None:
     with running("cluster", "--nodes", "1", "--data-dir", str(tmp_path / "db")) as (process, (address,)):
         with wukongs.connect(address) as client:

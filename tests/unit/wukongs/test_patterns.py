@@ -8,15 +8,14 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.expression_text import column, result
+from tests.fuzz import fuzzed
 from wukongs.query.functions import patterns
 from wukongs.query.functions.pattern_parser import PatternError, translate
 from wukongs.query.functions.pattern_sets import any_case, category, complement, united, without
-
-pytestmark = pytest.mark.nojit
 
 
 def found(pattern: str, text: str, flags: str = "") -> bool | None:
@@ -215,7 +214,7 @@ def _deeper(parts: st.SearchStrategy[Both]) -> st.SearchStrategy[Both]:
 
 
 @given(st.recursive(_ATOMS, _deeper, max_leaves=6), st.lists(st.text(ALPHABET, max_size=6), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=300)
+@fuzzed(300)
 def test_random_patterns(pair: Both, texts: list[str]) -> None:
     expected = [re.search(pair[1], text) is not None for text in texts]
     assert patterns.matches(texts, pair[0], "") == expected

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow
 import pytest
 
+from tests.fuzz import first_and_slow
 from tests.unit.wukongs.rows import ask, columns_of, construct, select
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError, SettingsError, StorageError
@@ -198,7 +199,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(data: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-@pytest.mark.parametrize("format", ["csv", "arrow", "table"])
+@pytest.mark.parametrize("format", first_and_slow(["csv", "arrow", "table"]))
 def test_a_full_disk_under_standard_output_is_named(data: str, format: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(command(data, format), stdout=full, stderr=subprocess.PIPE, timeout=120)

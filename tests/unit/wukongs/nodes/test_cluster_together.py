@@ -41,6 +41,7 @@ def count(node: ClusterNode, predicate: str) -> int:
     return len(node.engine.query(f"SELECT * {{ ?s <{EX}{predicate}> ?o }}"))
 
 
+@pytest.mark.slow
 def test_no_update_is_lost_and_no_load_and_no_push() -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
         engines = [node.engine for node in nodes]

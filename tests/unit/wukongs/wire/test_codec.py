@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from wukongs.errors import (
     BudgetExceeded,
     CompactedError,
@@ -172,14 +173,14 @@ def test_what_cannot_be_sent_is_refused_before(monkeypatch: pytest.MonkeyPatch) 
         to_frames(Packet("rows", {}, {"ids": np.arange(100)}), ASK, 1)
 
 
-@settings(max_examples=300)
+@fuzzed(300)
 @given(st.lists(st.binary(max_size=80), max_size=4))
 def test_random_frames_are_refused(frames: list[bytes]) -> None:
     with pytest.raises(MessageError):
         read(list(frames))
 
 
-@settings(max_examples=300)
+@fuzzed(300)
 @given(st.data())
 def test_flipped_and_cut_messages_are_read_or_refused(data: st.DataObject) -> None:
     frames = [bytearray(frame) for frame in changed()]

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from tests.unit.wukongs.wire.test_protocol_codec import Held, bodies, kinds, values_of
 from wukongs.errors import DataError
 from wukongs.protocol.messages import Message
@@ -55,7 +56,7 @@ def told(value: Any) -> str:
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
 def test_both_ways_take_what_is_true(kind: Any) -> None:
-    @settings(max_examples=12)
+    @fuzzed(12)
     @given(values_of(kind))
     def check(value: Any) -> None:
         found = json.loads(json.dumps(encoder(kind)(value)))
@@ -64,7 +65,7 @@ def test_both_ways_take_what_is_true(kind: Any) -> None:
     check()
 
 
-@settings(max_examples=30)
+@fuzzed(30)
 @given(st.sampled_from([*bodies, Message, Held]).flatmap(lambda kind: st.tuples(st.just(kind), values_of(kind))))
 def test_both_ways_refuse_the_same(one: tuple[Any, Any]) -> None:
     kind, value = one

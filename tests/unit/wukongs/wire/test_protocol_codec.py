@@ -10,9 +10,10 @@ from enum import Enum
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from wukongs.errors import DataError
 from wukongs.protocol import messages, records
 from wukongs.protocol.messages import Append, Gossip, Incarnation, Message, Report, Vote
@@ -68,7 +69,7 @@ def test_all_that_nodes_say_is_covered() -> None:
 
 @pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
 def test_each_comes_back_as_it_went(kind: Any) -> None:
-    @settings(max_examples=40)
+    @fuzzed(40)
     @given(values_of(kind))
     def check(value: Any) -> None:
         raw = json.dumps(encode(value, kind))
@@ -77,14 +78,14 @@ def test_each_comes_back_as_it_went(kind: Any) -> None:
     check()
 
 
-@settings(max_examples=60)
+@fuzzed(60)
 @given(values_of(Message))
 def test_messages_cross_over_as_packets(message: Message) -> None:
     frames = to_frames(message_packet(message), TELL, 1)
     assert message_in(packet_of(read_packet_header(frames), frames)) == message
 
 
-@settings(max_examples=120)
+@fuzzed(120)
 @given(st.sampled_from(bodies), st.data())
 def test_a_changed_message_is_another_one_or_is_refused(kind: Any, data: st.DataObject) -> None:
     """What decodes is of the right types throughout: encoding it again gives what came."""
