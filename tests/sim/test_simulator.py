@@ -1,4 +1,4 @@
-"""The protocol under everything that may go wrong, a few seeds of each in the fast tier; `python -m tests.sim.run` runs more."""
+"""The protocol under everything that may go wrong, by a few seeds; `python -m tests.sim.run` runs more of them."""
 
 from __future__ import annotations
 
