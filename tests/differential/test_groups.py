@@ -97,7 +97,7 @@ def test_every_window_of_an_engine() -> None:
 def test_every_window_of_a_cluster(node_count: int) -> None:
     together, at = [], count()
 
-    @settings(fuzzed(4), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @settings(fuzzed(8), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(lives())
     def run(scenario: Scenario) -> None:
         with cluster(node_count, silence_pulses_max=PATIENT) as nodes:
