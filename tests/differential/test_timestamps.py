@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wukongs
-from tests.differential.scenario import fuzz
 from tests.engine_helpers import EX, A, B, node
-
 from tests.fuzz import fuzzed
-from tests.unit.wukongs.engine_helpers import EX, A, B, node
 from wukongs.settings import Settings
 
 Name = str

@@ -134,25 +134,36 @@ def test_a_query_that_comes_late_has_the_same_windows_and_says_what_it_lacks(eng
     assert found == {200: (["a", "b"], True), 300: (["b", "c", "d", "e"], False)}
 
 
-def test_arrivals_and_their_terms_stay_however_old_they_get(engine: wukongs.Engine) -> None:
-    """Terms that only came on the stream, long after history_ms; and what no window needs any more goes."""
+def count_long_texts(engine: wukongs.Engine) -> Any:
+    """Push 20 texts that nothing else has, long after each other, past a query that counts three."""
     stream = engine.stream(A, timing=True, history_ms=0)
     query = engine.register(register_text("RANGE TRIPLES 3", select="?s ?o"))
-    terms = engine.stats()["terms"]
     for i in range(20):
         stream.push([(node(f"s{i}"), node("p"), f'"a text that is too long to be inlined, number {i}"', 10_000 * i)])
     stream.advance(300_000)
     engine.settle(timeout_s=60)
+    return query
+
+
+def test_arrivals_and_their_terms_stay_however_old_they_get(engine: wukongs.Engine) -> None:
+    """Terms that only came on the stream, long after history_ms; and what no window needs any more goes."""
+    query = count_long_texts(engine)
     last = list(query.results(timeout_s=0.05))[-1]
     assert rows(last) == [(f"s{i}", f"a text that is too long to be inlined, number {i}") for i in (17, 18, 19)]
     stats = engine.stats()
     assert stats["streams"][A]["slices"] == 0
     assert stats["streams"][A]["arrivals"] == 3
-    assert stats["terms"] <= terms + 8
     query.close()
     engine.settle(timeout_s=60)
     assert engine.stats()["streams"][A]["slice_bytes"] == 0
     assert engine.stats()["streams"][A]["arrivals"] == 0
+
+
+@pytest.mark.differs("cluster-1", "cluster-3", reason="a cluster keeps the terms that nodes have agreed on for ever")
+def test_terms_go_that_no_window_needs(engine: wukongs.Engine) -> None:
+    terms = engine.stats()["terms"]
+    count_long_texts(engine)
+    assert engine.stats()["terms"] <= terms + 8
 
 
 def test_what_only_other_queries_match_is_counted_all_the_same(engine: wukongs.Engine) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import wukongs
-from tests.unit.wukongs.engine_helpers import names, windows
+from tests.engine_helpers import names, windows
 from wukongs.errors import NodeUnavailable
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.service import Service

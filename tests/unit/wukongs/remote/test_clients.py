@@ -9,9 +9,6 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, register_text, windows
-from tests.unit.wukongs.remote.served import Wire, connected, served
-
-from tests.unit.wukongs.engine_helpers import A, at, register_text, windows
 from tests.unit.wukongs.remote.served import Wire, connected, served, windows_until
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.remote import kinds

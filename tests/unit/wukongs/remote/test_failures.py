@@ -14,9 +14,6 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, register_text, subjects, windows
-from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served, silent
-
-from tests.unit.wukongs.engine_helpers import A, at, register_text, subjects, windows
 from tests.unit.wukongs.remote.served import Once, Wire, connected, count, served, silent, windows_until
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.remote import kinds
