@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.sim.data import Edge, StreamData, edges_of, hash16
-from tests.sim.host import Host
+from tests.sim.machine import Machine
 from wukongs.protocol.records import (
     AdvanceGroup,
     BeginStream,
@@ -35,7 +35,7 @@ class Violation(Exception):
 class Checkers:
     """Fed by the simulator with everything that nodes do (`tell`) and clients see."""
 
-    def __init__(self, streams: list[StreamData], hosts: list[Host]) -> None:
+    def __init__(self, streams: list[StreamData], hosts: list[Machine]) -> None:
         self.declared = streams
         self.streams: dict[str, StreamData] = {}
         self.began: set[str] = set()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.sim.agenda import Agenda, Network
 from tests.sim.data import Edge, edges_of, payload_of, random_edge
-from tests.sim.host import Host
+from tests.sim.machine import Machine
 from wukongs.protocol.events import Submitted
 from wukongs.protocol.records import Change, Record, Role, Sn
 
@@ -20,14 +20,12 @@ PATIENCE = 90.0
 class Read:
     """One read through a node at its newest SN: every shard is asked of some in-sync replica."""
 
-    def __init__(self, host: Host, network: Network, rng: random.Random) -> None:
+    def __init__(self, host: Machine, network: Network, rng: random.Random) -> None:
         self.host, self.network, self.me = host, network, host.me
         assert host.node.exposed is not None
         self.sn = host.node.exposed
         self.vts = host.control.vts_at(self.sn)
         self.after = host.control.last_update(self.sn)
-        marks = [mark.index for mark in host.control.marks if mark.sn <= self.sn]
-        self.index = max(marks, default=0)
         self.parts: dict[int, Any] = {}
         self.shards: dict[int, list[int]] = {}
         synced = host.control.with_role(Role.IN)
@@ -43,8 +41,8 @@ class Read:
                 peer = self.host.peers[node]
                 self.network.send(self.host.number, node, lambda p=peer, s=shards: self._serve(p, s))  # type: ignore[misc]
 
-    def _serve(self, peer: Host, shards: list[int]) -> None:
-        if peer.is_alive and (part := peer.read(self.sn, self.vts, self.index, shards)) is not None:
+    def _serve(self, peer: Machine, shards: list[int]) -> None:
+        if peer.is_alive and (part := peer.read(self.sn, self.vts, shards)) is not None:
             self.network.send(peer.number, self.host.number, lambda: self.parts.setdefault(peer.number, part))
 
     def answer(self) -> tuple[set[Edge], set[Edge]] | None:
@@ -72,7 +70,7 @@ class Client:
         self.session: Sn = Sn(0, 0)
         self.number = 0
         self.kind = ""
-        self.host: Host | None = None
+        self.host: Machine | None = None
         self.life: Any = None
         self.until = 0.0
         self.read: Read | None = None
@@ -123,7 +121,7 @@ class Client:
             if self.submitted is not None:
                 gone, come = edges_of(self.submitted.payload)
                 texts = {text for edge in (*gone, *come) for text in edge}
-                host.handle(Submitted(self.submitted, host.unknown(texts)))
+                host.submit(self.submitted, texts)
         return False
 
     def _load(self) -> Change:

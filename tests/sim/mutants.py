@@ -21,16 +21,17 @@ from typing import Any
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
 
-PROTOCOL = Path(__file__).resolve().parents[2] / "wukongs" / "protocol"
-LOADED_ANEW = ("wukongs.protocol", "tests.sim.")
+PRODUCT = Path(__file__).resolve().parents[2] / "wukongs"
+LOADED_ANEW = ("wukongs.protocol", "wukongs.nodes", "tests.sim.")
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds one module, with another text."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self.name = f"wukongs.protocol.{mutant.module}"
-        self.path = PROTOCOL / f"{mutant.module}.py"
+        module = mutant.module if "." in mutant.module else f"protocol.{mutant.module}"
+        self.name = f"wukongs.{module}"
+        self.path = PRODUCT.joinpath(*module.split(".")).with_suffix(".py")
         text = self.path.read_text("utf-8")
         assert text.count(mutant.old) == 1, f"{mutant.name}: {text.count(mutant.old)} places in {self.path.name}"
         self.text = text.replace(mutant.old, mutant.new)

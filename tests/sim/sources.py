@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.sim.agenda import Agenda, Network
 from tests.sim.data import StreamData
-from tests.sim.host import Host
+from tests.sim.machine import Machine
 from wukongs.protocol.events import Marker, Piece, Submitted
 from wukongs.protocol.records import OpenPartition
 
@@ -26,7 +26,7 @@ class Source:
         self,
         data: StreamData,
         partition: str,
-        hosts: list[Host],
+        hosts: list[Machine],
         agenda: Agenda,
         network: Network,
         rng: random.Random,
@@ -53,7 +53,7 @@ class Source:
             self.epoch += 1  # Another writer takes over; what the old one sent may still be on its way.
         self.agenda.after(RESEND * self.drift, self._tick)
 
-    def _send_to(self, host: Host) -> None:
+    def _send_to(self, host: Machine) -> None:
         _, (offset, closed, is_ended) = self.positions.get(host.number, (None, (0, 0, False)))
         numbers = self.data.numbers[self.partition]
         if is_ended and self.rng.random() < 0.7:  # It may start anew, with less.
@@ -87,15 +87,17 @@ class Source:
             closed = batch - 1  # The end closes what has rows as well.
         return Marker(self.data.key, self.partition, self.epoch, closed, end_offset, is_last, offset)
 
-    def _offer(self, host: Host, event: Piece | Marker, edges: set[Any]) -> None:
+    def _offer(self, host: Machine, event: Piece | Marker, edges: set[Any]) -> None:
+        def answer(life: Any, number: int, where: tuple[int, int, bool]) -> None:
+            self.network.send(host.number, self, lambda: self._acknowledged(host, (life, number), where))
+
         def arrive() -> None:
             if host.is_alive:
-                incarnation, number, where = host.offer(event, edges)
-                self.network.send(host.number, self, lambda: self._acknowledged(host, (incarnation, number), where))
+                host.offer(event, edges, answer)
 
         self.network.send(self, host.number, arrive)
 
-    def _acknowledged(self, host: Host, stamp: Any, where: tuple[int, int, bool]) -> None:
+    def _acknowledged(self, host: Machine, stamp: Any, where: tuple[int, int, bool]) -> None:
         if host.number not in self.positions or stamp > self.positions[host.number][0]:
             self.positions[host.number] = stamp, where
 
@@ -109,7 +111,7 @@ class LateSource:
         self,
         data: StreamData,
         partition: str,
-        hosts: list[Host],
+        hosts: list[Machine],
         agenda: Agenda,
         rng: random.Random,
         begin: Callable[[int], Source],

@@ -8,22 +8,34 @@ from typing import Any
 
 from tests.sim.telling import outcome
 from wukongs.protocol import sealing
-from wukongs.protocol.actions import CompareTerms, Confirm, Drop, SealBatch, Send
+from wukongs.protocol.actions import AnswerClaim, AskClaim, CompareTerms, Drop, SealBatch, SettleClaim, TakePiece
 from wukongs.protocol.control import Control, apply, genesis
 from wukongs.protocol.dropping import cuts
-from wukongs.protocol.events import Inserted, Marker, Piece, Pulse, Received, Submitted, TermsCompared
+from wukongs.protocol.events import (
+    ClaimAnswered,
+    ClaimBegun,
+    ClaimGivenUp,
+    ClaimReceived,
+    ClaimUnanswered,
+    Inserted,
+    Marker,
+    Piece,
+    Pulse,
+    Reading,
+    Received,
+    Submitted,
+    TermsCompared,
+)
 from wukongs.protocol.log import Standing
 from wukongs.protocol.membership import Stay
 from wukongs.protocol.messages import (
     Body,
-    ClaimTerms,
     Gossip,
     Incarnation,
     Message,
     Propose,
     Report,
-    Term,
-    TermsClaimed,
+    State,
 )
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import Progress, hear, settle
@@ -45,6 +57,7 @@ from wukongs.protocol.records import (
 )
 from wukongs.protocol.snapshots import stable_sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
+from wukongs.protocol.waiting import wanted
 
 TRIO = Cluster(node_count=3, replica_count=2, shard_count=3)
 
@@ -58,7 +71,7 @@ def node_with(records: list[Any], number: int = 0) -> Node:
     for entry in entries:
         control = apply(control, entry)
     log = replace(node.log, entries=tuple(entries), commit=len(entries), term=1)
-    return replace(node, log=log, control=control, terms=replace(node.terms, view=control.view))
+    return replace(node, log=log, control=control)
 
 
 OUT = Membership(1, 0, Role.OUT)
@@ -71,27 +84,33 @@ def hears(node: Node, sender: Incarnation, body: Body) -> tuple[Node, list[objec
     return node, list(actions)
 
 
+def _settled(actions: list[object]) -> bool:
+    return any(isinstance(action, SettleClaim) for action in actions)
+
+
 def an_answer_of_another_view_is_no_answer() -> None:
     node = node_with([STREAM, OUT])
-    node, _ = step(node, Piece("s", "a", 1, 1, 0, 1, frozenset({Term("x", 0)})))
     view = node.control.view
-    node, actions = step(node, TermsCompared(0, view - 1, frozenset({"x"}), frozenset()))
-    assert not any(isinstance(action, Confirm) for action in actions), "an answer of an older view confirms a term"
-    node, actions = hears(node, Incarnation(0, 0, 1), TermsClaimed(view - 1, frozenset({"x"}), frozenset()))
-    assert not any(isinstance(action, Confirm) for action in actions), "an answer of an older view confirms a term"
-    node, actions = step(node, TermsCompared(0, view, frozenset({"x"}), frozenset()))
-    assert Confirm(frozenset({"x"})) in actions
+    node, actions = step(node, ClaimBegun(1, frozenset({0})))
+    assert actions == [AskClaim(1, view, (0,))], "node 1 is out"
+    node, actions = step(node, ClaimAnswered(1, view - 1, frozenset({0})))
+    assert not _settled(actions), "an answer of an older view settles a claim"
+    node, actions = step(node, ClaimAnswered(1, view, frozenset({0})))
+    assert SettleClaim(1, view) in actions
+    assert not node.claims
 
 
 def who_learns_of_a_joining_node_tells_nobody_what_it_compared_before() -> None:
     before, after = node_with([OUT]), node_with([OUT, JOINING])
-    asks = ClaimTerms(before.control.view, frozenset({"x"}))
-    _, actions = hears(before, Incarnation(2, 0, 1), asks)
-    assert CompareTerms(2, asks.view, asks.texts) in actions
-    _, actions = step(after, TermsCompared(2, asks.view, asks.texts, frozenset()))
-    assert not any(isinstance(action, Send) for action in actions), "the asker would not ask the joining node"
-    _, actions = hears(after, Incarnation(2, 0, 1), asks)
-    assert not any(isinstance(action, CompareTerms) for action in actions)
+    view = before.control.view
+    _, actions = step(before, ClaimReceived(7, view))
+    assert actions == [CompareTerms(7, view)]
+    _, actions = step(before, TermsCompared(7, view))
+    assert actions == [AnswerClaim(7, view)]
+    _, actions = step(after, TermsCompared(7, view))
+    assert actions == [AnswerClaim(7, None)], "the asker would not ask the joining node"
+    _, actions = step(after, ClaimReceived(7, view))
+    assert actions == [AnswerClaim(7, None)]
 
 
 def _reports(control: Control, disk: int) -> Progress:
@@ -110,21 +129,77 @@ def a_report_of_a_lost_disk_says_nothing() -> None:
     assert _reports(control, 1).stable == {"s": 5}
 
 
-def a_text_that_is_re_encoded_is_not_waited_for() -> None:
-    """Neither one that waits when the record comes, nor one that comes later from a host that has not looked again."""
+def _hears_of(node: Node, entry: Entry) -> tuple[Node, list[Any]]:
+    """Let a node commit one more entry, and take in something."""
+    log = replace(node.log, entries=(*node.log.entries, entry), commit=node.log.commit + 1)
+    return step(replace(node, log=log), Reading(None, None))
+
+
+def a_claim_with_a_refused_text_waits_for_its_record() -> None:
+    node, _ = step(node_with([STREAM]), ClaimBegun(1, frozenset({0})))
+    node, actions = step(node, ClaimAnswered(1, 0, frozenset({0, 1}), frozenset({"x"})))
+    assert not _settled(actions), "the hash of x is another text's"
+    assert wanted(node) == [ReEncode("x", 0)]
+    node, actions = _hears_of(node, Entry(1, ReEncode("x", 0)))
+    assert SettleClaim(1, 0) in actions
+    assert wanted(node) == []
+
+
+def a_record_that_re_encodes_is_void_in_another_view() -> None:
+    """Those who are asked by now have perhaps agreed to the text."""
     node = node_with([STREAM])
-    term = Term("x", 0)
-    early, _ = step(node, Piece("s", "a", 1, 1, 0, 1, frozenset({term})))
-    assert early.terms.shards == {"x": 0}
-    entry = Entry(1, ReEncode("x", 0))
-    log = replace(early.log, entries=(*early.log.entries, entry), commit=2)
-    early, actions = step(replace(early, log=log), Marker("s", "a", 1, 1, 1))
-    assert SealBatch("s", 0, 1, {"a": 1}) in actions
-    assert not early.terms.shards
-    late, _ = step(replace(node, control=apply(node.control, entry), log=log), Piece("s", "a", 1, 1, 0, 1, {term}))
-    assert not late.terms.shards
-    late, actions = step(late, Marker("s", "a", 1, 1, 1))
-    assert SealBatch("s", 0, 1, {"a": 1}) in actions
+    for record in (OUT, ReEncode("x", 0)):
+        node, _ = _hears_of(node, Entry(1, record))
+    assert not node.control.exceptions, "x was refused by others than those who are asked now"
+    node, _ = _hears_of(node, Entry(1, ReEncode("x", node.control.view)))
+    assert dict(node.control.exceptions) == {"x": 1}
+
+
+def a_claim_begins_anew_when_members_change() -> None:
+    node, _ = step(node_with([STREAM, OUT]), ClaimBegun(1, frozenset({0, 1})))
+    node, _ = step(node, ClaimAnswered(1, node.control.view, frozenset({0}), frozenset({"x"})))
+    node, actions = _hears_of(node, Entry(1, JOINING))
+    assert not _settled(actions)
+    node, actions = step(node, Pulse(0))
+    view = node.control.view
+    assert AskClaim(1, view, (0, 1, 2)) in actions, "who joins is not asked, or who was asked before is not asked again"
+    assert wanted(node) == [], "what was refused in another view is to be asked again"
+    node, _ = step(node, ClaimAnswered(1, view, frozenset({0, 2})))
+    node, actions = step(node, ClaimUnanswered(1, view, frozenset({1})))
+    assert not _settled(actions)
+    node, actions = step(node, Pulse(0))
+    assert AskClaim(1, view, (1,)) in actions, "nobody asks again who has not answered"
+    node, actions = step(node, ClaimAnswered(1, view, frozenset({1})))
+    assert SettleClaim(1, view) in actions
+
+
+def a_claim_that_is_given_up_is_forgotten() -> None:
+    node, _ = step(node_with([STREAM]), ClaimBegun(1, frozenset({0})))
+    node, _ = step(node, ClaimGivenUp(1))
+    for late in (ClaimAnswered(1, 0, frozenset({0, 1})), ClaimUnanswered(1, 0, frozenset({0, 1}))):
+        node, actions = step(node, late)
+        assert (dict(node.claims), actions) == ({}, [])
+
+
+def a_piece_is_taken_under_the_view_of_its_claim_only() -> None:
+    """Who has come since was not asked for its terms."""
+    node = node_with([STREAM, OUT, JOINING])
+    node, actions = step(node, Piece("s", "a", 1, 1, 0, 1, node.control.view - 1))
+    assert actions == [], "its terms are perhaps refused by node 1"
+    assert node.refused == {"a piece of another view": 1}
+    node, actions = step(node, Piece("s", "a", 1, 1, 0, 1, node.control.view))
+    assert TakePiece("s", "a", 0) in actions
+
+
+def who_would_not_be_asked_for_what_it_knows_claims_nothing() -> None:
+    """A replica that lost its disk takes over what others know: not what a node knows that is out."""
+    for node in (node_with([OUT], number=1), node_with([OUT, JOINING], number=1)):
+        node, actions = step(node, ClaimBegun(1, frozenset({0})))
+        assert actions == []
+        node, actions = step(node, Pulse(0))
+        assert not any(isinstance(action, AskClaim) for action in actions)
+    node, actions = step(replace(node, stay=Stay(2, is_installed=True)), Pulse(0))
+    assert AskClaim(1, 2, (0, 1)) in actions
 
 
 def who_is_holding_is_waited_for() -> None:
@@ -150,15 +225,14 @@ def a_record_of_another_clock_group_waits_for_its_streams() -> None:
 
 
 def what_an_earlier_life_said_is_refused_and_counted() -> None:
-    node = node_with([STREAM])
-    node, _ = step(node, Piece("s", "a", 1, 1, 0, 1, frozenset({Term("x", 2)})))
+    node = replace(node_with([OUT, JOINING], number=1), stay=Stay(2))
     node, _ = hears(node, Incarnation(2, 0, 2), Gossip(()))
-    yes = TermsClaimed(0, frozenset({"x"}), frozenset())
-    old, _ = hears(node, Incarnation(2, 0, 1), yes)
-    assert old.terms == node.terms, "an earlier life's word counts"
+    state = State(2, {}, {}, True, "")
+    old, _ = hears(node, Incarnation(2, 0, 1), state)
+    assert not old.stay.states, "an earlier life's word counts"
     assert old.refused == {"a message of an earlier incarnation": 1}
-    new, _ = hears(node, Incarnation(2, 0, 2), yes)
-    assert new.terms != node.terms
+    new, _ = hears(node, Incarnation(2, 0, 2), state)
+    assert new.stay.states.keys() == {2}
 
 
 def a_writer_that_was_replaced_is_refused_and_counted() -> None:
@@ -221,16 +295,6 @@ def a_report_that_requires_more_is_not_used_yet() -> None:
     progress = settle(hear(Progress(), [ahead, *reports[1:]]), control)
     progress = settle(hear(progress, [later]), replace(control, index=2))
     assert progress.stable == {"s": 5}
-
-
-def who_has_lost_the_disk_is_not_read() -> None:
-    """A reader may not know it yet, and stream batches without rows come again quickly; the terms do not."""
-    node = node_with([STREAM])
-    assert node.can_serve({}, 1)
-    assert not node.can_serve({}, 2)
-    assert not node.can_serve({"s": 1}, 1)
-    lost = replace(node, me=Incarnation(0, 1, 1))
-    assert not lost.can_serve({}, 1), "its terms are gone"
 
 
 def what_can_never_be_in_the_log_is_handed_back() -> None:
@@ -322,11 +386,11 @@ def who_is_on_the_way_when_a_stream_goes_begins_anew() -> None:
 
 def who_joins_agrees_to_nothing_before_it_has_what_others_agreed_to() -> None:
     node = node_with([OUT, JOINING], number=1)
-    asks = ClaimTerms(node.control.view, frozenset({"x"}))
-    _, actions = hears(node, Incarnation(2, 0, 1), asks)
-    assert not any(isinstance(action, CompareTerms) for action in actions), "another text may be in use under the hash"
-    _, actions = hears(replace(node, stay=Stay(2, is_installed=True)), Incarnation(2, 0, 1), asks)
-    assert CompareTerms(2, asks.view, asks.texts) in actions
+    asks = ClaimReceived(7, node.control.view)
+    _, actions = step(node, asks)
+    assert actions == [AnswerClaim(7, None)], "another text may be in use under the hash"
+    _, actions = step(replace(node, stay=Stay(2, is_installed=True)), asks)
+    assert actions == [CompareTerms(7, asks.view)]
 
 
 STORIES = (
@@ -337,12 +401,12 @@ STORIES = (
     a_writer_that_was_replaced_is_refused_and_counted,
     what_comes_twice_counts_once,
     a_report_that_requires_more_is_not_used_yet,
-    who_has_lost_the_disk_is_not_read,
+    a_claim_begins_anew_when_members_change,
     what_can_never_be_in_the_log_is_handed_back,
     what_only_leaders_propose_is_refused_from_others,
     who_is_holding_is_waited_for,
     a_record_of_another_clock_group_waits_for_its_streams,
-    a_text_that_is_re_encoded_is_not_waited_for,
+    a_claim_with_a_refused_text_waits_for_its_record,
     rows_of_a_stream_batch_that_was_left_do_not_come_later,
     a_marker_in_the_midst_of_a_stream_batch_leaves_its_rows_open,
     what_is_closed_stays_closed,
@@ -352,6 +416,10 @@ STORIES = (
     a_dropped_stream_ends_where_time_is_when_it_goes,
     who_is_on_the_way_when_a_stream_goes_begins_anew,
     who_joins_agrees_to_nothing_before_it_has_what_others_agreed_to,
+    a_record_that_re_encodes_is_void_in_another_view,
+    a_piece_is_taken_under_the_view_of_its_claim_only,
+    who_would_not_be_asked_for_what_it_knows_claims_nothing,
+    a_claim_that_is_given_up_is_forgotten,
 )
 
 failure = partial(outcome, STORIES)

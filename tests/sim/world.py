@@ -13,7 +13,7 @@ from tests.sim.agenda import Agenda, Network
 from tests.sim.checkers import Checkers, Violation
 from tests.sim.clients import Client, Operator
 from tests.sim.data import StreamData, join, random_stream, random_streams, random_terms
-from tests.sim.host import Host
+from tests.sim.machine import Machine
 from tests.sim.sources import LateSource, Source
 from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, Record, RegisterQuery, Role
 from wukongs.protocol.state import Cluster
@@ -72,12 +72,12 @@ class World:
         self.agenda = Agenda()
         self.network = Network(self.agenda, rng)
         self.events: deque[tuple[float, int, str, dict[str, Any]]] = deque(maxlen=5000)
-        self.hosts: list[Host] = []
+        self.hosts: list[Machine] = []
         self.terms = random_terms(rng)
         self.streams = random_streams(rng, self.terms, DURATION)
         dropping = self._dropping()
         self.checkers = Checkers(self.streams, self.hosts)
-        self.hosts += [Host(n, self.cluster, self.agenda, self.network, rng, self.tell) for n in range(count)]
+        self.hosts += [Machine(n, self.cluster, self.agenda, self.network, rng, self.tell) for n in range(count)]
         self.checkers.start()
         for host in self.hosts:
             host.peers = self.hosts
@@ -185,7 +185,7 @@ class World:
         lines = [
             f"node {h.number} {h.node.role.value} {'up' if h.is_alive else 'down'} {h.node.log.standing.value} "
             f"term {h.node.log.term} commit {h.node.log.commit}/{h.node.log.last} exposed {h.node.exposed} "
-            f"vts {dict(h.node.vts)} stable {dict(h.node.progress.stable)} waits {sorted(h.node.terms.shards)} "
+            f"vts {dict(h.node.vts)} stable {dict(h.node.progress.stable)} claims {dict(h.node.claims)} "
             f"pending {list(h.node.pending)}"
             for h in self.hosts
         ]

@@ -3,11 +3,21 @@ came before; until then it is kept back here."""
 
 from __future__ import annotations
 
-from wukongs.cluster.node_core import ZERO
-from wukongs.cluster.node_store import NodeStore
+from typing import Protocol
+
 from wukongs.protocol import actions as act
-from wukongs.protocol.control import Control
-from wukongs.protocol.records import Record, Sn
+from wukongs.protocol.control import THE_FIRST, Control
+from wukongs.protocol.records import Record, Sn, Vts
+
+
+class Store(Protocol):
+    """The part of a node's data that is brought forward."""
+
+    def apply(self, index: int, record: Record, sn: Sn | None) -> object: ...
+
+    def pass_over(self, record: Record) -> object: ...
+
+    def expose(self, sn: Sn, vts: Vts) -> object: ...
 
 
 class CatchingUp:
@@ -15,9 +25,9 @@ class CatchingUp:
 
     least_sn: what is taken over has to be as new as this, since this node was sent no record before it."""
 
-    def __init__(self, store: NodeStore, is_installed: bool) -> None:
+    def __init__(self, store: Store, is_installed: bool) -> None:
         self.is_installed = is_installed
-        self.least_sn = ZERO
+        self.least_sn = THE_FIRST
         self._store = store
         self._records: list[tuple[int, Record, Sn | None]] = []
         self._exposed: act.Expose | None = None
@@ -31,9 +41,10 @@ class CatchingUp:
 
     def expose(self, exposed: act.Expose) -> None:
         """Carry out Expose."""
-        self._exposed = exposed
         if self.is_installed:
             self._store.expose(exposed.sn, exposed.vts)
+        else:
+            self._exposed = exposed
 
     def jump(self, control: Control) -> None:
         """Note that this node goes on from a control state, without the records before it."""
@@ -46,10 +57,11 @@ class CatchingUp:
             if at is None or at > sn:
                 self._store.apply(index, record, at)
             else:
-                self._store.records.pass_over(record)
+                self._store.pass_over(record)
         self._records = []
 
     def show(self) -> None:
         """Let the store come to what is exposed."""
-        if self._exposed is not None:
-            self._store.expose(self._exposed.sn, self._exposed.vts)
+        exposed, self._exposed = self._exposed, None
+        if exposed is not None:
+            self._store.expose(exposed.sn, exposed.vts)

@@ -1,24 +1,23 @@
-"""Claims: new terms are shown to the nodes that replicate their shards before anything with them is sealed, many at a
-time: what nobody refuses is confirmed, and the log re-encodes the rest (wukongs/protocol/terms.py). So what a host
-tells the protocol of has no unknown terms any more."""
+"""Claims: carries out what the protocol says of new terms (wukongs/protocol/claims.py): shows tables of them to the
+nodes that replicate their shards, and compares those of others. What takes long happens in the caller's thread."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 import numpy as np
 
 from wukongs.cluster.agreed_terms import AgreedTerms
-from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.host import Errand, Host
 from wukongs.cluster.members import left_s
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable
+from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import Control
-from wukongs.protocol.membership import may_agree
-from wukongs.protocol.records import ReEncode
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.encoder import encode_texts
@@ -26,46 +25,36 @@ from wukongs.wire.assignment import shards_of
 from wukongs.wire.packets import Packet, Peers
 
 CLAIM = "claim"
-RETRY_S = 0.02
 _TYPES = ["int64", "int64", "uint8"]
 ROUND_S = 10.0
 TIMEOUT_S = 30.0
 
 
 class Claims:
-    """Of one node: asks for its own new terms, and answers others."""
+    """Asks other nodes to agree to new terms, and answers when they ask."""
 
     def __init__(self, host: Host, store: NodeStore, peers: Peers) -> None:
         self._host, self._store, self._peers = host, store, peers
         self._lock = threading.Lock()
         self._agreed = AgreedTerms()
-        self._by_nodes: tuple[object, dict[int, BoolArray]] | None = None
+        self._masks: dict[int, BoolArray] = {}
+        """Node -> the shards that it replicates."""
 
     def settle(self, table: TermTable, timeout_s: float = TIMEOUT_S) -> int:
-        """Return when every term is confirmed by all replicas of its shard, or re-encoded; return the view under which
+        """Return when every term is agreed on by all replicas of its shard, or re-encoded; return the view under which
         it was. ids of the table: the hashes, also where texts clash.
 
-        Raises NodeUnavailable (no answer under one view within timeout_s seconds)."""
+        Raises NodeUnavailable (not under one view within timeout_s seconds)."""
         deadline = time.monotonic() + timeout_s
         while True:
-            control = self._host.node.control
-            why = "nodes come and go"
-            try:
-                asked = self._agreed.unknown(table, control.view)
-                round_ends = min(deadline, time.monotonic() + ROUND_S)
-                refused = self._ask(asked, control, round_ends) if len(asked) else []
-                if refused is not None and self._re_encoded(refused, control.view, deadline):
-                    self._agreed.add(asked, control.view)
-                    return control.view
-            except NodeUnavailable as error:  # who does not answer is perhaps taken out before the deadline
-                why = str(error)
-            self._host.check()
-            if time.monotonic() >= deadline:
-                raise NodeUnavailable(
-                    f"node {self._peers.me}: {len(table)} new terms could not be agreed on within {timeout_s:g} s: "
-                    f"{why}"
-                )
-            time.sleep(RETRY_S)  # until all know of the same members
+            view = self._host.node.control.view
+            asked = self._agreed.unknown(table, view)
+            if not len(asked):
+                return view
+            found = self._settle(asked, deadline, timeout_s)
+            self._agreed.add(asked, found)
+            if found == view or len(asked) == len(table):
+                return found
 
     def settle_texts(self, texts: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
         """As settle, of canonical forms."""
@@ -76,56 +65,93 @@ class Claims:
         self.settle_texts(texts)
         return self._store.core.registry.keep_all(texts)
 
-    def _re_encoded(self, texts: list[str], view: int, deadline: float) -> bool:
-        """Let the log give refused texts ids of their own; return whether that was done under this view."""
-        for text in texts:
-            if text not in self._host.node.control.exceptions:
-                try:
-                    self._host.submit(ev.Submitted(ReEncode(text, view)), left_s(deadline))
-                except Dropped:  # somebody else has asked for the same, or there is another view
-                    continue
-        control = self._host.node.control
-        return control.view == view and all(text in control.exceptions for text in texts)
+    def _settle(self, table: TermTable, deadline: float, timeout_s: float) -> int:
+        """Have a claim settled; return the view under which it was."""
+        errands: SimpleQueue[Errand | None] = SimpleQueue()
+        shards = shards_of(table.ids)
+        why = "nodes come and go"
+        with self._host.errand(errands.put) as claim:
+            found = frozenset(np.flatnonzero(np.bincount(shards)).tolist())
+            self._host.post(ev.ClaimBegun(claim, found))
+            try:
+                while (asked := self._next(errands, deadline)) is not None:
+                    if isinstance(asked, act.SettleClaim):
+                        return asked.view
+                    assert isinstance(asked, act.AskClaim), asked
+                    if asked.view < self._host.node.control.view:
+                        continue  # Members have changed since: the protocol asks anew.
+                    try:
+                        self._ask(asked, table, shards, deadline)
+                    except NodeUnavailable as error:
+                        why = str(error)
+                        self._host.post(ev.ClaimUnanswered(claim, asked.view, frozenset(asked.nodes)))
+                if self._is_with_the_log(claim):
+                    why = "a majority of the nodes has not agreed to re-encode those of them whose hashes are taken"
+                raise NodeUnavailable(
+                    f"node {self._peers.me}: {len(table)} new terms could not be agreed on within {timeout_s:g} s: "
+                    f"{why}"
+                )
+            except BaseException:
+                self._host.post(ev.ClaimGivenUp(claim))
+                raise
 
-    def _ask(self, table: TermTable, control: Control, deadline: float) -> list[str] | None:
-        """Return the texts that some replica refuses; None if one of them has another view than `control`."""
-        view, shards = control.view, shards_of(table.ids)
-        by_node = ((node, np.flatnonzero(claimed[shards])) for node, claimed in self._claimed_by_nodes(control).items())
-        asked = [(node, rows) for node, rows in by_node if len(rows)]
-        packets = [(node, _packet(table.take(rows), view)) for node, rows in asked]
-        answers = self._peers.ask(packets, left_s(deadline))
-        refused = np.zeros(len(table), np.bool_)
-        for (_, rows), answer in zip(asked, answers, strict=True):
-            if answer.fields.get("view") != view:
-                return None
-            refused[rows] |= ~_mask(answer, len(rows))
-        return table.take(np.flatnonzero(refused)).texts()
+    def _next(self, errands: SimpleQueue[Errand | None], deadline: float) -> Errand | None:
+        """Return what is to be done next, None if nothing comes in time. Raises as Host.check."""
+        with suppress(Empty):
+            found = errands.get(timeout=left_s(deadline))
+            if found is None:
+                self._host.check()
+            return found
+        return None
 
-    def _claimed_by_nodes(self, control: Control) -> dict[int, BoolArray]:
-        """Return, for each node, which shards' terms it has to agree to. bool[1024]"""
-        known = self._by_nodes
-        if known is None or known[0] is not control.members:
-            claimers = [control.claimers(shard) for shard in range(len(control.shards))]
-            found = {
-                node: np.array([node in nodes for nodes in claimers], np.bool_)
-                for node in sorted(frozenset[int]().union(*claimers))
-            }
-            known = self._by_nodes = control.members, found
-        return known[1]
+    def _is_with_the_log(self, claim: int) -> bool:
+        found = self._host.node.claims.get(claim)
+        return found is not None and not found.remaining
+
+    def _ask(self, asked: act.AskClaim, table: TermTable, shards: Int64Array, deadline: float) -> None:
+        """Carry out AskClaim. Raises NodeUnavailable."""
+        rows = [np.flatnonzero(self._mask(node)[shards]) for node in asked.nodes]
+        packets = [
+            (node, _packet(table.take(of_node), asked.view)) for node, of_node in zip(asked.nodes, rows, strict=True)
+        ]
+        answers = self._peers.ask(packets, min(left_s(deadline), ROUND_S))
+        refused, silent = np.zeros(len(table), np.bool_), set[int]()
+        for node, of_node, answer in zip(asked.nodes, rows, answers, strict=True):
+            if answer.fields.get("view") == asked.view:
+                refused[of_node] |= ~_equal(answer, len(of_node))
+            else:
+                silent.add(node)
+        told = frozenset(asked.nodes) - silent
+        texts = frozenset(table.take(np.flatnonzero(refused)).texts())
+        if told:
+            self._host.post(ev.ClaimAnswered(asked.claim, asked.view, told, texts))
+        if silent:
+            self._host.post(ev.ClaimUnanswered(asked.claim, asked.view, frozenset(silent)))
+
+    def _mask(self, node: int) -> BoolArray:
+        if node not in self._masks:
+            self._masks[node] = self._store.shard_map.shards(node)
+        return self._masks[node]
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of CLAIM: compare terms with what is held here under their hashes, and keep new ones."""
-        node = self._host.node
         view = packet.fields.get("view")
-        if view != node.control.view or not may_agree(node.control, node.stay, node.me):
-            return Packet(CLAIM, {"view": None})
-        table = _table(packet)
-        with self._lock:
-            equal = self._store.compare_terms(table)
-        if view != self._host.node.control.view:
-            # Who has come since has perhaps asked for the terms here before these were among them.
-            return Packet(CLAIM, {"view": None})
-        return Packet(CLAIM, {"view": view}, {"equal": equal})
+        if type(view) is not int:
+            raise DataError(f"{CLAIM}: expected the index of a view, found {view!r}")
+        errands: SimpleQueue[Errand | None] = SimpleQueue()
+        deadline, equal = time.monotonic() + TIMEOUT_S, np.empty(0, np.bool_)
+        with self._host.errand(errands.put) as question:
+            self._host.post(ev.ClaimReceived(question, view))
+            asked = self._next(errands, deadline)
+            if isinstance(asked, act.CompareTerms):
+                table = _table(packet)
+                with self._lock:
+                    equal = self._store.compare_terms(table)
+                self._host.post(ev.TermsCompared(question, view))
+                asked = self._next(errands, deadline)
+        if isinstance(asked, act.AnswerClaim) and asked.view is not None:
+            return Packet(CLAIM, {"view": asked.view}, {"equal": equal})
+        return Packet(CLAIM, {"view": None})
 
 
 def _packet(table: TermTable, view: int) -> Packet:
@@ -142,7 +168,7 @@ def _table(packet: Packet) -> TermTable:
     return table
 
 
-def _mask(answer: Packet, count: int) -> BoolArray:
+def _equal(answer: Packet, count: int) -> BoolArray:
     found = answer.arrays.get("equal")
     if found is None or found.dtype != np.bool_ or len(found) != count:
         raise NodeUnavailable(f"a node answered a claim of {count} terms with something else: is it of this version?")

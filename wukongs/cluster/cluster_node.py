@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wukongs.cluster.boot import HELLO, check_shape, claimed_twice, hello_handler
+
+from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_engine import ClusterEngine
@@ -123,7 +125,7 @@ class ClusterNode:
         self.store = NodeStore(settings, me.node, shard_map, on_missing=lambda: self._puller.ring())
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
         self.store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
-        self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s)
+        self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s, is_installed=me.disk == FIRST_DISK)
         claims = Claims(self.host, self.store, self.network)
         placing = Placing(self.host, self.store)
         self._puller = SlicePuller(self.store, self.network, placing.now, self.host.fail)

@@ -1,34 +1,35 @@
 """Host: runs the protocol of one node. One thread takes events in, one after the other, and carries out what they ask.
+The simulator (tests/sim) runs it without the thread, on a store, a disk, a network and a clock of its own.
 
 Everybody else reads `host.node`, an immutable value, and hands events in by `post`, or by the calls that wait for an
 outcome. What each call waits for has a deadline. The thread itself waits for nobody: what needs an answer of another
-node happens elsewhere (claims.py, slices.py).
+node, or takes long, happens elsewhere (claims.py, slices.py).
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from wukongs.cluster.boot import FIRST_DISK
 from wukongs.cluster.catching_up import CatchingUp
-from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import oldest_held
-from wukongs.protocol.records import Membership, Record, Role, Sn, record_key
+from wukongs.protocol.records import Membership, Record, Role, Sn, Vts, record_key
 from wukongs.protocol.sealing import position
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 from wukongs.protocol.waiting import is_waited_for
@@ -40,6 +41,8 @@ INBOX_MAX = 1 << 14
 """Messages of other nodes that wait; more are dropped, as the protocol allows, and counted."""
 OFFER_S = 30.0
 
+Errand = act.AskClaim | act.SettleClaim | act.CompareTerms | act.AnswerClaim
+"""An action that takes another thread: it waits for other nodes, or compares many terms."""
 Outcome = TypeVar("Outcome")
 
 
@@ -55,25 +58,99 @@ class Dropped(WukongsError):
     """A record that was handed in will not be in the log: it is there already, or what it rests on has changed."""
 
 
+class Store(Protocol):
+    """The data of a node, to which the host tells what is decided, in that order, from one thread (NodeStore)."""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What has ended it, if something has."""
+
+    def seal(self, action: act.SealBatch) -> bool:
+        """Carry out SealBatch; return whether that is done. If not, the host is told Inserted when it is."""
+
+    def apply(self, index: int, record: Record, sn: Sn | None) -> object:
+        """Carry out Apply."""
+
+    def pass_over(self, record: Record) -> object:
+        """Note a record whose effect has come by InstallState."""
+
+    def expose(self, sn: Sn, vts: Vts) -> object:
+        """Carry out Expose."""
+
+    def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> object:
+        """Keep what readers of some node may still ask for."""
+
+    def held(self) -> Held:
+        """Return what readers here may still ask for."""
+
+    def refused(self, index: int) -> WukongsError | None:
+        """Return why the record at this index of the log did nothing, if it could not be carried out."""
+
+    def wait_for(self, sn: Sn, timeout_s: float) -> object:
+        """Wait until reads see an SN."""
+
+    def fail(self, error: BaseException) -> object:
+        """Refuse all reads from now on."""
+
+
+class Held(Protocol):
+    """As events.Reading."""
+
+    @property
+    def oldest_sn(self) -> Sn | None: ...
+
+    @property
+    def oldest_firing(self) -> int | None: ...
+
+
+class Disk(Protocol):
+    """Where a node's log, votes and control state are. is_lasting: whether a restart finds them."""
+
+    is_lasting: bool
+
+    def kept(self) -> Kept:
+        """Return what it has."""
+
+    def save(self, action: act.SaveVote | act.SaveEntries | act.SaveControl) -> object:
+        """Carry out an action; return when it is safe."""
+
+
+class NoDisk:
+    """The disk of a node that keeps everything in memory: a node that starts again is another voter."""
+
+    is_lasting = False
+
+    def kept(self) -> Kept:
+        return Kept()
+
+    def save(self, action: act.SaveVote | act.SaveEntries | act.SaveControl) -> None:
+        pass
+
+
 class Host:
-    """send: (node, body), which may lose it. failure: what has ended it, if something has."""
+    """send: (node, body), which may lose it. is_installed: whether the store has what came before this life began.
+    failure: what has ended it, if something has."""
 
     def __init__(
         self,
         cluster: Cluster,
         me: Incarnation,
-        store: NodeStore,
+        store: Store,
         send: Callable[[int, Body], object],
         pulse_s: float = PULSE_S,
+        disk: Disk | None = None,
+        is_installed: bool = True,
     ) -> None:
         self.me = me
-        self.node: Node = boot(cluster, me, Kept())
+        self._disk = disk or NoDisk()
+        self.node: Node = boot(cluster, me, self._disk.kept())
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], object] = lambda _: None
         """Is called once, in the protocol's thread, when something has ended it."""
         self.on_install: Callable[[act.InstallState], object] = _not_joining
+        self.on_collect: Callable[[act.CollectState], object] = self._collect_nothing
         self.on_pulse: Callable[[], object] = lambda: None
-        self.catching_up = CatchingUp(store, is_installed=me.disk == FIRST_DISK)
+        self.catching_up = CatchingUp(store, is_installed)
         self.dropped_messages = 0
         self._store = store
         self._send = send
@@ -82,6 +159,8 @@ class Host:
         self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._next: deque[ev.Event] = deque()
         self._keep: Callable[[], object] | None = None
+        self._errands: dict[int, Callable[[Errand | None], object]] = {}
+        self._errand_numbers = itertools.count(1)
         self._outcomes: set[Future[Any]] = set()
         """What callers wait for. Under the lock of `_changed`."""
         self._waiting: dict[Hashable, list[Future[Applied]]] = {}
@@ -140,23 +219,36 @@ class Host:
 
         return self._outcome_of(call, outcome, timeout_s, "the node's protocol")
 
+    @contextmanager
+    def errand(self, carry_out: Callable[[Errand | None], object]) -> Iterator[int]:
+        """Give a number for a claim, or for a question of another node. carry_out: takes the actions that name it, in
+        the protocol's thread, and must return at once; None: the node has ended, and nothing more comes."""
+        number = self.open_errand(carry_out)
+        try:
+            self.check()  # whoever ends the thread from here on finds it among the errands
+            yield number
+        finally:
+            with self._changed:
+                del self._errands[number]
+
+    def open_errand(self, carry_out: Callable[[Errand | None], object]) -> int:
+        """As errand, of a claim or question that this life does not end."""
+        number = next(self._errand_numbers)
+        with self._changed:
+            self._errands[number] = carry_out
+        return number
+
     def offer(
-        self, event: ev.Piece | ev.Marker, view: int | None, keep: Callable[[], object], timeout_s: float = OFFER_S
-    ) -> tuple[int, int, bool] | None:
+        self, event: ev.Piece | ev.Marker, keep: Callable[[], object], timeout_s: float = OFFER_S
+    ) -> tuple[int, int, bool]:
         """Hand in a piece or marker. keep: called, in the protocol's thread, if a piece is taken. Return how far the
-        partition has come; None if there is another view by now, under which its terms have to be claimed again.
+        partition has come.
 
         Raises NodeUnavailable (not within timeout_s seconds)."""
-        outcome: Future[tuple[int, int, bool] | None] = Future()
+        outcome: Future[tuple[int, int, bool]] = Future()
 
         def run() -> None:
-            if view not in (None, self.node.control.view):
-                outcome.set_result(None)
-                return
-            self._keep = keep
-            self.take(event)  # what goes wrong here leaves things half done: it ends the node
-            self._keep = None
-            outcome.set_result(position(self.node.intakes.get(event.stream), event.partition))
+            outcome.set_result(self.take_in(event, keep))
 
         return self._outcome_of(run, outcome, timeout_s, "the node's protocol")
 
@@ -178,15 +270,10 @@ class Host:
 
         Raises Dropped; NodeUnavailable (no majority agrees within timeout_s seconds: it may still come)."""
         outcome: Future[Applied] = Future()
-
-        def hand_in() -> None:
-            made = event() if callable(event) else event
-            key = record_key(made.record)
-            self._waiting[key] = [*(one for one in self._waiting.get(key, ()) if one in self._outcomes), outcome]
-            self.take(made)
-
         who = f"a majority of the cluster's {len(self.node.control.members)} nodes"
-        return self._outcome_of(hand_in, outcome, timeout_s, who)
+        return self._outcome_of(
+            lambda: self.hand_in(event() if callable(event) else event, outcome), outcome, timeout_s, who
+        )
 
     def wait_until(self, holds: Callable[[Node], bool], timeout_s: float, what: str) -> Node:
         """Wait until something holds of the node. Raises NodeUnavailable (not within timeout_s seconds)."""
@@ -255,7 +342,7 @@ class Host:
         try:
             while not self._is_closed:
                 # Who waits is looked for only where it matters, not at each of the events between two pulses.
-                wait_s = self._wait_s() if self._inbox.empty() else self._pulse_s
+                wait_s = self.wait_s() if self._inbox.empty() else self._pulse_s
                 try:
                     happens = self._inbox.get(timeout=max(0.0, pulsed_s + wait_s - time.monotonic()))
                 except Empty:
@@ -263,8 +350,8 @@ class Host:
                 if happens is not None:
                     happens()
                 passed_s = time.monotonic() - pulsed_s
-                if passed_s >= self._pulse_s and passed_s >= self._wait_s():
-                    self._pulse(passed_s)
+                if passed_s >= self._pulse_s and passed_s >= self.wait_s():
+                    self.pulse(passed_s)
                     pulsed_s = time.monotonic()
         except NodeUnavailable as error:
             self._fail(error)
@@ -282,22 +369,36 @@ class Host:
         finally:
             self.on_failure(error)
 
-    def _wait_s(self) -> float:
+    def wait_s(self) -> float:
         """Return how long after the last pulse the next one is due."""
         return self._pulse_s * (1 if is_waited_for(self.node) else self.node.cluster.quiet_pulses)
 
-    def _pulse(self, passed_s: float) -> None:
-        if self._store.core.failure is not None:
-            raise self._store.core.failure  # nothing is brought forward here any more: let others answer instead
+    def pulse(self, passed_s: float) -> None:
+        """Let a moment pass. passed_s: since the last one."""
+        if self._store.failure is not None:
+            raise self._store.failure  # nothing is brought forward here any more: let others answer instead
         self.on_pulse()
         if self.is_installed:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
             self.take(ev.Reading(held.oldest_sn, held.oldest_firing))
-        if self.node.control.index > self.node.settled:
-            self.take(ev.Settled(self.node.control.index))  # in memory, what a record did is there at once
+            if self.node.control.index > self.node.settled:
+                self.take(ev.Settled(self.node.control.index))  # the store does at once what a record says
         elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
         self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
+
+    def take_in(self, event: ev.Piece | ev.Marker, keep: Callable[[], object]) -> tuple[int, int, bool]:
+        """As offer, in the protocol's thread. What goes wrong here leaves things half done: it ends the node."""
+        self._keep = keep
+        self.take(event)
+        self._keep = None
+        return position(self.node.intakes.get(event.stream), event.partition)
+
+    def hand_in(self, event: ev.Submitted, outcome: Future[Applied]) -> None:
+        """As submit, in the protocol's thread."""
+        key = record_key(event.record)
+        self._waiting[key] = [*(one for one in self._waiting.get(key, ()) if one in self._outcomes), outcome]
+        self.take(event)
 
     def take(self, event: ev.Event) -> None:
         """Take in an event and those that follow from it, and carry out what they ask."""
@@ -330,12 +431,12 @@ class Host:
                 assert self._keep is not None, action
                 self._keep()
             case act.SealBatch(stream=stream, batch=batch):
-                self._store.seal(stream, batch)
-                self._next.append(ev.Inserted(stream, batch))
-            case act.CompareTerms(asker=asker, view=view, texts=texts):
-                self._next.append(ev.TermsCompared(asker, view, *self._store.compare_texts(texts)))
-            case act.Confirm(texts=texts):
-                self._store.confirm(texts)
+                if self._store.seal(action):
+                    self._next.append(ev.Inserted(stream, batch))
+            case act.AskClaim(claim=number) | act.SettleClaim(claim=number):
+                self._hand_on(number, action)
+            case act.CompareTerms(question=number) | act.AnswerClaim(question=number):
+                self._hand_on(number, action)
             case act.Apply(index=index, entry=entry, sn=sn):
                 self._check_is_in(entry.record)
                 self.catching_up.apply(index, entry.record, sn)
@@ -344,23 +445,31 @@ class Host:
                 self._decide(record, Dropped(f"{type(record).__name__}: superseded by another record of the log"))
             case act.Expose():
                 self.catching_up.expose(action)
-            case act.SaveControl(control=control, is_jump=True):
-                self.catching_up.jump(control)
             case act.SaveVote() | act.SaveEntries() | act.SaveControl():
-                pass  # In memory: whoever starts again is another voter, with a newer disk.
-            case act.CollectState(asker=asker, state=state):
-                # What this node holds is asked for by packets, once all that take part know of the joining node.
-                self._next.append(ev.StateCollected(asker, replace(state, payload="")))
+                self._disk.save(action)
+                if isinstance(action, act.SaveControl) and action.is_jump:
+                    self.catching_up.jump(action.control)
+            case act.CollectState():
+                self.on_collect(action)
             case act.InstallState():
                 self.on_install(action)
+
+    def _collect_nothing(self, asked: act.CollectState) -> None:
+        """What this node holds is asked for by packets, once all that take part know of the joining node."""
+        self._next.append(ev.StateCollected(asked.asker, replace(asked.state, payload="")))
+
+    def _hand_on(self, number: int, errand: Errand) -> None:
+        carry_out = self._errands.get(number)
+        if carry_out is not None:  # else nobody waits for it any more
+            carry_out(errand)
 
     def _decide(self, record: Record, found: Applied | Dropped) -> None:
         self._decided += [(outcome, found) for outcome in self._waiting.pop(record_key(record), [])]
 
     def _check_is_in(self, record: Record) -> None:
-        """End this node when it was taken out, or has begun anew elsewhere: what it has missed only a new life takes
-        over."""
-        if not isinstance(record, Membership) or record.node != self.me.node:
+        """End a node without a disk when it was taken out, or has begun anew elsewhere: what it has missed only a new
+        life takes over."""
+        if self._disk.is_lasting or not isinstance(record, Membership) or record.node != self.me.node:
             return
         if record.disk > self.me.disk:
             raise NodeUnavailable(f"node {self.me.node} was started anew elsewhere: this one ends")
@@ -390,6 +499,8 @@ class Host:
             for outcome in self._outcomes:
                 if not outcome.done():
                     outcome.set_exception(self._end())
+            for carry_out in self._errands.values():
+                carry_out(None)
             self._changed.notify_all()
 
 

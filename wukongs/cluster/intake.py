@@ -112,12 +112,12 @@ class Intake:
         where = self._key(piece.stream), piece.partition
         batch = self._store.protocol_batch(where[0], piece.batch_number)
         self._check_is_new(piece, batch)
-        event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset)
         while True:
             if view is None:
                 view = self.agree(piece.encoded, CLAIM_S)
-            found = self._host.offer(event, view, lambda: self._store.take(piece))
-            if found is None:
+            event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset, view)
+            found = self._host.offer(event, lambda: self._store.take(piece))
+            if found[0] < piece.end_offset and view != self._host.node.control.view:
                 view = None  # members have come or gone since: the terms are claimed of those that are there now
                 continue
             self._check_writer(piece)  # a newer one has perhaps sent rows of its own meanwhile: these are not here then
@@ -196,8 +196,8 @@ class Intake:
         else:  # nothing new is closed, but rows were set aside
             next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
             event = ev.Piece(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
-        found = self._host.offer(event, None, lambda: None)
-        if found is None or found[1] < batch or (is_last and not found[2]):
+        found = self._host.offer(event, lambda: None)
+        if found[1] < batch or (is_last and not found[2]):
             raise StreamError(
                 f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "
                 f"not follow on what is here: send again from row {known.offset}"

@@ -15,7 +15,7 @@ Nothing is durable: a node that starts anew begins as one that has lost its disk
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,7 @@ from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.pieces import Close, Piece
-from wukongs.protocol.messages import Term
+from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.records import Record, Sn, Vts
 from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
@@ -128,15 +128,6 @@ class NodeStore:
         """Return the terms that have to be confirmed before these tuples are taken, under their hashes."""
         return self.core.terms.new(encoded)
 
-    def unknown_terms(self, encoded: Encoded) -> frozenset[Term]:
-        """Return the terms that this node does not know as confirmed, for the protocol's Piece and Submitted."""
-        return self.core.terms.unknown(encoded)
-
-    def unknown_texts(self, texts: Sequence[str]) -> frozenset[Term]:
-        """As unknown_terms, of canonical forms: the constants of a query to register, the names of graphs and timing
-        predicates. They have to be confirmed before the record that names them is proposed."""
-        return self.core.terms.unknown_texts(texts)
-
     def take(self, piece: Piece) -> None:
         """Keep the rows of a piece for their stream batch (TakePiece)."""
         with self.core.lock:
@@ -147,16 +138,17 @@ class NodeStore:
         with self.core.lock:
             self._stream(self.key_of(message.stream)).note_close(message)
 
-    def seal(self, stream: str, up_to: int) -> None:
-        """Give the rows of all stream batches up to this one (the protocol's number) their final ids (SealBatch). They
-        are inserted when this returns; readers see them when they are exposed."""
+    def seal(self, action: SealBatch) -> bool:
+        """Give the rows of all stream batches up to this one their final ids (SealBatch). They are inserted when this
+        returns; readers see them when they are exposed."""
         with self.core.lock:
-            state = self._stream(stream)
-            state.insert(up_to + state.shift, self.core.terms, self._mine)
+            state = self._stream(action.stream)
+            state.insert(action.batch + state.shift, self.core.terms, self._mine)
             self.core.release(state.shares.shrink(state.slice_bytes_max))
             self.injector.wake()
             if self.missing_slices():
                 self._ask_for_slices()
+        return True
 
     def stream(self, name: str) -> NodeStream:
         """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
@@ -173,20 +165,10 @@ class NodeStore:
             raise StreamError(f"unknown stream {stream}: it has to be declared first. Declared: {known}")
         return state
 
-    # --- terms --------------------------------------------------------------------------------------------------------
-
     def compare_terms(self, table: TermTable) -> BoolArray:
         """Tell of each term whether this node, as a replica of its shard, has this text under its hash, from now on
         and for ever: bool[n]. ids : the hashes of the texts."""
         return self.claims.compare(table)
-
-    def compare_texts(self, texts: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """As compare_terms, for CompareTerms: return (equal, clashing)."""
-        return self.claims.compare_texts(texts)
-
-    def confirm(self, texts: Iterable[str]) -> None:
-        """Note that these texts may be used under their hashes (Confirm)."""
-        self.core.terms.confirmed(texts)
 
     # --- loads and updates --------------------------------------------------------------------------------------------
 
@@ -244,6 +226,10 @@ class NodeStore:
         with self.core.lock:
             self.records.apply(index, record, sn)
 
+    def pass_over(self, record: Record) -> None:
+        """Note a record that is in what was taken over of other nodes."""
+        self.records.pass_over(record)
+
     def expose(self, sn: Sn, vts: Vts) -> None:
         """Bring everything forward up to this SN (Expose), as far as it is inserted here; returns at once. vts follows
         from the SN and the records."""
@@ -251,6 +237,11 @@ class NodeStore:
             self.injector.expose(sn)
             if self.missing_slices():
                 self._ask_for_slices()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What has ended this store, if something has."""
+        return self.core.failure
 
     def refused(self, index: int) -> WukongsError | None:
         """Return why the record at this index of the log did nothing, if it could not be carried out."""

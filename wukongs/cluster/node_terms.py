@@ -11,13 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import compress
-
 import numpy as np
 
 from wukongs.errors import DataError
-from wukongs.protocol.messages import Term
 from wukongs.store.dictionary import Dictionary
 from wukongs.store.dictionary_write_kernels import EQUAL
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, HASH_SEED, BoolArray, Int64Array
@@ -27,8 +23,6 @@ from wukongs.store.term_ids import HASH_BITS, hash_id
 from wukongs.store.term_registry import TermRegistry
 from wukongs.wire.assignment import SHARD_BITS, SHARD_COUNT, shards_of
 
-CONFIRMED_MAX = 1 << 20
-"""Texts remembered as confirmed until tuples bring them into the registry; who forgets one asks again."""
 _COUNTED_AT_A_TIME = 1 << 16
 _IN_SHARD = (1 << (63 - SHARD_BITS)) - 1
 
@@ -48,23 +42,12 @@ def exception_id(text: str, hash_bits: int, used: set[int]) -> int:
 class NodeRegistry(TermRegistry):
     """The registry of a node. Thread-safe, as an embedded one."""
 
-    def __init__(self, hash_bits: int) -> None:
-        super().__init__(hash_bits)
-        self._confirmed: dict[str, None] = {}
-
     def re_encode(self, text: str) -> None:
         """Give a text the id that a record of the log has decided on."""
         with self._lock:
             if text not in self.exceptions:
                 hashed = hash_id(text.encode(), self.hash_bits)
                 self._record_exception(exception_id(text, self.hash_bits, self._exception_ids), text, hashed)
-
-    def confirmed(self, texts: Iterable[str]) -> None:
-        """Note that these texts may be used under their hashes."""
-        with self._lock:
-            if len(self._confirmed) >= CONFIRMED_MAX:
-                self._confirmed.clear()
-            self._confirmed.update(dict.fromkeys(texts))
 
     def new(self, encoded: Encoded) -> TermTable:
         """Return the terms of encoded tuples that this node neither holds nor knows as re-encoded, those that clash
@@ -82,17 +65,6 @@ class NodeRegistry(TermRegistry):
         if self.exceptions:
             terms = terms.take(np.flatnonzero([text not in self.exceptions for text in terms.texts()]))
         return terms
-
-    def unknown(self, encoded: Encoded) -> frozenset[Term]:
-        """As new, without those that are known as confirmed, each with its shard."""
-        terms = self.new(encoded)
-        with self._lock:
-            found = zip(terms.texts(), shards_of(terms.ids).tolist(), strict=True)
-            return frozenset(Term(text, shard) for text, shard in found if text not in self._confirmed)
-
-    def unknown_texts(self, texts: Sequence[str]) -> frozenset[Term]:
-        """As unknown, of canonical forms."""
-        return self.unknown(encode_texts(texts, self.hash_bits))
 
     def re_encoded_hashes(self) -> Int64Array:
         """Return the hashes of the texts that were re-encoded."""
@@ -191,11 +163,3 @@ class TermClaims:
             free[self._agreed.add(table, rows[firsts])] = False
             rows = np.delete(rows, firsts)
         return free
-
-    def compare_texts(self, texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """As compare: return (equal, clashing)."""
-        ordered = sorted(texts)
-        ids = [hash_id(text.encode(), self._registry.hash_bits) for text in ordered]
-        equal = self.compare(TermTable.of(np.array(ids, np.int64), [text.encode() for text in ordered]))
-        agreed = frozenset(compress(ordered, equal.tolist()))
-        return agreed, frozenset(ordered) - agreed

@@ -60,7 +60,7 @@ class TakePiece:
 
 @dataclass(frozen=True, slots=True)
 class SealBatch:
-    """The stream batches after + 1 to batch are whole, their terms confirmed: insert them (and log them, where data is
+    """The stream batches after + 1 to batch are whole: insert them (and log them, where data is
     durable), then answer Inserted, for one stream in the order of its stream batches. Most of the range may be empty.
     What the store has already, since an InstallState came in between, is left out; one whose `after` it has not reached
     is dropped, and all of a stream that is gone.
@@ -75,19 +75,38 @@ class SealBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class CompareTerms:
-    """Compare texts with what is held under their hashes, keep new ones on disk, and answer with TermsCompared."""
+class AskClaim:
+    """Ask each of these nodes (this one may be among them) to agree to those terms of a claim that are of its shards,
+    under this view. Each is answered by ClaimAnswered or, also if nothing comes of it, ClaimUnanswered."""
 
-    asker: int
+    claim: int
     view: int
-    texts: frozenset[str]
+    nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
-    """All replicas hold these texts under their hashes: they may be used."""
+class CompareTerms:
+    """Compare the terms that were asked for with what is held under their hashes, keep new ones where a restart finds
+    them, and say TermsCompared. This may take a while; other events may come meanwhile."""
 
-    texts: frozenset[str]
+    question: int
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerClaim:
+    """Tell who has asked what was compared, under this view. None: nothing is said about the terms; ask again."""
+
+    question: int
+    view: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettleClaim:
+    """All terms of a claim are agreed on, or re-encoded: they may be used, from this view on."""
+
+    claim: int
+    view: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +167,10 @@ Action = (
     | SaveControl
     | TakePiece
     | SealBatch
+    | AskClaim
     | CompareTerms
-    | Confirm
+    | AnswerClaim
+    | SettleClaim
     | CollectState
     | InstallState
     | Apply

@@ -1,61 +1,91 @@
-"""A node's questions about new terms, and the answers (terms.py has what they are good for)."""
+"""A node's claims of new terms, and its answers to those of others (claims.py has what they are good for)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from wukongs.protocol import membership, sealing, terms
-from wukongs.protocol.actions import Action, CompareTerms, Confirm, Send
-from wukongs.protocol.events import TermsCompared
-from wukongs.protocol.messages import ClaimTerms, Term, TermsClaimed
+from wukongs.protocol import claims, membership
+from wukongs.protocol.actions import Action, AnswerClaim, AskClaim, CompareTerms, SettleClaim
+from wukongs.protocol.claims import Claim
+from wukongs.protocol.events import (
+    ClaimAnswered,
+    ClaimBegun,
+    ClaimGivenUp,
+    ClaimReceived,
+    ClaimUnanswered,
+    TermsCompared,
+)
 from wukongs.protocol.state import Node
 
 Outcome = tuple[Node, list[Action]]
 
 
-def not_re_encoded(node: Node, unknown: frozenset[Term]) -> frozenset[Term]:
-    """Return the terms that need confirmation: the log may have re-encoded one since the host looked."""
-    return frozenset(term for term in unknown if term.text not in node.control.exceptions)
+def begin(node: Node, event: ClaimBegun) -> Outcome:
+    shards = node.control.shards
+    claim = claims.begun(frozenset(shards[shard] for shard in event.shards), node.control)
+    return ask(_with(node, event.claim, claim))
 
 
-def ask(node: Node, unknown: Iterable[Term]) -> Outcome:
-    found = terms.ask(node.terms, unknown, node.control)
-    if found is node.terms:
+def ask(node: Node) -> Outcome:
+    """Ask those that are not asked at the moment."""
+    if not may_agree(node):
         return node, []
-    node = replace(node, terms=found)
-    return node, claims(node) if membership.may_agree(node.control, node.stay, node.me) else []
+    found = {number: claim for number, claim in node.claims.items() if claim.unasked}
+    if not found:
+        return node, []
+    node = replace(node, claims={**node.claims, **{number: claims.asked(claim) for number, claim in found.items()}})
+    return node, [AskClaim(number, claim.view, tuple(sorted(claim.unasked))) for number, claim in found.items()]
+
+
+def answered(node: Node, event: ClaimAnswered) -> Outcome:
+    claim = node.claims.get(event.claim)
+    if claim is None:
+        return node, []
+    return _with(node, event.claim, claims.answered(claim, event.nodes, event.view, event.refused)), []
+
+
+def unanswered(node: Node, event: ClaimUnanswered) -> Outcome:
+    claim = node.claims.get(event.claim)
+    if claim is None:
+        return node, []
+    return _with(node, event.claim, claims.unanswered(claim, event.nodes, event.view)), []
+
+
+def give_up(node: Node, event: ClaimGivenUp) -> Outcome:
+    return replace(node, claims={number: claim for number, claim in node.claims.items() if number != event.claim}), []
+
+
+def received(node: Node, event: ClaimReceived) -> Outcome:
+    if event.view != node.control.view or not may_agree(node):
+        return node, [AnswerClaim(event.question, None)]
+    return node, [CompareTerms(event.question, event.view)]
 
 
 def compared(node: Node, event: TermsCompared) -> Outcome:
     """Answer the asker; unless there is a new view by now, under which somebody may have come to join and asked this
     node for its terms before these were among them."""
-    if event.view != node.control.view:
+    view = event.view if event.view == node.control.view else None
+    return node, [AnswerClaim(event.question, view)]
+
+
+def conclude(before: Node, node: Node) -> Outcome:
+    """Settle the claims that are answered, and begin all anew where members have changed."""
+    if not node.claims or (node.claims is before.claims and node.control is before.control):
         return node, []
-    if event.asker == node.me.node:
-        return answered(node, event.asker, event.view, event.equal, event.clashing)
-    return node, [Send(event.asker, TermsClaimed(event.view, event.equal, event.clashing))]
+    control = node.control
+    if any(claim.view != control.view for claim in node.claims.values()):
+        anew = {number: claims.begun(claim.replicas, control) for number, claim in node.claims.items()}
+        return replace(node, claims=anew), []
+    settled = [number for number, claim in node.claims.items() if claims.is_settled(claim, control)]
+    if not settled:
+        return node, []
+    left = {number: claim for number, claim in node.claims.items() if number not in settled}
+    return replace(node, claims=left), [SettleClaim(number, control.view) for number in settled]
 
 
-def answered(node: Node, replica: int, view: int, equal: frozenset[str], clashing: frozenset[str]) -> Outcome:
-    found, confirmed = terms.answered(node.terms, replica, view, equal, clashing)
-    node = settled(replace(node, terms=found), confirmed)
-    return node, [Confirm(confirmed)] if confirmed else []
+def may_agree(node: Node) -> bool:
+    return membership.may_agree(node.control, node.stay, node.me)
 
 
-def settled(node: Node, texts: frozenset[str]) -> Node:
-    """Let nobody wait for these texts any more."""
-    if not texts:
-        return node
-    intakes = {stream: sealing.settle_terms(intake, texts) for stream, intake in node.intakes.items()}
-    pending = {record: waiting - texts for record, waiting in node.pending.items()}
-    return replace(node, terms=terms.settled(node.terms, texts), intakes=intakes, pending=pending)
-
-
-def claims(node: Node) -> list[Action]:
-    asked = terms.requests(node.terms)
-    view = node.control.view
-    return [
-        CompareTerms(other, view, texts) if other == node.me.node else Send(other, ClaimTerms(view, texts))
-        for other, texts in asked.items()
-    ]
+def _with(node: Node, number: int, claim: Claim) -> Node:
+    return replace(node, claims={**node.claims, number: claim})

@@ -22,9 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wukongs.protocol import log as raft
-from wukongs.protocol import terms
 from wukongs.protocol.actions import Action
-from wukongs.protocol.asking import settled
 from wukongs.protocol.control import Control, forget
 from wukongs.protocol.membership import Stay
 from wukongs.protocol.messages import InstallControl
@@ -70,13 +68,11 @@ def installed(node: Node, message: InstallControl) -> Node:
     """Go on from a control state that the log has taken."""
     control = message.control
     intakes = {key: one for key, one in node.intakes.items() if control.takes_in(key)}
-    node = replace(
+    return replace(
         node,
         control=control,
         intakes=intakes,
         stay=Stay(control.members[node.me.node].since, control.index),
-        terms=terms.view_changed(node.terms, control),
         settled=control.index,
         to_cut=None,
     )
-    return settled(node, frozenset(control.exceptions))

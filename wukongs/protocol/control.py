@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 from wukongs.protocol.records import (
     BEGINNING,
@@ -164,9 +163,9 @@ class Control:
     def with_role(self, *roles: Role) -> set[int]:
         return {node for node, member in self.members.items() if member.role in roles}
 
-    def claimers(self, shard: int) -> frozenset[int]:
-        """Return the replicas that must agree to a term of a shard."""
-        return frozenset(self.shards[shard]) - self.with_role(Role.OUT)
+    def claimers(self, replica_sets: Iterable[tuple[int, ...]]) -> frozenset[int]:
+        """Return the nodes that must agree to terms of shards with these replica sets."""
+        return frozenset[int]().union(*replica_sets) - self.with_role(Role.OUT)
 
     def is_covered_without(self, node: int | None = None) -> bool:
         """Whether every shard (if a node is given: of it) has an in-sync replica besides it."""
@@ -176,16 +175,6 @@ class Control:
     def last_update(self, sn: Sn | None = None) -> int:
         """Return the index of the last update (up to an SN), 0 if there is none."""
         return next((mark.index for mark in reversed(self.updates) if sn is None or mark.sn <= sn), 0)
-
-    def slice_holders(self, stream: str) -> dict[int, int]:
-        """Return the nodes that keep all slices of a stream for registered queries, and from which batch on."""
-        wanted = sorted(
-            (node, self.streams[stream].batch_before(since.tick) + 1)
-            for query in self.queries.values()
-            if stream in query.streams
-            for node, since in query.nodes.items()
-        )
-        return {node: next(batches)[1] for node, batches in groupby(wanted, key=lambda pair: pair[0])}
 
     def vts_at(self, sn: Sn) -> dict[str, int]:
         """Return the vector timestamp that an SN stands for, of the streams that have something by then."""

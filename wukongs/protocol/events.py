@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wukongs.protocol.messages import Message, State, Term
+from wukongs.protocol.messages import Message, State
 from wukongs.protocol.records import Record, Sn, Vts
 
 
@@ -28,8 +28,8 @@ class Received:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Rows [first_offset, end_offset) of a source partition, all of one stream batch, from the writer with this
-    fencing epoch. The stream batches of a partition's pieces never fall. unknown: their terms that the host does not
-    know as confirmed."""
+    fencing epoch. The stream batches of a partition's pieces never fall. view: the one under which its new terms are
+    agreed on, by a claim of whoever cut the piece; None: it has none."""
 
     stream: str
     partition: str
@@ -37,7 +37,7 @@ class Piece:
     batch: int
     first_offset: int
     end_offset: int
-    unknown: frozenset[Term] = frozenset()
+    view: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,56 @@ class Inserted:
 
 
 @dataclass(frozen=True, slots=True)
-class TermsCompared:
-    """Answers CompareTerms; equal: on disk now."""
+class ClaimBegun:
+    """The host has a table of terms that are new here, of these shards, which are to be agreed on. claim: a number that
+    no other claim of this life has; SettleClaim will name it."""
 
-    asker: int
+    claim: int
+    shards: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAnswered:
+    """Answers AskClaim: these nodes have compared the terms under its view. refused: the texts that one of them has
+    another one in place of."""
+
+    claim: int
     view: int
-    equal: frozenset[str]
-    clashing: frozenset[str]
+    nodes: frozenset[int]
+    refused: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUnanswered:
+    """Answers AskClaim: these nodes have not answered, or not under its view."""
+
+    claim: int
+    view: int
+    nodes: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGivenUp:
+    """Nobody waits for a claim any more."""
+
+    claim: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReceived:
+    """A node asks this one to agree to terms, under a view. question: a number that no other question to this life has;
+    AnswerClaim will name it."""
+
+    question: int
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
+class TermsCompared:
+    """Answers CompareTerms: what was new is kept, where a restart finds it."""
+
+    question: int
+    view: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +137,9 @@ class StateInstalled:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A client of this node asks for a control record. unknown: of a Change, its terms that are not confirmed here."""
+    """A client of this node asks for a control record. The new terms of a Change are agreed on before."""
 
     record: Record
-    unknown: frozenset[Term] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +164,11 @@ Event = (
     | Piece
     | Marker
     | Inserted
+    | ClaimBegun
+    | ClaimAnswered
+    | ClaimUnanswered
+    | ClaimGivenUp
+    | ClaimReceived
     | TermsCompared
     | StateCollected
     | StateInstalled

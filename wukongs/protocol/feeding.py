@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import Action, SealBatch, TakePiece
-from wukongs.protocol.asking import ask, not_re_encoded
 from wukongs.protocol.dropping import takes_in
 from wukongs.protocol.events import Marker, Piece
 from wukongs.protocol.records import OpenPartition
@@ -19,13 +18,13 @@ Outcome = tuple[Node, list[Action]]
 def take_piece(node: Node, piece: Piece) -> Outcome:
     if refusal := _refusal(node, piece):
         return node.counting(f"a piece of {refusal}"), []
-    piece = replace(piece, unknown=not_re_encoded(node, piece.unknown))
+    if piece.view not in (None, node.control.view):
+        return node.counting("a piece of another view"), []
     intake, verdict = sealing.take_piece(node.intakes.get(piece.stream, Intake()), piece)
     if verdict is not Verdict.TAKEN:
         return node.counting(f"a {verdict.value} piece"), []
     node = replace(node, intakes={**node.intakes, piece.stream: intake})
-    node, actions = ask(node, piece.unknown)
-    return node, [TakePiece(piece.stream, piece.partition, piece.first_offset), *actions]
+    return node, [TakePiece(piece.stream, piece.partition, piece.first_offset)]
 
 
 def take_marker(node: Node, marker: Marker) -> Outcome:

@@ -26,13 +26,6 @@ class Incarnation(NamedTuple):
         return Voter(self.node, self.disk)
 
 
-class Term(NamedTuple):
-    """A term's canonical text and the shard of its hash; what it clashes with lives in the same shard."""
-
-    text: str
-    shard: int
-
-
 @dataclass(frozen=True, slots=True)
 class RequestVote:
     term: int
@@ -110,25 +103,6 @@ class Gossip:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimTerms:
-    """Asks a replica to compare texts with what it has under their hashes, and to keep those that are new.
-
-    view: the asker's membership index; a replica with another view does not answer."""
-
-    view: int
-    texts: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class TermsClaimed:
-    """equal: the replica holds these texts under their hashes, on disk. clashing: it holds others there."""
-
-    view: int
-    equal: frozenset[str]
-    clashing: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class FetchState:
     """A joining node asks for terms and data. since: the index of the record that made it join; index: how far who
     answers must have applied the log."""
@@ -149,19 +123,7 @@ class State:
     payload: Hashable
 
 
-Body = (
-    RequestVote
-    | Vote
-    | Append
-    | Appended
-    | InstallControl
-    | Propose
-    | Gossip
-    | ClaimTerms
-    | TermsClaimed
-    | FetchState
-    | State
-)
+Body = RequestVote | Vote | Append | Appended | InstallControl | Propose | Gossip | FetchState | State
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,23 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from wukongs.protocol import compaction, dropping, gossip, membership, progress, sealing, terms
+from wukongs.protocol import asking, compaction, dropping, gossip, membership, progress, sealing
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import (
     Action,
     Apply,
     CollectState,
-    CompareTerms,
     Drop,
     Expose,
     Send,
 )
-from wukongs.protocol.asking import answered, ask, claims, compared, not_re_encoded, settled
 from wukongs.protocol.control import apply, is_current, is_news, is_valid
 from wukongs.protocol.events import (
+    ClaimAnswered,
+    ClaimBegun,
+    ClaimGivenUp,
+    ClaimReceived,
+    ClaimUnanswered,
     Event,
     Inserted,
     Marker,
@@ -45,7 +48,6 @@ from wukongs.protocol.messages import (
     Append,
     Appended,
     Body,
-    ClaimTerms,
     FetchState,
     Gossip,
     Incarnation,
@@ -54,7 +56,6 @@ from wukongs.protocol.messages import (
     Report,
     RequestVote,
     State,
-    TermsClaimed,
     Vote,
 )
 from wukongs.protocol.progress import Progress
@@ -65,14 +66,13 @@ from wukongs.protocol.records import (
     EndStream,
     Nothing,
     Record,
-    ReEncode,
     Role,
     Voters,
     record_key,
 )
 from wukongs.protocol.snapshots import stable_sn, tick_in
 from wukongs.protocol.state import Node
-from wukongs.protocol.waiting import confirmed, wanted
+from wukongs.protocol.waiting import proposable, re_encodings, wanted
 
 Outcome = tuple[Node, list[Action]]
 
@@ -92,8 +92,8 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
     node = replace(node, log=log, watch=watch)
     node, more = _report(node, event.draw, partial(gossip.pulse, elapsed=event.elapsed))
     actions += more
-    if membership.may_agree(node.control, node.stay, node.me):
-        actions += claims(node)
+    node, more = asking.ask(node)
+    actions += more
     if node.role is Role.JOINING and not node.stay.is_installed:
         missing = sorted(membership.to_fetch_from(node.stay, node.control, node.me))
         actions += [Send(other, FetchState(node.stay.since, node.stay.index)) for other in missing]
@@ -164,12 +164,6 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
             if any(_is_leaders_own(record) for record in records):
                 return node.counting("a proposal of what only leaders propose"), []
             return _propose(node, list(records))
-        case ClaimTerms(view=view, texts=texts):
-            if view != node.control.view or not membership.may_agree(node.control, node.stay, node.me):
-                return node, []
-            return node, [CompareTerms(sender.node, view, texts)]
-        case TermsClaimed(view=view, equal=equal, clashing=clashing):
-            return answered(node, sender.node, view, equal, clashing)
         case FetchState(since=since, index=index) if node.control.index >= max(since, index):
             offsets = {stream: intake.offsets for stream, intake in node.intakes.items()}
             state = State(since, node.vts, offsets, node.role is Role.IN, None)
@@ -214,11 +208,15 @@ def _state_installed(node: Node, event: StateInstalled) -> Outcome:
 def _submitted(node: Node, event: Submitted) -> Outcome:
     if not _may_come(node, event.record):
         return node, [Drop(event.record)]
-    unknown = not_re_encoded(node, event.unknown)
-    waiting = frozenset(term.text for term in unknown)
-    node = replace(node, pending={**node.pending, event.record: waiting})
-    node, actions = ask(node, unknown)
-    node, more = _propose(node, confirmed(node))
+    if event.record not in node.pending:
+        node = replace(node, pending=(*node.pending, event.record))
+    return _propose(node, proposable(node))
+
+
+def _claim_answered(node: Node, event: ClaimAnswered) -> Outcome:
+    """Take in answers, and ask at once for the records that they call for."""
+    node, actions = asking.answered(node, event)
+    node, more = _propose(node, re_encodings(node) if event.refused else [])
     return node, actions + more
 
 
@@ -233,6 +231,8 @@ def _reading(node: Node, event: Reading) -> Outcome:
 def _settle(before: Node, node: Node) -> Outcome:
     """Draw the conclusions of a change: apply what is committed, seal what is whole, expose what is stable."""
     node, actions = _apply(node)
+    node, more = asking.conclude(before, node)
+    actions += more
     if node.intakes is not before.intakes or node.control is not before.control:
         node, more = seal(node)
         actions += more
@@ -258,13 +258,9 @@ def _apply(node: Node) -> Outcome:
         if not valid:
             continue
         actions.append(Apply(node.control.index, entry, None if entry.tick is None else node.control.last_sn))
-        if node.control.view != node.terms.view:
-            node = replace(node, terms=terms.view_changed(node.terms, node.control))
         if node.role is Role.JOINING and node.control.members[node.me.node].since != node.stay.since:
             node = replace(node, stay=Stay(node.control.members[node.me.node].since))
-        if isinstance(entry.record, ReEncode):
-            node = settled(node, frozenset({entry.record.text}))
-        elif isinstance(entry.record, EndStream | DropStream):
+        if isinstance(entry.record, EndStream | DropStream):
             node = _forget_gone(node, entry.record.stream)
     if node.control is not before:
         node = replace(node, log=replace(node.log, applied=node.control))
@@ -283,7 +279,7 @@ def _forget_gone(node: Node, key: str) -> Node:
 def _forget_done(node: Node, applied: set[Hashable] | None) -> Outcome:
     """Let go of the pending records that are in the log, or can never be. applied: by record_key; None: this is not
     known, and a change that may be among them is not called lost."""
-    pending = {record: texts for record, texts in node.pending.items() if _may_come(node, record)}
+    pending = tuple(record for record in node.pending if _may_come(node, record))
     gone = [record for record in node.pending if record not in pending]
     if applied is None:
         lost = [record for record in gone if not _may_be_applied(node, record)]
@@ -307,7 +303,12 @@ _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     Piece: take_piece,
     Marker: take_marker,
     Inserted: _inserted,
-    TermsCompared: compared,
+    ClaimBegun: asking.begin,
+    ClaimAnswered: _claim_answered,
+    ClaimUnanswered: asking.unanswered,
+    ClaimGivenUp: asking.give_up,
+    ClaimReceived: asking.received,
+    TermsCompared: asking.compared,
     StateCollected: _state_collected,
     StateInstalled: _state_installed,
     Submitted: _submitted,

@@ -10,10 +10,10 @@ Streams begin at any stream batch and may be silent for long: a marker closes al
 pieces belong to any one that is not closed. Along a partition the numbers never fall; so what is closed is whole:
 the marker has all rows before it, and those behind it belong to later stream batches.
 
-The stream batches up to k are sealed when all partitions of the stream have closed k, or are at their end, and no new
-term of theirs waits for confirmation (terms.py). They count in the local VTS when the host has inserted them, and
-logged them where data is durable. With `Intake.sealed` only rising, each row is sealed once: a piece is taken only for
-a stream batch that is not sealed.
+Pieces are taken only once their new terms are agreed on (claims.py). The stream batches up to k are sealed when all
+partitions of the stream have closed k, or are at their end. They count in the local VTS when the host has inserted
+them, and logged them where data is durable. With `Intake.sealed` only rising, each row is sealed once: a piece is taken
+only for a stream batch that is not sealed.
 
 A partition that joins late (OpenPartition) holds the stream from its record on, and a node waits for it from when its
 log holds the record, committed or not: one that has just started may have applied it before. Its rows come once all
@@ -64,13 +64,11 @@ class Partition:
 class Intake:
     """One stream on this node. All stream batches up to `sealed` were complete, all up to `inserted` are in the store.
 
-    unconfirmed: per stream batch, the texts that are not confirmed yet; offsets: per partition, the row behind the
-    last one that is inserted."""
+    offsets: per partition, the row behind the last one that is inserted."""
 
     sealed: int = 0
     inserted: int = 0
     partitions: Mapping[str, Partition] = field(default_factory=dict)
-    unconfirmed: Mapping[int, frozenset[str]] = field(default_factory=dict)
     offsets: Mapping[str, int] = field(default_factory=dict)
 
     def last_batch(self, names: tuple[str, ...]) -> int | None:
@@ -85,11 +83,11 @@ def opened_at(batch: int, offsets: Mapping[str, int], old: Intake | None = None)
     """Return a stream of which everything up to a stream batch is in the store; old: what was known of its writers."""
     epochs = {name: partition.epoch for name, partition in old.partitions.items()} if old else {}
     partitions = {name: Partition(offset, batch, epochs.get(name, 0)) for name, offset in offsets.items()}
-    return Intake(batch, batch, partitions, {}, offsets)
+    return Intake(batch, batch, partitions, offsets)
 
 
 def take_piece(intake: Intake, piece: Piece) -> tuple[Intake, Verdict]:
-    """Take in a piece. The texts in piece.unknown have to be confirmed before its stream batch is sealed."""
+    """Take in a piece."""
     partition = intake.partitions.get(piece.partition, Partition())
     if piece.epoch < partition.epoch:
         return intake, Verdict.REFUSED
@@ -98,13 +96,9 @@ def take_piece(intake: Intake, piece: Piece) -> tuple[Intake, Verdict]:
     is_late = piece.batch <= max(partition.closed, intake.sealed) or piece.batch < partition.reached
     if piece.first_offset != partition.offset or is_late or partition.is_ended:
         return intake, Verdict.REFUSED
-    unconfirmed = intake.unconfirmed
-    if piece.unknown:
-        texts = unconfirmed.get(piece.batch, frozenset()) | {term.text for term in piece.unknown}
-        unconfirmed = {**unconfirmed, piece.batch: texts}
     ends = {**partition.ends, piece.batch: piece.end_offset}
     partition = replace(partition, offset=piece.end_offset, epoch=piece.epoch, ends=ends)
-    return _with(replace(intake, unconfirmed=unconfirmed), piece.partition, partition), Verdict.TAKEN
+    return _with(intake, piece.partition, partition), Verdict.TAKEN
 
 
 def take_marker(intake: Intake, marker: Marker) -> tuple[Intake, Verdict]:
@@ -127,12 +121,6 @@ def take_marker(intake: Intake, marker: Marker) -> tuple[Intake, Verdict]:
     return _with(intake, marker.partition, partition), Verdict.TAKEN
 
 
-def settle_terms(intake: Intake, settled: frozenset[str]) -> Intake:
-    """Take confirmed and re-encoded texts from those that are waited for."""
-    left = {batch: texts - settled for batch, texts in intake.unconfirmed.items()}
-    return replace(intake, unconfirmed={batch: texts for batch, texts in left.items() if texts})
-
-
 def sealable(intake: Intake, names: tuple[str, ...]) -> int | None:
     """Return the stream batch up to which all are complete, if there is a new one. names: the stream's partitions."""
     if not names:
@@ -140,7 +128,6 @@ def sealable(intake: Intake, names: tuple[str, ...]) -> int | None:
     partitions = [intake.partitions.get(name, Partition()) for name in names]
     still_open = [one.closed for one in partitions if not one.is_ended]
     batch = min(still_open) if still_open else max(one.closed for one in partitions)
-    batch = min([batch, *(waiting - 1 for waiting in intake.unconfirmed)])
     return batch if batch > intake.sealed else None
 
 

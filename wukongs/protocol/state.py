@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from wukongs.protocol import log as raft
 from wukongs.protocol import sealing
+from wukongs.protocol.claims import Claim
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.events import Reading
 from wukongs.protocol.gossip import Talk
@@ -15,7 +16,6 @@ from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import BEGINNING, Entry, Position, Record, Role, Sn, Voter, Vts
 from wukongs.protocol.sealing import Intake
-from wukongs.protocol.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,9 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """pending: records that clients here wait for, with the texts that wait for confirmation. counter: of reports.
-    settled: up to where the host needs no records again; to_cut: the control state at which the log is cut next.
+    """claims: by number, those of this node that are under way. pending: records that clients here wait for, in order.
+    counter: of reports. settled: up to where the host needs no records again; to_cut: the control state at which the
+    log is cut next.
 
     heard: the newest incarnation of each node; refused: counts of what was refused, by reason."""
 
@@ -72,10 +73,10 @@ class Node:
     control: Control
     progress: Progress = field(default_factory=Progress)
     intakes: Mapping[str, Intake] = field(default_factory=dict)
-    terms: Terms = field(default_factory=Terms)
+    claims: Mapping[int, Claim] = field(default_factory=dict)
     stay: Stay = field(default_factory=Stay)
     watch: Watch = field(default_factory=Watch)
-    pending: Mapping[Record, frozenset[str]] = field(default_factory=dict)
+    pending: tuple[Record, ...] = ()
     talk: Talk = field(default_factory=Talk)
     counter: int = 0
     settled: int = 0
@@ -99,15 +100,6 @@ class Node:
         """Return this node with one more refusal of this kind."""
         return replace(self, refused={**self.refused, reason: self.refused.get(reason, 0) + 1})
 
-    def can_serve(self, vts: Vts, index: int) -> bool:
-        """Whether this node may answer for its shards at an SN that stands for this VTS and the log up to an index.
-
-        Who asks may not know yet that this node has lost its disk; the VTS does not tell that its terms are gone."""
-        streams = self.control.streams
-        is_gone = {stream for stream in vts if stream in streams and streams[stream].gone is not None}
-        has_all = all(self.vts.get(stream, 0) >= batch for stream, batch in vts.items() if stream not in is_gone)
-        return self.role is Role.IN and self.control.index >= index and has_all
-
 
 def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
     """Return a node that starts with what its disk has kept (nothing at first, and after the disk is lost)."""
@@ -126,5 +118,4 @@ def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
     intakes = {stream: sealing.opened_at(batch, kept.offsets[stream]) for stream, batch in kept.vts.items()}
     control = kept.control or genesis(cluster.node_count, cluster.replica_count, cluster.shard_count)
     stay = Stay(control.members[me.node].since, control.index)
-    terms = Terms(control.view)
-    return Node(cluster, me, log, control, intakes=intakes, terms=terms, stay=stay, settled=control.index)
+    return Node(cluster, me, log, control, intakes=intakes, stay=stay, settled=control.index)

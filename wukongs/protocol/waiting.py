@@ -11,7 +11,7 @@ from dataclasses import replace
 from wukongs.protocol import dropping, gossip, membership
 from wukongs.protocol.leading import has_voters_to_change
 from wukongs.protocol.log import Standing
-from wukongs.protocol.records import BeginStream, Change, EndStream, Record, ReEncode, Role
+from wukongs.protocol.records import BeginStream, Change, EndStream, Record, Role
 from wukongs.protocol.state import Node
 
 
@@ -21,7 +21,8 @@ def is_waited_for(node: Node) -> bool:
     return (
         log.leader is None
         or (log.standing is Standing.LEADER and (log.last > log.commit or has_voters_to_change(log, node.control)))
-        or bool(node.pending or node.terms.shards)
+        or bool(node.pending)
+        or any(claim.unasked for claim in node.claims.values())
         or node.role is not Role.IN
         or bool(node.control.with_role(Role.JOINING, Role.HOLDING))
         or any(stream.is_dropped for stream in node.control.live_streams)
@@ -40,11 +41,16 @@ def is_waited_for(node: Node) -> bool:
 def wanted(node: Node) -> list[Record]:
     """Return what this node asks the leader to append."""
     found: list[Record] = wanted_of_streams(node)
-    found += [ReEncode(text, node.control.view) for text in sorted(node.terms.refused)]
+    found += re_encodings(node)
     role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
     if role is not None and node.log.commit:
         found.append(role)
-    return found + confirmed(node)
+    return found + proposable(node)
+
+
+def re_encodings(node: Node) -> list[Record]:
+    """Return the records that this node's claims wait for."""
+    return list(dict.fromkeys(one for claim in node.claims.values() for one in claim.wants(node.control)))
 
 
 def wanted_of_streams(node: Node) -> list[Record]:
@@ -63,10 +69,9 @@ def wanted_of_streams(node: Node) -> list[Record]:
     return found
 
 
-def confirmed(node: Node) -> list[Record]:
-    """Return the pending records whose terms are confirmed. Nodes that are not IN coordinate none: nobody would ask
-    them for the terms that they know."""
+def proposable(node: Node) -> list[Record]:
+    """Return the pending records. Nodes that are not IN coordinate none: nobody would ask them for the terms that they
+    know."""
     if node.role is not Role.IN:
         return []
-    records = [record for record, texts in node.pending.items() if not texts]
-    return [replace(one, view=node.control.view) if isinstance(one, Change) else one for one in records]
+    return [replace(one, view=node.control.view) if isinstance(one, Change) else one for one in node.pending]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
-from wukongs.cluster import claims as claims_module
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol import events as ev
@@ -37,11 +35,6 @@ def clashing(count: int = 2) -> list[str]:
         if len(texts) == count:
             return texts
     raise AssertionError
-
-
-@pytest.fixture(autouse=True)
-def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims_module, "RETRY_S", 0.0005)
 
 
 @pytest.fixture
@@ -111,7 +104,7 @@ def test_a_log_without_a_majority_ends_by_name(pair: Wires) -> None:
     claims_of(pair, 0).settle_texts([first])
     pair.is_cut = True
     table = encode_texts([second], BITS).terms
-    with pytest.raises(NodeUnavailable, match=r"could not be agreed on within 0.05 s: .* a majority"):
+    with pytest.raises(NodeUnavailable, match=r"could not be agreed on within 0.05 s: a majority of the nodes has not"):
         claims_of(pair, 1).settle(table, SHORT_S)
     pair.is_cut = False
     claims_of(pair, 1).settle_texts([second])
@@ -130,8 +123,31 @@ def test_an_answer_of_another_kind_is_no_agreement(pair: Wires) -> None:
         claims_of(pair, 0).settle(table, SHORT_S)
 
 
+def test_a_claim_that_is_given_up_is_forgotten(pair: Wires) -> None:
+    host = pair.nodes[0].host
+    pair.lose(CLAIM, 1)
+    with pytest.raises(NodeUnavailable):
+        claims_of(pair, 0).settle(encode_texts([f"<{EX}a>"], BITS).terms, SHORT_S)
+    pair.refuse(CLAIM, 0, DataError("no such thing"))
+    with pytest.raises(DataError, match="no such thing"):
+        claims_of(pair, 0).settle(encode_texts([f"<{EX}b>"], BITS).terms, LONG_S)
+    host.wait_until(lambda node: not node.claims, LONG_S, "the ends of both")
+    assert not host._errands
+
+
+def test_a_claim_ends_with_its_node(pair: Wires) -> None:
+    claims = claims_of(pair, 0)
+    pair.before = lambda node, _: pair.nodes[0].host.close() if node == 1 else None
+    with pytest.raises(NodeUnavailable, match="node 0 is closing"):
+        claims.settle(encode_texts([f"<{EX}a>"], BITS).terms, LONG_S)
+    with pytest.raises(NodeUnavailable, match="node 0 is closing"):
+        claims.answer(Packet(CLAIM, {"view": 0}))
+
+
 def test_a_claim_that_is_none_is_refused(pair: Wires) -> None:
     answer, view = pair.networks[0].handlers[CLAIM], pair.nodes[0].host.node.control.view
+    with pytest.raises(DataError, match="claim: expected the index of a view, found None"):
+        answer(Packet(CLAIM))
     assert answer(Packet(CLAIM, {"view": view + 1})).fields == {"view": None}
     table = encode_texts([f"<{EX}a>", f"<{EX}b>"], BITS).terms
     arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
@@ -163,13 +179,10 @@ def test_who_is_asked_is_of_the_view_under_which_they_are_asked() -> None:
             return ask(packets, timeout_s)
 
         claims._peers.ask = note  # type: ignore[method-assign]
-        claims._by_nodes = None
         table = encode_texts([f"<{EX}{row}>" for row in range(40)], HASH_BITS).terms
         assert claims.settle(table, LONG_S) == host.node.control.view > before.view
         assert asked[0] == (before.view, [0, 1, 2])
         assert asked[-1] == (host.node.control.view, [0, 1])
-        assert claims._claimed_by_nodes(before).keys() == {0, 1, 2}
-        assert claims._claimed_by_nodes(host.node.control).keys() == {0, 1}
 
 
 def test_who_comes_while_terms_are_compared_is_asked_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,25 +204,36 @@ def test_who_comes_while_terms_are_compared_is_asked_as_well(monkeypatch: pytest
         assert (answer.fields, dict(answer.arrays)) == ({"view": None}, {})
 
 
-def test_a_text_that_was_re_encoded_is_asked_again_when_members_have_changed_by_then() -> None:
+def test_a_text_that_was_re_encoded_is_asked_again_when_members_have_changed_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They change while the refusal is on its way: the record that it calls for would be void."""
     first, second = clashing()
     with wired(3, 2, Settings(hash_bits=BITS)) as wires:
         claims, host = claims_of(wires, 0), wires.nodes[0].host
         claims.settle_texts([first])
-        submit = host.submit
+        before, ask = host.node.control.view, claims._ask
+        asked: list[int] = []
 
-        def submit_late(*arguments: Any) -> Any:
-            applied = submit(*arguments)
-            host.submit = submit  # type: ignore[method-assign]
-            take_out(wires, 2)
-            return applied
+        post = host.post
 
-        host.submit = submit_late  # type: ignore[method-assign]
-        before = host.node.control.view
+        def post_late(event: ev.Event) -> None:
+            if isinstance(event, ev.ClaimAnswered) and len(asked) == 1:
+                take_out(wires, 2)
+            post(event)
+
+        def noted(errand: Any, *arguments: Any) -> None:
+            asked.append(errand.view)
+            ask(errand, *arguments)
+
+        monkeypatch.setattr(host, "post", post_late)
+        monkeypatch.setattr(claims, "_ask", noted)
         assert claims.settle(encode_texts([second], BITS).terms, LONG_S) == host.node.control.view > before
+        assert [asked[0], asked[-1]] == [before, host.node.control.view]
+        assert second in host.node.control.exceptions
 
 
-def test_a_node_that_may_not_agree_says_nothing(pair: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_may_not_agree_says_nothing(pair: Wires) -> None:
     node = pair.nodes[0].host.node
     members = {**node.control.members, 0: replace(node.control.members[0], role=Role.JOINING)}
     joining = replace(node, control=replace(node.control, members=members))
@@ -217,8 +241,9 @@ def test_a_node_that_may_not_agree_says_nothing(pair: Wires, monkeypatch: pytest
     packet = Packet(
         CLAIM, {"view": node.control.view}, {"ids": table.ids, "offsets": table.offsets, "text": table.text}
     )
-    claims = claims_of(pair, 0)
-    with monkeypatch.context() as patched:
-        patched.setattr(claims, "_host", SimpleNamespace(node=joining))
-        assert claims.answer(packet).fields == {"view": None}
+    host, claims = pair.nodes[0].host, claims_of(pair, 0)
+    host.run(lambda: setattr(host, "node", joining), LONG_S)
+    assert claims.answer(packet).fields == {"view": None}
+    assert len(pair.nodes[0].store.claims) == 1, "it has kept nothing"
+    host.run(lambda: setattr(host, "node", replace(host.node, control=node.control)), LONG_S)
     assert claims.answer(packet).arrays["equal"].all()

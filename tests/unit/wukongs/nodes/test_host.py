@@ -87,7 +87,7 @@ def declare(host: Host) -> None:
 
 
 def offer(host: Host, end: int = 1, view: int | None = None, keep: Callable[[], object] = lambda: None) -> object:
-    return host.offer(ev.Piece(S, "", 1, BATCH, end - 1, end), view, keep, 2 * LONG_S)
+    return host.offer(ev.Piece(S, "", 1, BATCH, end - 1, end, view), keep, 2 * LONG_S)
 
 
 def wait_for_calls(host: Host, count: int) -> None:
@@ -212,7 +212,8 @@ def test_a_piece_is_not_taken_under_another_view_than_its_terms_were_claimed() -
     with hosted() as host:
         declare(host)
         view = host.node.control.view
-        assert offer(host, view=view - 1, keep=lambda: kept.append(True)) is None
+        assert offer(host, view=view - 1, keep=lambda: kept.append(True)) == (0, 0, False)
+        assert host.node.refused == {"a piece of another view": 1}
         assert not kept
         assert offer(host, view=view, keep=lambda: kept.append(True)) == (1, 0, False)
         assert offer(host, view=view, keep=lambda: kept.append(True)) == (1, 0, False)
@@ -263,7 +264,7 @@ def test_waiting_ends_by_name() -> None:
         with pytest.raises(NodeUnavailable, match="for record 7 of the log"):
             host.wait_for_record(7, SHORT_S)
         with busy(host), pytest.raises(NodeUnavailable, match=r"the node's protocol did not answer within 0\.02 s"):
-            host.offer(ev.Piece(S, "", 1, BATCH, 0, 1), None, lambda: None, SHORT_S)
+            host.offer(ev.Piece(S, "", 1, BATCH, 0, 1), lambda: None, SHORT_S)
 
 
 def test_a_node_whose_socket_fails_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from tests.unit.wukongs.pieces import make_piece, many
-from wukongs.cluster import node_terms
 from wukongs.cluster.node_terms import NodeRegistry, TermClaims, exception_id
 from wukongs.errors import DataError
-from wukongs.protocol.messages import Term
 from wukongs.store.encoded import TermTable
 from wukongs.store.encoder import encode_columns, encode_texts
 from wukongs.store.term_ids import hash_id
@@ -71,48 +69,50 @@ def test_a_text_that_nobody_confirmed_is_our_own_mistake() -> None:
         registry.keep(second)
 
 
-def test_unknown_is_what_is_neither_held_nor_confirmed_nor_re_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def _new(registry: NodeRegistry, *texts: str) -> set[str]:
+    return set(registry.new(encode_texts(texts, registry.hash_bits)).texts())
+
+
+def test_new_is_what_is_neither_held_nor_re_encoded() -> None:
     first, second, third = _clashing()
     registry = NodeRegistry(BITS)
-    shard = hash_id(first.encode(), BITS) >> 53
-    assert registry.unknown_texts([first, second, third]) == {Term(text, shard) for text in (first, second, third)}
-    registry.confirmed([first])
-    assert registry.unknown_texts([first, second]) == {Term(second, shard)}
+    assert _new(registry, first, second, third) == {first, second, third}
     registry.re_encode(second)
-    assert registry.unknown_texts([first, second, third]) == {Term(third, shard)}
+    assert _new(registry, first, second, third) == {first, third}
     registry.keep(first)
-    registry.confirmed(["x"])
-    assert registry.unknown_texts(["x"]) == frozenset()
-    monkeypatch.setattr(node_terms, "CONFIRMED_MAX", 2)
-    registry.confirmed(["y"])  # what was confirmed is forgotten, not what is held
-    assert registry.unknown_texts([first, second]) == frozenset()
-    assert registry.unknown_texts([second, first]) == frozenset()
-    assert registry.unknown_texts(["x"]) == {Term("x", hash_id(b"x", BITS) >> 53)}
-    assert registry.unknown_texts(['"5"^^<http://www.w3.org/2001/XMLSchema#int>']) == frozenset()
+    assert _new(registry, second, first, third) == {third}
+    assert _new(registry, '"5"^^<http://www.w3.org/2001/XMLSchema#int>') == set()
 
 
 def test_a_term_that_only_lives_in_windows_is_known_as_long_as_it_lives() -> None:
     registry = NodeRegistry(62)
     piece = make_piece(many(4))
     _, taken = registry.confirm(piece.encoded, np.ones(4, np.bool_))
-    assert registry.unknown(piece.encoded) == frozenset()
+    assert not len(registry.new(piece.encoded))
     registry.release(taken)
-    assert {term.text for term in registry.unknown(piece.encoded)} == set(piece.encoded.terms.texts())
+    assert set(registry.new(piece.encoded).texts()) == set(piece.encoded.terms.texts())
+
+
+def _agreed(claims: TermClaims, *texts: str) -> set[str]:
+    """Show texts to a replica; return those that it agrees to."""
+    ids = np.array([hash_id(text.encode(), BITS) for text in texts], np.int64)
+    equal = claims.compare(TermTable.of(ids, [text.encode() for text in texts]))
+    return {text for text, is_equal in zip(texts, equal.tolist(), strict=True) if is_equal}
 
 
 def test_the_first_text_that_a_replica_sees_stays() -> None:
     first, second, third = _clashing()
     claims = TermClaims(NodeRegistry(BITS))
-    assert claims.compare_texts({second}) == ({second}, frozenset())
-    assert claims.compare_texts({first, second, third}) == ({second}, {first, third})
-    assert claims.compare_texts(set()) == (frozenset(), frozenset())
+    assert _agreed(claims, second) == {second}
+    assert _agreed(claims, first, second, third) == {second}
+    assert _agreed(claims) == set()
 
 
 def test_of_texts_that_clash_in_one_question_one_is_agreed_to() -> None:
     claims = TermClaims(NodeRegistry(BITS))
-    equal, clashing = claims.compare_texts(_clashing())
-    assert (len(equal), len(clashing)) == (1, 2)
-    assert claims.compare_texts(_clashing()) == (equal, clashing)
+    agreed = _agreed(claims, *_clashing())
+    assert len(agreed) == 1
+    assert _agreed(claims, *_clashing()) == agreed
 
 
 def test_claims_compare_whole_tables() -> None:
@@ -132,7 +132,7 @@ def test_what_was_re_encoded_is_never_agreed_to_nor_is_its_id() -> None:
     registry = NodeRegistry(BITS)
     claims = TermClaims(registry)
     registry.re_encode(second)
-    assert claims.compare_texts({first, second}) == ({first}, {second})
+    assert _agreed(claims, first, second) == {first}
     taken = np.array([registry.exceptions[second]])
     assert not claims.compare(TermTable.of(taken, [b"<http://ex/liar>"])).any()
 

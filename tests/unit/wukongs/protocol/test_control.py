@@ -130,16 +130,6 @@ def test_an_update_has_to_have_seen_the_last_one() -> None:
     assert control.last_update(Sn(4, 1)) == 1
 
 
-def test_a_query_names_who_keeps_slices_and_from_which_batch_on() -> None:
-    control = with_records(STREAM, RegisterQuery("q", ("s",), (0, 2)))
-    assert control.slice_holders("s") == {0: 3, 2: 3}
-    later = apply(control, Entry(1, RegisterQuery("r", ("s",), (1, 2)), 8, Voter(0, 0)))
-    assert later.slice_holders("s") == {0: 3, 1: 5, 2: 3}
-    dropped = apply(later, Entry(1, DropQuery("q"), 8, Voter(0, 0)))
-    assert dropped.slice_holders("s") == {1: 5, 2: 5}
-    assert dropped.slice_holders("t") == {}
-
-
 def test_a_query_that_moves_keeps_its_slices_where_it_was_and_gets_new_ones_elsewhere() -> None:
     control = with_records(STREAM, RegisterQuery("q", ("s",), (0, 2), "its text"))
     for nothing in (
@@ -152,7 +142,6 @@ def test_a_query_that_moves_keeps_its_slices_where_it_was_and_gets_new_ones_else
     moved = apply(control, Entry(1, MoveQuery("q", (1, 2)), 8, Voter(0, 0)))
     assert moved.queries["q"].nodes == {1: Sn(8, 1), 2: Sn(4, 2)}
     assert (moved.queries["q"].since, moved.queries["q"].payload) == (Sn(4, 2), "its text")
-    assert moved.slice_holders("s") == {1: 5, 2: 3}
     assert is_valid(control, Entry(1, MoveQuery("q", (1,), before=(0, 2)), 8, Voter(0, 0)))
 
 
