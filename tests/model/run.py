@@ -68,7 +68,7 @@ def said(size: Size) -> str:
 
 
 SMALL = (
-    settling("sealing, partitions 2, stream batches 2", Sealing(), 2_860),
+    settling("sealing, partitions 2, stream batches 2", Sealing(), 464),
     settling("progress, streams 2, stream batches of each 1, logging apart", Progress(2, 1, splits_log=True), 1_550),
     minors(Size(1, 1, 2, 1), 2_591),
     going_on(Size(1, 1, 2, 1), 5_020),

@@ -2,11 +2,11 @@
 batches.
 
 Each partition has rows, each row belongs to one stream batch. A piece is a range of rows of one stream batch; a
-marker (k, end) closes all stream batches up to k, whose last row is before `end`. The node takes a piece that begins
-at its own end and a marker whose rows it has; the owner of the batch's new term compares it by bytes, and a refused
-term needs an exception in the majority log before it is encoded anew. Once all partitions have closed k and its terms
-are confirmed, k is sealed, logged, and then acknowledged; a source keeps what is not acknowledged. A restart may come
-at any time and keeps what was logged.
+marker (k, end) closes all stream batches up to k, whose last row is before `end`. A piece's new term is claimed first:
+its owner compares it by bytes, and a refused term needs an exception in the majority log. Then the node takes the piece
+if it begins at the node's own end, and a marker whose rows it has. Once all partitions have closed k, k is sealed,
+logged, and then acknowledged; a source keeps what is not acknowledged. A restart may come at any time and keeps what
+was logged.
 
 What is abstracted, and why that is sound:
 
@@ -18,8 +18,9 @@ What is abstracted, and why that is sound:
 * Numbers are those of stream batches with rows: gaps hold nothing. A marker in the midst of stream batch k + 1 closes
   k, as one at its beginning does. What the protocol seals in one step, several stream batches, is sealed here one by
   one: whoever stops in between is in a state that is explored.
-* One new term per stream batch, at an owner whose verdict is fixed when it is first asked. The majority log is a bit:
-  its record is there or not (minors.py has the log).
+* One new term per stream batch, at an owner whose verdict is fixed when it is first asked (claims.py has several
+  replicas that come and go). The majority log is a bit: its record is there or not (minors.py has the log). A piece
+  may bring its term to be claimed at any time, and be taken or refused later: so may a claim that nobody waits for.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Sealing:
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:
         for place, partition in enumerate(state.partitions):
-            for label, after in self._arrivals(partition):
+            for label, after in self._arrivals(state, partition):
                 partitions = _put(state.partitions, place, after)
                 yield f"partition {place}: {label}", state._replace(partitions=partitions)
         for k in range(1, self.batches + 1):
@@ -100,10 +101,12 @@ class Sealing:
             yield f"logs and acknowledges stream batch {following}", self._logged(state, following)
         yield "restarts", self._restarted(state)
 
-    def _arrivals(self, partition: Partition) -> Iterator[tuple[str, Partition]]:
+    def _arrivals(self, state: State, partition: Partition) -> Iterator[tuple[str, Partition]]:
         end = _end(partition)
         for first in range(self.ends[-1]):
-            last = next(bound for bound in self.ends if bound > first)
+            k, last = next((k, bound) for k, bound in enumerate(self.ends) if bound > first)
+            if state.terms[k - 1] not in (CONFIRMED, EXCEPTED) and self.rules.waits_for_owners:
+                continue
             for stop in range(first + 1, last + 1):
                 if first == end or (not self.rules.takes_rows_once and first < end < stop):
                     taken = tuple(count + (first <= row < stop) for row, count in enumerate(partition.taken))
@@ -114,10 +117,8 @@ class Sealing:
                 yield f"marker of stream batch {k}", partition._replace(closed=k)
 
     def _confirmations(self, state: State, k: int) -> Iterator[tuple[str, State]]:
-        """The term is known once a row of the stream batch was taken."""
-        here = any(any(partition.taken[self.ends[k - 1] : self.ends[k]]) for partition in state.partitions)
         term = state.terms[k - 1]
-        if term == UNASKED and here:
+        if term == UNASKED:
             for verdict in [CONFIRMED, REFUSED] if state.verdicts[k - 1] == UNASKED else [state.verdicts[k - 1]]:
                 said = {CONFIRMED: "confirms", REFUSED: "refuses"}[verdict]
                 after = state._replace(
@@ -134,10 +135,8 @@ class Sealing:
 
     def _sealable(self, state: State, k: int) -> bool:
         closed = [partition.closed >= k for partition in state.partitions]
-        return (
-            (all(closed) if self.rules.waits_for_all_partitions else any(closed))
-            and (state.terms[k - 1] in (CONFIRMED, EXCEPTED) or not self.rules.waits_for_owners)
-            and (k == 1 or state.sealed[k - 2] or not self.rules.seals_in_order)
+        return (all(closed) if self.rules.waits_for_all_partitions else any(closed)) and (
+            k == 1 or state.sealed[k - 2] or not self.rules.seals_in_order
         )
 
     def _logged(self, state: State, k: int) -> State:

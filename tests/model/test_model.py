@@ -78,12 +78,12 @@ def test_each_rule_of_progress_is_needed(mutant: dict[str, Any], violated: str, 
     ("rule", "violated", "steps"),
     [
         ("waits_for_all_partitions", ROWS, 4),
-        ("waits_for_rows", ROWS, 5),
+        ("waits_for_rows", ROWS, 3),
         ("takes_rows_once", ROWS, 7),
         ("waits_for_owners", "nothing is sealed before its new terms are confirmed", 5),
         ("logs_exceptions_first", "an exception is in the majority log before it is used", 7),
-        ("acknowledges_after_logging", "what is acknowledged is on disk", 1),
-        ("seals_in_order", "stream batches are sealed in order", 8),
+        ("acknowledges_after_logging", "what is acknowledged is on disk", 2),
+        ("seals_in_order", "stream batches are sealed in order", 9),
     ],
 )
 def test_each_rule_of_sealing_is_needed(rule: str, violated: str, steps: int) -> None:

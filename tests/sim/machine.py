@@ -17,11 +17,10 @@ from tests.sim.data import Edge, Id, IdEdge, edges_of, hash16
 from wukongs.cluster.host import Applied, Dropped, Errand, Host
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import THE_FIRST, Control, apply, genesis
+from wukongs.protocol.control import THE_FIRST, Control, Stream, apply, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message, State
-from wukongs.protocol.records import BEGINNING, Change, DropStream, EndStream, Record, Role, Sn, Vts
+from wukongs.protocol.records import BEGINNING, LIVE, Change, DropStream, EndStream, Record, Role, Sn, Vts
 from wukongs.protocol.sealing import position
-from wukongs.protocol.snapshots import visible_at
 from wukongs.protocol.state import Cluster, Kept, Node
 
 PULSE = 10.0
@@ -569,3 +568,15 @@ class Machine:
         self.staged = {(name, number): edges for (name, number), edges in self.staged.items() if name != key}
         self.disk.vts.pop(key, None)
         self.disk.offsets.pop(key, None)
+
+
+def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
+    """Return the first SN that has a stream batch, None if the log does not say yet."""
+    if stream.began is None:
+        return None
+    tick = max(stream.end_of(batch), stream.began + 1)
+    if stream.group == LIVE:
+        return Sn(tick, 0)
+    return next(
+        (advance.sn for advance in control.advances if advance.group == stream.group and advance.tick >= tick), None
+    )

@@ -16,14 +16,14 @@ MUTANTS = (
         "progress",
         "max(batch, before.get(stream, 0))",
         "batch",
-        first=16,
+        first=3,
     ),
     Mutant(
         "a report is used before what it requires is committed",
         "progress",
         "if latest.required <= committed:",
         "if True:",
-        first=59,
+        first=22,
     ),
     Mutant(
         "a leader appends behind the stable tick",
@@ -94,6 +94,7 @@ MUTANTS = (
         "feeding",
         "return (*node.control.streams[key].partitions, *joining)",
         "return node.control.streams[key].partitions",
+        first=1,
         simulator="partition_stories",
     ),
     Mutant(
@@ -101,6 +102,7 @@ MUTANTS = (
         "feeding",
         'return None if event.partition in node.control.streams[key].partitions else "a partition that is not open"',
         "return None",
+        first=2,
         simulator="partition_stories",
     ),
     Mutant(
@@ -108,6 +110,7 @@ MUTANTS = (
         "control",
         "return is_open and record.partition_count == len(control.streams[key].partitions)",
         "return is_open",
+        first=4,
         simulator="partition_stories",
     ),
     Mutant(
@@ -179,7 +182,7 @@ MUTANTS = (
         "dropping",
         "min(report.vts.get(key, 0) for report in reports)",
         "max(report.vts.get(key, 0) for report in reports)",
-        first=82,
+        first=8,
     ),
     Mutant(
         "who is on the way when a stream goes just goes on",
@@ -218,7 +221,7 @@ MUTANTS = (
         "control",
         "key=lambda mark: mark.sn) - 1) :]",
         "key=lambda mark: mark.sn)) :]",
-        first=3,
+        first=1,
     ),
     Mutant(
         "a gap between pieces is let through",
@@ -259,6 +262,8 @@ MUTANTS = (
         "claims",
         "return replace(claim, unasked=claim.unasked | (nodes & claim.remaining))",
         "return claim",
+        first=7,
+        simulator="stories",
     ),
     Mutant(
         "who would not be asked for what it knows claims all the same",
@@ -281,7 +286,7 @@ MUTANTS = (
         "membership",
         "case Role.HOLDING if has_caught_up(progress, control, me.node, vts):",
         "case Role.HOLDING:",
-        first=45,
+        first=71,
     ),
     Mutant(
         "nobody waits for a HOLDING node",
@@ -296,21 +301,20 @@ MUTANTS = (
         "progress",
         "if not all(waited_for.intersection(nodes) for nodes in control.replica_sets):",
         "if not waited_for:",
-        first=34,
+        first=38,
     ),
     Mutant(
         "the last replica may go",
         "control",
         "member.role is not Role.OUT and control.is_covered_without(record.node)",
         "member.role is not Role.OUT",
-        first=68,
+        first=53,
     ),
     Mutant(
         "a lost disk's node is believed to be what it was",
         "control",
         "return member.role if member.disk == voter.disk else Role.OUT",
         "return member.role",
-        first=3,
     ),
     Mutant(
         "a node that has lost its disk is read",
@@ -329,6 +333,7 @@ MUTANTS = (
         "nodes.host",
         "for action in actions:",
         "for action in sorted(actions, key=lambda one: not isinstance(one, act.Send)):",
+        first=208,
     ),
     Mutant(
         "a host says that it has inserted what is on its way to the disk",

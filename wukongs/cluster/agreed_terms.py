@@ -1,4 +1,4 @@
-"""Agreed terms: what a node has had confirmed lately, so that it does not ask for it again. Most terms of a stream come
+"""Agreed terms: what a node has had agreed on lately, so that it does not ask for it again. Most terms of a stream come
 again and again, and a node holds only those of its own share."""
 
 from __future__ import annotations

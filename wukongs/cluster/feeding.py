@@ -24,7 +24,7 @@ VIEW = "view"
 
 def feed_packet(messages: Sequence[Message], index: int = 0, view: int | None = None) -> Packet:
     """Put ingest messages into one packet. index: how far who reads them has to know the log; view: the one under which
-    all new terms in them are confirmed already, if they are."""
+    all new terms in them are agreed on already, if they are."""
     every = [to_frames(message, 1) for message in messages]
     data = b"".join(frame for frames in every for frame in frames)
     sizes = [[len(frame) for frame in frames] for frames in every]
@@ -62,7 +62,7 @@ def index_of(packet: Packet) -> int:
 
 
 def view_of(packet: Packet) -> int | None:
-    """Return under which view the terms of a packet are confirmed, None if they are not. Raises DataError."""
+    """Return under which view the terms of a packet are agreed on, None if they are not. Raises DataError."""
     view = packet.fields.get(VIEW)
     if view is not None and type(view) is not int:
         raise DataError(f"{packet.kind}: expected the index of a view, found {view!r}")

@@ -98,11 +98,11 @@ class Intake:
                 ) from None
 
     def agree(self, encoded: Encoded, timeout_s: float) -> int:
-        """Have the new terms of some tuples confirmed; return the view under which they are."""
+        """Have the new terms of some tuples agreed on; return the view under which they are."""
         return self._claims.settle(self._store.new_terms(encoded), timeout_s)
 
     def inject(self, piece: Piece, view: int | None = None) -> None:
-        """Take a piece. view: the one under which its new terms are confirmed already, if they are."""
+        """Take a piece. view: the one under which its new terms are agreed on already, if they are."""
         facts = self._store.stream(piece.stream)
         check_batch_number(piece, facts.batch_ms)
         self._check_writer(piece)

@@ -125,7 +125,7 @@ class NodeStore:
             return self._stream(self.key_of(stream)).room
 
     def new_terms(self, encoded: Encoded) -> TermTable:
-        """Return the terms that have to be confirmed before these tuples are taken, under their hashes."""
+        """Return the terms that have to be agreed on before these tuples are taken, under their hashes."""
         return self.core.terms.new(encoded)
 
     def take(self, piece: Piece) -> None:

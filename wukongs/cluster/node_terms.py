@@ -1,11 +1,11 @@
 """The terms of a node: what it holds under which id, and what it has agreed to as a replica of a hash's shard.
 
 * An embedded registry decides by itself which of two texts with one hash gets another id. On a node that is decided by
-  the log: of the texts that come here, each has been confirmed under its hash by all replicas of the hash's shard, or
+  the log: of the texts that come here, each has been agreed to under its hash by all replicas of the hash's shard, or
   re-encoded by a record, before it is used. So under one hash there is one text in the whole cluster.
 * A re-encoded text's id is a function of the records before its own, so all nodes give it the same. It lies in the
   shard of the hash, since who sends a tuple goes by hashes. Nothing keeps another text's hash from being this id but 52
-  bits of another seed; replicas refuse such a text, so it can only have been confirmed before.
+  bits of another seed; replicas refuse such a text, so it can only have been agreed on before.
 * What a replica has agreed to it keeps for ever, in a dictionary of its own: the texts may stand in no tuple here.
 """
 

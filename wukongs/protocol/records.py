@@ -173,7 +173,8 @@ class DropQuery:
 class Change:
     """A load or an update. (client, number): repeats are applied once. after: of an update, the index of the last
     change that its snapshot had; another change in between makes it void, and it is evaluated again. None: a load,
-    which read nothing. view: see ReEncode; the terms of payload were confirmed under it. payload: the host's, JSON."""
+    which read nothing. view: of the members when it is proposed; void in another one, see ReEncode. payload: the
+    host's, JSON; its new terms were agreed on before."""
 
     client: str
     number: int

@@ -72,16 +72,6 @@ def sn_at(control: Control, tick: int) -> Sn:
     return last if last.tick == tick else Sn(tick, 0)
 
 
-def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
-    """Return the first SN that has a stream batch, None if the log does not say yet."""
-    if stream.began is None:
-        return None
-    tick = max(stream.end_of(batch), stream.began + 1)
-    if stream.group == LIVE:
-        return Sn(tick, 0)
-    return next(
-        (advance.sn for advance in control.advances if advance.group == stream.group and advance.tick >= tick), None
-    )
 
 
 def _covers(control: Control, group: str, tick: int, vts: Vts) -> bool:

@@ -22,6 +22,9 @@ from wukongs.errors import CompactedError
 from wukongs.live.declarations import stream_options
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
+
+from wukongs.protocol.actions import SealBatch
+from wukongs.protocol.records import BeginStream, Change, DeclareStream, Sn
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.sharding import ShardMap
@@ -296,11 +299,11 @@ def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
     store.expose(Sn(tick, 0), {stream: store.protocol_batch(stream, 2)})
     store.injector.settle(10)
     assert store.reached < Sn(tick, 0)
-    store.seal(stream, store.protocol_batch(stream, 1))
+    store.seal(SealBatch(stream, 0, store.protocol_batch(stream, 1), {}))
     store.injector.settle(10)
     assert store.reached == Sn(tick - 1, 0)
     assert len(store.core.arrangement) == 1
-    store.seal(stream, store.protocol_batch(stream, 2))
+    store.seal(SealBatch(stream, 0, store.protocol_batch(stream, 2), {}))
     store.wait_for(Sn(tick, 0), 10)
     assert store.real_batch(stream, store.protocol_batch(stream, 2)) == 2
     assert store.stats()["triples"] == 1
