@@ -19,9 +19,8 @@ from tests.sim.wrong_variants import MUTANTS
 from wukongs.protocol.gossip import GOSSIP_NODES
 
 SEEDS = 240
-RARE_SEEDS = (4352, 5148)
-"""Far seeds that once failed: a report of a lost disk is used by who does not know of the loss yet; a state is
-installed between the seals of a node that was taken out with its disk."""
+RARE_SEEDS = (957,)
+"""Far seeds: a state is installed between the seals of a node that was taken out, so one of them comes too late."""
 LOG_SEEDS = 300
 MUTANT_SEEDS = 30
 """At most; mutants name the first seed that caught them, so one or two are run until the simulator changes."""

@@ -222,7 +222,8 @@ class Host:
     @contextmanager
     def errand(self, carry_out: Callable[[Errand | None], object]) -> Iterator[int]:
         """Give a number for a claim, or for a question of another node. carry_out: takes the actions that name it, in
-        the protocol's thread, and must return at once; None: the node has ended, and nothing more comes."""
+        the protocol's thread, and must return at once (what it raises ends the node); None: the node has ended, and
+        nothing more comes."""
         number = self.open_errand(carry_out)
         try:
             self.check()  # whoever ends the thread from here on finds it among the errands
@@ -341,10 +342,13 @@ class Host:
         pulsed_s = time.monotonic()
         try:
             while not self._is_closed:
-                # Who waits is looked for only where it matters, not at each of the events between two pulses.
-                wait_s = self.wait_s() if self._inbox.empty() else self._pulse_s
+                # Whether somebody waits takes a while to find out: it is asked once a pulse could be due, not at each
+                # of the events between two pulses.
+                passed_s = time.monotonic() - pulsed_s
+                is_near = passed_s < self._pulse_s or not self._inbox.empty()
+                wait_s = self._pulse_s if is_near else self.wait_s()
                 try:
-                    happens = self._inbox.get(timeout=max(0.0, pulsed_s + wait_s - time.monotonic()))
+                    happens = self._inbox.get(timeout=max(0.0, wait_s - passed_s))
                 except Empty:
                     happens = None
                 if happens is not None:
@@ -399,6 +403,10 @@ class Host:
         key = record_key(event.record)
         self._waiting[key] = [*(one for one in self._waiting.get(key, ()) if one in self._outcomes), outcome]
         self.take(event)
+
+    def follow(self, event: ev.Event) -> None:
+        """Take in an event behind the one whose actions are being carried out. In the protocol's thread."""
+        self._next.append(event)
 
     def take(self, event: ev.Event) -> None:
         """Take in an event and those that follow from it, and carry out what they ask."""

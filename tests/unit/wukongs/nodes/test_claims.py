@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.wukongs.nodes.wires import EX, Wires, wired
+from wukongs.cluster import claims as claims_module
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol import events as ev
@@ -128,7 +130,8 @@ def test_a_claim_that_is_given_up_is_forgotten(pair: Wires) -> None:
     pair.lose(CLAIM, 1)
     with pytest.raises(NodeUnavailable):
         claims_of(pair, 0).settle(encode_texts([f"<{EX}a>"], BITS).terms, SHORT_S)
-    pair.refuse(CLAIM, 0, DataError("no such thing"))
+    pair.faults.clear()
+    pair.refuse(CLAIM, 1, DataError("no such thing"))
     with pytest.raises(DataError, match="no such thing"):
         claims_of(pair, 0).settle(encode_texts([f"<{EX}b>"], BITS).terms, LONG_S)
     host.wait_until(lambda node: not node.claims, LONG_S, "the ends of both")
@@ -140,17 +143,50 @@ def test_a_claim_ends_with_its_node(pair: Wires) -> None:
     pair.before = lambda node, _: pair.nodes[0].host.close() if node == 1 else None
     with pytest.raises(NodeUnavailable, match="node 0 is closing"):
         claims.settle(encode_texts([f"<{EX}a>"], BITS).terms, LONG_S)
+    table = encode_texts([f"<{EX}a>"], BITS).terms
+    arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
     with pytest.raises(NodeUnavailable, match="node 0 is closing"):
-        claims.answer(Packet(CLAIM, {"view": 0}))
+        claims.answer(Packet(CLAIM, {"view": 0}, arrays))
+
+
+def test_many_terms_are_compared_outside_of_the_protocols_thread(pair: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, threads = pair.nodes[1], []
+    compare = node.store.compare_terms
+
+    def noted(table: TermTable) -> BoolArray:
+        threads.append((len(table), threading.current_thread() is node.host._thread))
+        return compare(table)
+
+    monkeypatch.setattr(node.store, "compare_terms", noted)
+    monkeypatch.setattr(claims_module, "AT_ONCE_MAX", 3)
+    claims_of(pair, 0).settle_texts([f"<{EX}{number}>" for number in range(3)])
+    claims_of(pair, 0).settle_texts([f"<{EX}m{number}>" for number in range(4)])
+    with claims_of(pair, 1)._lock:
+        asking = threading.Thread(target=claims_of(pair, 0).settle_texts, args=([f"<{EX}n>"],))
+        asking.start()
+        while not node.host._errands or node.host._inbox.qsize():
+            threading.Event().wait(0.001)
+        node.host.run(lambda: None, LONG_S)  # so the question has had its turn
+    asking.join(LONG_S)
+    assert threads[:2] == [(3, True), (4, False)]
+    assert threads[2:] == [(1, False)], "what waits for many would keep the thread waiting"
+
+
+def test_a_node_that_is_alone_agrees_with_itself_and_asks_nobody() -> None:
+    first, second = clashing()
+    with wired(1, 1, Settings(hash_bits=BITS)) as wires:
+        claims_of(wires, 0).settle_texts([first, second])
+        assert len(wires.nodes[0].host.node.control.exceptions) == 1
+        assert wires.kinds() == []
 
 
 def test_a_claim_that_is_none_is_refused(pair: Wires) -> None:
     answer, view = pair.networks[0].handlers[CLAIM], pair.nodes[0].host.node.control.view
     with pytest.raises(DataError, match="claim: expected the index of a view, found None"):
         answer(Packet(CLAIM))
-    assert answer(Packet(CLAIM, {"view": view + 1})).fields == {"view": None}
     table = encode_texts([f"<{EX}a>", f"<{EX}b>"], BITS).terms
     arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+    assert answer(Packet(CLAIM, {"view": view + 1}, arrays)).fields == {"view": None}
     for wrong in (
         {"ids": -table.ids},
         {"offsets": table.offsets[::-1].copy()},
@@ -181,8 +217,8 @@ def test_who_is_asked_is_of_the_view_under_which_they_are_asked() -> None:
         claims._peers.ask = note  # type: ignore[method-assign]
         table = encode_texts([f"<{EX}{row}>" for row in range(40)], HASH_BITS).terms
         assert claims.settle(table, LONG_S) == host.node.control.view > before.view
-        assert asked[0] == (before.view, [0, 1, 2])
-        assert asked[-1] == (host.node.control.view, [0, 1])
+        assert asked[0] == (before.view, [1, 2]), "it has agreed itself"
+        assert asked[-1] == (host.node.control.view, [1])
 
 
 def test_who_comes_while_terms_are_compared_is_asked_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +233,7 @@ def test_who_comes_while_terms_are_compared_is_asked_as_well(monkeypatch: pytest
             return equal
 
         monkeypatch.setattr(node.store, "compare_terms", compare_late)
+        monkeypatch.setattr(claims_module, "AT_ONCE_MAX", 0)
         table = encode_texts([f"<{EX}a>"], HASH_BITS).terms
         arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
         view = node.host.node.control.view
