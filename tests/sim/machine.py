@@ -1,5 +1,5 @@
-"""One simulated node: the product's host (wukongs/cluster/host.py), without its thread, on a disk, a store of edges and a
-network that are as plain as possible.
+"""One simulated node: the product's host (wukongs/cluster/host.py), without its thread, on a disk, a store of edges and
+a network that are as plain as possible.
 
 A crash may come between any two actions of a step; what was saved before it stays, all else is gone.
 """
@@ -45,7 +45,7 @@ class SavedChange(NamedTuple):
 @dataclass
 class Disk:
     """visible: the first SN of stream batches, as far as it is known; changes: by index of their records; is_installed:
-    whether it has what came before this generation of it."""
+    whether it has what came before this generation of it, and what the records did that it has skipped."""
 
     generation: int
     boots: int = 0
@@ -73,7 +73,7 @@ class Machine:
     """The computer of one node, on which the product's host runs: its disk, its store of edges, and its part of the
     network. number: the node's; tell: takes (node, kind, details) for the checkers and the story.
 
-    All that the host asks of it may be where it crashes."""
+    It may crash at anything that the host asks of it."""
 
     is_lasting = True
 
@@ -100,7 +100,14 @@ class Machine:
         self.is_alive = True
         self.me = Incarnation(self.number, self.disk.generation, self.disk.boots)
         self.host = Host(
-            self.cluster, self.me, self, self._send, PULSE * self.drift, disk=self, is_installed=self.disk.is_installed
+            self.cluster,
+            self.me,
+            self,
+            self._send,
+            PULSE * self.drift,
+            disk=self,
+            is_installed=self.disk.is_installed,
+            draws=self.rng,
         )
         self.host.on_collect = lambda action: self._later(lambda: self._collect(action))
         self.host.on_install = lambda action: self._later(lambda: self._install(action))
@@ -391,7 +398,7 @@ class Machine:
         disk.control, disk.voters, disk.entries, disk.high = action.control, action.voters, action.entries, action.high
         self.tell(self.number, "saved", index=action.control.index, is_jump=action.is_jump)
         if action.is_jump:
-            self.stored = action.control
+            self.stored, disk.is_installed = action.control, False
             for key in [key for key in disk.vts if not self.stored.takes_in(key)]:
                 disk.vts.pop(key)
                 disk.offsets.pop(key)

@@ -182,7 +182,7 @@ def a_claim_that_is_given_up_is_forgotten() -> None:
 
 
 def a_piece_is_taken_under_the_view_of_its_claim_only() -> None:
-    """Who has come since was not asked for its terms."""
+    """Nodes that have come since were not asked for its terms."""
     node = node_with([STREAM, OUT, JOINING])
     node, actions = step(node, Piece("s", "a", 1, 1, 0, 1, node.control.view - 1))
     assert actions == [], "its terms are perhaps refused by node 1"

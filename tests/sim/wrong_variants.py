@@ -323,6 +323,12 @@ MUTANTS = (
         "if True:\n            self._store.expose",
     ),
     Mutant(
+        "a node that has skipped records shows what it has",
+        "nodes.catching_up",
+        "self.is_installed = False",
+        "pass",
+    ),
+    Mutant(
         "a node that is taking over what others hold forgets the records that come meanwhile",
         "nodes.catching_up",
         "self._records.append((index, record, sn))",

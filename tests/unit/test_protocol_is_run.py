@@ -1,4 +1,4 @@
-"""What is said of the protocol is said of code that nodes run: no symbol of it is called by tests alone."""
+"""The arguments about the protocol are about code that nodes run: no symbol of it is called by tests alone."""
 
 from __future__ import annotations
 

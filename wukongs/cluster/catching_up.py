@@ -47,7 +47,9 @@ class CatchingUp:
             self._exposed = exposed
 
     def jump(self, control: Control) -> None:
-        """Note that this node goes on from a control state, without the records before it."""
+        """Note that this node goes on from a control state, without the records before it: what they did it gets of
+        other nodes, and shows nothing until then."""
+        self.is_installed = False
         self.least_sn = control.last_sn
 
     def go_on(self, sn: Sn) -> None:

@@ -1,5 +1,5 @@
 """Claims: carries out what the protocol says of new terms (wukongs/protocol/claims.py): shows tables of them to the
-nodes that replicate their shards, and compares those of others. What takes long happens in the caller's thread."""
+nodes that replicate their shards, and compares those of others. Long work is done in the caller's thread."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Claims:
                 return found
 
     def settle_texts(self, texts: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
-        """As settle, of canonical forms."""
+        """Do what `settle` does, for canonical forms."""
         self.settle(self._store.new_terms(encode_texts(texts, self._store.core.settings.hash_bits)), timeout_s)
 
     def keep(self, texts: Sequence[str]) -> Int64Array:

@@ -6,9 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wukongs.cluster.boot import HELLO, check_shape, claimed_twice, hello_handler
-
-from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler
+from wukongs.cluster.boot import FIRST_DISK, HELLO, check_shape, claimed_twice, hello_handler
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_engine import ClusterEngine

@@ -63,7 +63,7 @@ class Store(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """What has ended it, if something has."""
+        """The error that has ended it, if one has."""
 
     def seal(self, action: act.SealBatch) -> bool:
         """Carry out SealBatch; return whether that is done. If not, the host is told Inserted when it is."""
@@ -94,7 +94,7 @@ class Store(Protocol):
 
 
 class Held(Protocol):
-    """As events.Reading."""
+    """The fields of events.Reading."""
 
     @property
     def oldest_sn(self) -> Sn | None: ...
@@ -129,7 +129,7 @@ class NoDisk:
 
 class Host:
     """send: (node, body), which may lose it. is_installed: whether the store has what came before this life began.
-    failure: what has ended it, if something has."""
+    draws: what gives Pulse.draw. failure: what has ended it, if something has."""
 
     def __init__(
         self,
@@ -140,6 +140,7 @@ class Host:
         pulse_s: float = PULSE_S,
         disk: Disk | None = None,
         is_installed: bool = True,
+        draws: random.Random | None = None,
     ) -> None:
         self.me = me
         self._disk = disk or NoDisk()
@@ -155,7 +156,7 @@ class Host:
         self._store = store
         self._send = send
         self._pulse_s = pulse_s
-        self._draws = random.Random()
+        self._draws = draws or random.Random()
         self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._next: deque[ev.Event] = deque()
         self._keep: Callable[[], object] | None = None
@@ -233,7 +234,7 @@ class Host:
                 del self._errands[number]
 
     def open_errand(self, carry_out: Callable[[Errand | None], object]) -> int:
-        """As errand, of a claim or question that this life does not end."""
+        """Give a number as `errand` does, for a claim or question that lasts as long as this life of the node."""
         number = next(self._errand_numbers)
         with self._changed:
             self._errands[number] = carry_out
@@ -392,14 +393,14 @@ class Host:
         self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
 
     def take_in(self, event: ev.Piece | ev.Marker, keep: Callable[[], object]) -> tuple[int, int, bool]:
-        """As offer, in the protocol's thread. What goes wrong here leaves things half done: it ends the node."""
+        """Do what `offer` does, in the protocol's thread. An error here leaves things half done: it ends the node."""
         self._keep = keep
         self.take(event)
         self._keep = None
         return position(self.node.intakes.get(event.stream), event.partition)
 
     def hand_in(self, event: ev.Submitted, outcome: Future[Applied]) -> None:
-        """As submit, in the protocol's thread."""
+        """Do what `submit` does, in the protocol's thread. outcome: is set when it is decided."""
         key = record_key(event.record)
         self._waiting[key] = [*(one for one in self._waiting.get(key, ()) if one in self._outcomes), outcome]
         self.take(event)
@@ -463,7 +464,7 @@ class Host:
                 self.on_install(action)
 
     def _collect_nothing(self, asked: act.CollectState) -> None:
-        """What this node holds is asked for by packets, once all that take part know of the joining node."""
+        """Answer at once: a joining node asks for the data by packets, once all that take part know of it."""
         self._next.append(ev.StateCollected(asked.asker, replace(asked.state, payload="")))
 
     def _hand_on(self, number: int, errand: Errand) -> None:

@@ -240,7 +240,7 @@ class NodeStore:
 
     @property
     def failure(self) -> BaseException | None:
-        """What has ended this store, if something has."""
+        """The error that has ended this store, if one has."""
         return self.core.failure
 
     def refused(self, index: int) -> WukongsError | None:

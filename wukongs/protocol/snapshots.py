@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from wukongs.protocol.control import Control, Stream
+from wukongs.protocol.control import Control
 from wukongs.protocol.records import LIVE, Sn, Vts
 
 
@@ -70,8 +70,6 @@ def sn_at(control: Control, tick: int) -> Sn:
     place = bisect_right(control.marks, tick, key=lambda mark: mark.sn.tick)
     last = control.marks[place - 1].sn if place else Sn(tick, 0)
     return last if last.tick == tick else Sn(tick, 0)
-
-
 
 
 def _covers(control: Control, group: str, tick: int, vts: Vts) -> bool:

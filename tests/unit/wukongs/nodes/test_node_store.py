@@ -21,10 +21,8 @@ from wukongs.cluster.slices import SLICES
 from wukongs.errors import CompactedError
 from wukongs.live.declarations import stream_options
 from wukongs.protocol import events as ev
-from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
-
 from wukongs.protocol.actions import SealBatch
-from wukongs.protocol.records import BeginStream, Change, DeclareStream, Sn
+from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.sharding import ShardMap
