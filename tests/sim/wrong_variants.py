@@ -16,14 +16,13 @@ MUTANTS = (
         "progress",
         "max(batch, before.get(stream, 0))",
         "batch",
-        first=3,
+        first=11,
     ),
     Mutant(
         "a report is used before what it requires is committed",
         "progress",
         "if latest.required <= committed:",
         "if True:",
-        first=22,
     ),
     Mutant(
         "a leader appends behind the stable tick",
@@ -182,7 +181,7 @@ MUTANTS = (
         "dropping",
         "min(report.vts.get(key, 0) for report in reports)",
         "max(report.vts.get(key, 0) for report in reports)",
-        first=8,
+        first=3,
     ),
     Mutant(
         "who is on the way when a stream goes just goes on",
@@ -221,7 +220,7 @@ MUTANTS = (
         "control",
         "key=lambda mark: mark.sn) - 1) :]",
         "key=lambda mark: mark.sn)) :]",
-        first=1,
+        first=3,
     ),
     Mutant(
         "a gap between pieces is let through",
@@ -301,14 +300,14 @@ MUTANTS = (
         "progress",
         "if not all(waited_for.intersection(nodes) for nodes in control.replica_sets):",
         "if not waited_for:",
-        first=38,
+        first=40,
     ),
     Mutant(
         "the last replica may go",
         "control",
         "member.role is not Role.OUT and control.is_covered_without(record.node)",
         "member.role is not Role.OUT",
-        first=53,
+        first=4,
     ),
     Mutant(
         "a lost disk's node is believed to be what it was",
@@ -321,25 +320,20 @@ MUTANTS = (
         "nodes.catching_up",
         "if self.is_installed:\n            self._store.expose",
         "if True:\n            self._store.expose",
+        first=8,
     ),
     Mutant(
         "a node that has skipped records shows what it has",
         "nodes.catching_up",
         "self.is_installed = False",
         "pass",
+        first=313,
     ),
     Mutant(
         "a node that is taking over what others hold forgets the records that come meanwhile",
         "nodes.catching_up",
         "self._records.append((index, record, sn))",
         "pass",
-    ),
-    Mutant(
-        "what is sent goes out before what is saved",
-        "nodes.host",
-        "for action in actions:",
-        "for action in sorted(actions, key=lambda one: not isinstance(one, act.Send)):",
-        first=208,
     ),
     Mutant(
         "a host says that it has inserted what is on its way to the disk",
