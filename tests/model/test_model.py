@@ -274,13 +274,13 @@ def test_search_stops_at_the_size_that_it_was_told() -> None:
 def test_run_reports_each_instance_and_its_figures(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sound = Instance("sealing", Sealing((0, 1)), 48)
-    broken = Instance("broken", Sealing((0, 1), rules=sealing.Rules(waits_for_owners=False)), 48)
+    sound = Instance("sealing", Sealing((0, 1)), 22)
+    broken = Instance("broken", Sealing((0, 1), rules=sealing.Rules(waits_for_owners=False)), 22)
     monkeypatch.setattr("tests.model.run.SMALL", (sound,))
     assert main(["--small"]) == 0
-    monkeypatch.setattr("tests.model.run.SMALL", (sound, broken, replace(sound, states=49)))
+    monkeypatch.setattr("tests.model.run.SMALL", (sound, broken, replace(sound, states=23)))
     assert main(["--small"]) == 1
     written = capsys.readouterr().out
-    assert "sealing: 48 states" in written
+    assert "sealing: 22 states" in written
     assert "violated: nothing is sealed before its new terms are confirmed\n  1. " in written
-    assert "48 states, expected 49: the model has changed" in written
+    assert "22 states, expected 23: the model has changed" in written
