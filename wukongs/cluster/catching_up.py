@@ -50,6 +50,9 @@ class CatchingUp:
         """Note that this node goes on from a control state, without the records before it: what they did it gets of
         other nodes, and shows nothing until then."""
         self.is_installed = False
+        for _, record, _ in self._records:
+            self._store.pass_over(record)  # It is before that state.
+        self._records = []
         self.least_sn = control.last_sn
 
     def go_on(self, sn: Sn) -> None:

@@ -45,6 +45,10 @@ def test_a_node_that_skips_records_shows_nothing_before_it_has_what_they_did() -
     store = Told()
     node = CatchingUp(store, is_installed=True)
     node.jump(genesis(2, 2, 4))
+    node.apply(7, RECORD, Sn(1, 0))
+    node.jump(genesis(2, 2, 4))
+    assert store.told == [RECORD], "it came before the state from which the node goes on now"
+    store.told.clear()
     node.expose(Expose(Sn(3, 0), {}))
     node.apply(9, RECORD, Sn(3, 1))
     assert store.told == [], "it lacks what the skipped records did"
