@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.clusters import cluster
-from wukongs.cluster import changes, claims, cluster_engine, cluster_stream, homes, settling
+from wukongs.cluster import changes, claims, cluster_engine, homes, settling, writing
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.writing import writer_of
 from wukongs.protocol.records import Membership, Role
@@ -84,7 +84,7 @@ def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone
         (changes, "TIMEOUT_S"),
         (claims, "TIMEOUT_S"),
         (cluster_engine, "RECORD_S"),
-        (cluster_stream, "PUSH_S"),
+        (writing, "PUSH_S"),
         (homes, "OUT_S"),
         (settling, "ASK_S"),
     ):

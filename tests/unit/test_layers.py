@@ -64,7 +64,7 @@ ONLY_HOME = {
         "wukongs/wire/context.py",
         "wukongs/wire/transport.py",
         "wukongs/wire/bound_socket.py",
-        "wukongs/wire/doorkeeper.py",
+        "wukongs/wire/bound_socket.py",
         "bench/wire/",
     ),
     "numba": ("store/jit.py", "store/addresses.py"),

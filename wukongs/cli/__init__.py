@@ -1,4 +1,4 @@
-"""The command line: `wukongs COMMAND ...`. One module per command; each imports what it needs when it runs.
+"""The command line: `wukongs COMMAND ...`. A module is imported when its command runs.
 
 Exit status: 0 done; 1 the query or the data was refused (one line on standard error, and below it the place in the
 query, underlined); 2 wrong usage; 130 interrupted.
@@ -38,6 +38,7 @@ COMMANDS = {
     "bench": "measure with LSBench or CityBench",
 }
 
+_LISTINGS = ("queries", "streams", "stats")
 _HELP_OPTIONS = ("-h", "--help", "help")
 
 
@@ -146,7 +147,8 @@ def _dispatch(arguments: list[str]) -> int:
         return DONE
     if name not in COMMANDS:
         return complain(f"{name!r} is no command: expected one of {', '.join(COMMANDS)}", WRONG_USAGE)
-    status: int = importlib.import_module(f"wukongs.cli.{name}").main(rest)
+    module, function = ("listing", name) if name in _LISTINGS else (name, "main")
+    status: int = getattr(importlib.import_module(f"wukongs.cli.{module}"), function)(rest)
     return status
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
-from wukongs.cluster.cluster_stream import ClusterStream
 from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.homes import closing_here, free_name
@@ -23,7 +22,7 @@ from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import first_tick_of
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.updating import evaluate
-from wukongs.cluster.writing import Writers
+from wukongs.cluster.writing import ClusterStream, Writers
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser_update import parse_update
 from wukongs.engine import Engine

@@ -14,14 +14,13 @@ from wukongs.cluster.counting import COUNTS, Counting
 from wukongs.cluster.distant_query import OF_QUERY, query_handler
 from wukongs.cluster.donating import COLLECT, HALT, Donor
 from wukongs.cluster.feeding import FEED
+from wukongs.cluster.homes import Placing
 from wukongs.cluster.host import PULSE_S, Host
 from wukongs.cluster.intake import Intake
 from wukongs.cluster.joining import Joiner
 from wukongs.cluster.members import is_silent, left_s
 from wukongs.cluster.node_core import packed, unpacked
-from wukongs.cluster.node_journal import NodeJournal
 from wukongs.cluster.node_store import NodeStore
-from wukongs.cluster.placing import Placing
 from wukongs.cluster.reads import owner
 from wukongs.cluster.reads.reach import OwnersReach
 from wukongs.cluster.reads.traffic import Owners
@@ -30,8 +29,11 @@ from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.writing import PUSH, Writers
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.header import PROTOCOL_VERSION
+from wukongs.live.journal import Change, Journal
+from wukongs.live.pieces import Told
+from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Body, Incarnation, Message
-from wukongs.protocol.records import Role, Voters
+from wukongs.protocol.records import DropQuery, Role, Voters
 from wukongs.protocol.state import Cluster, Node
 from wukongs.settings import Settings
 from wukongs.wire.network import Network
@@ -39,6 +41,23 @@ from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet
 from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap
 from wukongs.wire.trust import Trust
+
+
+class NodeJournal(Journal):
+    """Of one node."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def commit(self, change: Change | Told) -> int:
+        """Hand in that a query was closed. Nobody waits: it ends here at once, and the protocol says it again until it
+        is in the log."""
+        if isinstance(change, dict) and change["op"] == "close":
+            known = self._host.node.control.queries.get(change["query"])
+            if known is not None and known.nodes.keys() == {self._host.me.node}:
+                self._host.post(ev.Submitted(DropQuery(change["query"], known.since)))
+        return 0
+
 
 SILENCE_PULSES_MAX = 100
 """A node that says nothing for two seconds is taken out, if others hold its shards."""

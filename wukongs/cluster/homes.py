@@ -1,9 +1,11 @@
-"""Homes: which node runs a registered query, and when another one may have its name, or go on with it."""
+"""Homes: which node runs a registered query, when another one may have its name, and who answers for which shard."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
+
+import numpy as np
 
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import is_silent
@@ -13,6 +15,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import Query
 from wukongs.protocol.records import DropQuery, Role
 from wukongs.protocol.state import Node
+from wukongs.wire.assignment import Assignment
 
 PATIENCE_S = 1.0
 """How long a name that is taken may still become free: another node's client has perhaps just closed its query."""
@@ -58,3 +61,32 @@ def free_name(host: Host, store: NodeStore, name: str, payload: str) -> Query | 
 def _drop(host: Host, name: str, known: Query) -> None:
     with suppress(Dropped):  # somebody else did
         host.carry_out(ev.Submitted(DropQuery(name, known.since)), OUT_S)
+
+
+def assignment_of(node: Node, store: NodeStore) -> Assignment:
+    """Return, for each shard, this node if it is an in-sync replica, else the first that is one.
+
+    Raises NodeUnavailable (a shard without one)."""
+    synced, me = node.control.with_role(Role.IN), node.me.node
+    nodes = np.empty(len(node.control.shards), np.int32)
+    for shard, replicas in enumerate(node.control.shards):
+        there = [replica for replica in replicas if replica in synced]
+        if not there:
+            raise NodeUnavailable(f"shard {shard} has no node left, of {', '.join(map(str, replicas))}: start one anew")
+        nodes[shard] = me if me in there else there[0]
+    return Assignment(nodes, me, store.split_ids)
+
+
+class Placing:
+    """Keeps the assignment until the members change."""
+
+    def __init__(self, host: Host, store: NodeStore) -> None:
+        self._host, self._store = host, store
+        self._known: tuple[object, Assignment] | None = None
+
+    def now(self) -> Assignment:
+        """Return the assignment by the members of now. Raises as assignment_of."""
+        node, known = self._host.node, self._known
+        if known is None or known[0] is not node.control.members:
+            known = self._known = node.control.members, assignment_of(node, self._store)
+        return known[1]

@@ -23,8 +23,11 @@ from wukongs.cluster.members import ask_members, await_word, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.reads.requests import timeout_of
 from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.live.core import Core
+from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
-from wukongs.live.stream_state import PUSH_PARTITION, batch_number
+from wukongs.live.stream import Stream, check_timestamp
+from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.encoded import Encoded
@@ -373,3 +376,37 @@ class Writers:
                 self._writers = {known: one for known, one in self._writers.items() if control.takes_in(known)}
                 writer = self._writers[key] = StreamWriter(stream, self._host, self._store, self._intake, self._peers)
             return writer
+
+
+PUSH_S = 60.0
+"""How long the nodes may take to have what was pushed."""
+
+
+class ClusterStream(Stream):
+    """As Stream: what is pushed is safe on all nodes when the call returns. Raises also NodeUnavailable."""
+
+    def __init__(self, core: Core, injector: Injector, state: StreamState, writers: Writers) -> None:
+        super().__init__(core, injector, state)
+        self._writers = writers
+
+    def advance(self, timestamp_ms: int) -> None:
+        """As Stream.advance."""
+        check_timestamp(self.iri, timestamp_ms)
+        self._check_is_open()
+        self._writers.advance(self.iri, int(timestamp_ms), PUSH_S)
+
+    def close(self) -> None:
+        """As Stream.close; a stream that pipelines feed as well goes on until they are at their end, too."""
+        if not (self._state.is_ended or self._state.is_dropped or self._core.is_closed):
+            self._writers.finish(self.iri, PUSH_S)
+
+    def _take(self, encoded: Encoded) -> int:
+        self._check_is_open()
+        if len(encoded):
+            self._writers.push(self.iri, encoded, PUSH_S)
+        return len(encoded)
+
+    def _check_is_open(self) -> None:
+        with self._core.lock:
+            self._core.check_is_open()
+            self._state.check_is_open()

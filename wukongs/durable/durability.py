@@ -20,12 +20,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from wukongs.durable.backup import copy_folder
 from wukongs.durable.catalogue import ABOUT_KEY, Definition, definitions_at, remove_old
-from wukongs.durable.checkpoint_plan import Load, Mark, Plan
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.errors import StorageError
 from wukongs.live.core import Core
@@ -47,7 +47,35 @@ from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import encode_quads
+from wukongs.store.trace import Entry
 from wukongs.store.wal import WriteAheadLog
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A segment's head: its LSN, and the newest timestamp that each stream (by LSN) had brought before it."""
+
+    lsn: int
+    last_ms: dict[int, int | None]
+
+
+@dataclass(slots=True)
+class Load:
+    """A load or update whose first record is lsn; stored at sn (None: not committed yet)."""
+
+    lsn: int
+    sn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one checkpoint writes. sn: up to which the entries go; start: the head of the first segment to keep."""
+
+    sn: int
+    entries: tuple[Entry, ...]
+    start: int
+    about: dict[str, Any]
+
 
 WRITTEN_AT_ONCE_BYTES = 1 << 20
 """A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""

@@ -12,11 +12,21 @@ from functools import lru_cache
 
 from wukongs.csparql.algebra import Aggregate, Call, Exists, Expression
 from wukongs.csparql.terms import Term, Variable
+from wukongs.query.functions import casts, numbers, patterns, strings, terms, times
 from wukongs.query.functions.casts import FUNCTIONS as CASTS
-from wukongs.query.functions.library import FUNCTIONS
 from wukongs.query.terms.moment import RowSource
 from wukongs.query.terms.value_operators import arithmetic, compare, effective_boolean_value, from_truth, negated
 from wukongs.query.terms.values import Value, value_of
+
+FUNCTIONS: dict[str, Callable[..., Value | None]] = {
+    **terms.FUNCTIONS,
+    **strings.FUNCTIONS,
+    **patterns.FUNCTIONS,
+    **numbers.FUNCTIONS,
+    **times.FUNCTIONS,
+    **casts.FUNCTIONS,
+}
+
 
 log = logging.getLogger("wukongs")
 
