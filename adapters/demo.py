@@ -15,7 +15,7 @@ from wukongs.adapters.display import choose_display
 from wukongs.adapters.lsbench_generator import (
     STREAM_NAMES,
     STREAM_NAMESPACE,
-    Network,
+    GeneratedNetwork,
     NetworkSettings,
     generate_network,
 )
@@ -100,7 +100,7 @@ def one_shot_queries(user: int) -> dict[str, str]:
     return {name: PREFIXES + body for name, body in bodies.items()}
 
 
-def demo_config(network: Network, speed: float = 1.0) -> RunConfig:
+def demo_config(network: GeneratedNetwork, speed: float = 1.0) -> RunConfig:
     """Return the run that the demo is. speed: event time per wall time; 0 is as fast as possible."""
     streams = tuple(
         StreamConfig(

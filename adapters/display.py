@@ -25,7 +25,7 @@ REFRESHES_PER_S = 4
 RATE_OVER_S = 3.0
 
 
-class Progress:
+class RunProgress:
     """What a display draws from: the engine, its queries and the newest report of the pipeline."""
 
     def __init__(self, engine: Engine | RemoteEngine, queries: Sequence[ContinuousQuery | RemoteQuery]) -> None:
@@ -90,14 +90,14 @@ class Display(Protocol):
 
     def asked(self, when: str, name: str, result: Result) -> None: ...
 
-    def start(self, progress: Progress) -> None: ...
+    def start(self, progress: RunProgress) -> None: ...
 
     def update(self) -> None:
         """Raises BrokenPipeError when nobody reads the results any more."""
 
     def stop(self) -> None: ...
 
-    def summary(self, progress: Progress, lines: Sequence[str]) -> None: ...
+    def summary(self, progress: RunProgress, lines: Sequence[str]) -> None: ...
 
 
 def answer_size(result: Result) -> str:
@@ -127,7 +127,7 @@ class PlainDisplay:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._lock = threading.Lock()
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self._said_s = 0.0
         self._reader_left = False
 
@@ -154,7 +154,7 @@ class PlainDisplay:
             except BrokenPipeError:
                 self._reader_left = True
 
-    def start(self, progress: Progress) -> None:
+    def start(self, progress: RunProgress) -> None:
         self._progress = progress
         self._said_s = time.monotonic()
 
@@ -172,7 +172,7 @@ class PlainDisplay:
     def stop(self) -> None:
         self._progress = None
 
-    def summary(self, progress: Progress, lines: Sequence[str]) -> None:
+    def summary(self, progress: RunProgress, lines: Sequence[str]) -> None:
         table = [COLUMNS, *progress.rows()] if progress.queries else []
         widths = [max(len(row[at]) for row in table) for at in range(len(COLUMNS))] if table else []
         for row in table:
@@ -190,7 +190,7 @@ class LiveDisplay:
 
         self._console = Console()
         self._live: Live | None = None
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self._phase = ""
         self._phase_began_s = 0.0
 
@@ -205,7 +205,7 @@ class LiveDisplay:
     def asked(self, when: str, name: str, result: Result) -> None:
         self._console.print(f"{name}, {when}: {answer_size(result)}", highlight=False, markup=False)
 
-    def start(self, progress: Progress) -> None:
+    def start(self, progress: RunProgress) -> None:
         from rich.live import Live
 
         self._progress = progress
@@ -225,7 +225,7 @@ class LiveDisplay:
             self._live.stop()
         self._live = None
 
-    def summary(self, progress: Progress, lines: Sequence[str]) -> None:
+    def summary(self, progress: RunProgress, lines: Sequence[str]) -> None:
         if progress.queries:
             self._console.print(_table(progress, None))
         for line in lines:
@@ -238,7 +238,7 @@ class LiveDisplay:
         return _table(self._progress, state)
 
 
-def _table(progress: Progress, caption: str | None) -> Table:
+def _table(progress: RunProgress, caption: str | None) -> Table:
     from rich.table import Table
 
     table = Table(caption=caption, caption_justify="left")

@@ -28,14 +28,14 @@ from wukongs.adapters.lsbench_words import (
     word_of,
 )
 
-__all__ = ["STREAM_NAMES", "STREAM_NAMESPACE", "Network", "NetworkSettings", "generate_network"]
+__all__ = ["STREAM_NAMES", "STREAM_NAMESPACE", "GeneratedNetwork", "NetworkSettings", "generate_network"]
 
 STREAM_NAMES = ("posts", "post_likes", "photos", "photo_likes", "gps")
 STREAM_NAMESPACE = SIB + "stream/"
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class GeneratedNetwork:
     """What was written: files, triples per stream, and the user with the most posts (the constants of L1 to L3)."""
 
     stored: str
@@ -61,7 +61,7 @@ class _Stream:
         return len(lines)
 
 
-def generate_network(folder: str | Path, settings: NetworkSettings | None = None) -> Network:
+def generate_network(folder: str | Path, settings: NetworkSettings | None = None) -> GeneratedNetwork:
     """Write the network into a folder, which is made if need be.
 
     Raises: SettingsError (sizes that cannot be), OSError (the folder)."""
@@ -79,7 +79,7 @@ def generate_network(folder: str | Path, settings: NetworkSettings | None = None
     _make_positions(settings, people, random, streams["gps"])
     paths = {name: folder / f"{name}.nt" for name in STREAM_NAMES}
     counts = {name: stream.write(paths[name]) for name, stream in streams.items()}
-    return Network(
+    return GeneratedNetwork(
         str(stored),
         {name: str(path) for name, path in paths.items()},
         len(stored_lines),

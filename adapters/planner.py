@@ -5,7 +5,8 @@ says so, and the next epoch begins. A horizon is a multiple of all streams' batc
 batches; it lies at most align_ms after the one before it (or after the next row, where there is a gap), so no stream
 runs further ahead of the others than that, and at most rows_per_epoch rows are taken unless one step alone has more.
 
-A Position is a pure function of the one before it (and of the clock, with a speed), so a repeated epoch is the same.
+A ReplayPosition is a pure function of the one before it (and of the clock, with a speed), so a repeated epoch is the
+same.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _HORIZON_MAX = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReplayPosition:
     """All rows before rows[i] of partition i are sent, and everything up to horizon_ms; finished: and that was all."""
 
     horizon_ms: int
@@ -38,8 +39,10 @@ class Position:
         return {"horizon_ms": self.horizon_ms, "rows": list(self.rows), "finished": self.finished}
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> Position:
-        return Position(int(value["horizon_ms"]), tuple(int(row) for row in value["rows"]), bool(value["finished"]))
+    def from_json(value: dict[str, Any]) -> ReplayPosition:
+        return ReplayPosition(
+            int(value["horizon_ms"]), tuple(int(row) for row in value["rows"]), bool(value["finished"])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,9 @@ class EpochPlanner:
         self.skipped = tuple(row > node.resume_offset for row, node in zip(rows, opened, strict=True))
         first = self._next_time(rows)
         start = self._floor(first - 1) if first is not None else 0
-        self.start = Position(start, rows, False)
+        self.start = ReplayPosition(start, rows, False)
 
-    def next(self, position: Position, event_limit_ms: int | None = None) -> Position:
+    def next(self, position: ReplayPosition, event_limit_ms: int | None = None) -> ReplayPosition:
         """Return where the next epoch ends; the same position when nothing is to be done (yet).
 
         event_limit_ms: the replay's clock, in event time (None: as fast as possible)."""
@@ -121,17 +124,17 @@ class EpochPlanner:
         limit = _HORIZON_MAX if event_limit_ms is None else self._floor(event_limit_ms)
         first = self._next_time(position.rows)
         if first is None:
-            return Position(position.horizon_ms, position.rows, True)
+            return ReplayPosition(position.horizon_ms, position.rows, True)
         base = max(position.horizon_ms, self._floor(first - 1))
         horizon = min(limit, self._within_rows(base, position.rows))
         if horizon <= position.horizon_ms:
             return position
         rows = self._rows_until(horizon, position.rows)
         if self._next_time(rows) is None:  # no more than the last stream batch with data is declared complete
-            return Position(max(position.horizon_ms, min(horizon, self._last_step())), rows, True)
-        return Position(horizon, rows, False)
+            return ReplayPosition(max(position.horizon_ms, min(horizon, self._last_step())), rows, True)
+        return ReplayPosition(horizon, rows, False)
 
-    def items(self, start: Position, end: Position) -> list[WorkItem]:
+    def items(self, start: ReplayPosition, end: ReplayPosition) -> list[WorkItem]:
         """Return what every partition does between two positions."""
         if start == end:
             return []
@@ -140,10 +143,10 @@ class EpochPlanner:
             for i, (setup, first, last) in enumerate(zip(self.setups, start.rows, end.rows, strict=True))
         ]
 
-    def resumed(self, start: Position, end: Position) -> Position:
+    def resumed(self, start: ReplayPosition, end: ReplayPosition) -> ReplayPosition:
         """Return the start of a planned epoch moved to where the nodes are, which a restart may find elsewhere."""
         rows = tuple(min(known, last) for known, last in zip(self.start.rows, end.rows, strict=True))
-        return Position(start.horizon_ms, rows, start.finished)
+        return ReplayPosition(start.horizon_ms, rows, start.finished)
 
     def _chunks(self, partition: int, first: int, end: int) -> list[RowRange]:
         index = self._indexes[partition]

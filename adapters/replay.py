@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wukongs.adapters.planner import EpochPlanner, Position, ReplayClock
+from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition
 from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.adapters.source import PreparedSource, SetAside
@@ -106,7 +106,7 @@ def replay(
 
 
 def _push_epoch(
-    planner: EpochPlanner, start: Position, end: Position, link: IngestLink, report: PipelineReport
+    planner: EpochPlanner, start: ReplayPosition, end: ReplayPosition, link: IngestLink, report: PipelineReport
 ) -> None:
     for item in planner.items(start, end):
         report.add(push_item(item, link))

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wukongs.adapters.display import Display, Progress, choose_display
+from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.replay import PipelineReport
 from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.engine import Engine
@@ -57,7 +57,7 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
         stack.enter_context(engine)
         queries = _declare(engine, config, display, stack)
         _load(engine, config, display)
-        progress = Progress(engine, queries)
+        progress = RunProgress(engine, queries)
         _ask(engine, config, display, "before")
         status = _stream(engine, config, display, progress) if config.streams else DONE
         if status == INTERRUPTED:
@@ -100,7 +100,7 @@ def _declare(
     return queries
 
 
-def summary_lines(progress: Progress) -> list[str]:
+def summary_lines(progress: RunProgress) -> list[str]:
     """Say in a few lines what a run did, how the stored graph has grown by it, and what it set aside."""
     report = progress.report
     lines = []
@@ -133,7 +133,7 @@ def _ask(engine: Engine | RemoteEngine, config: RunConfig, display: Display, whe
         display.asked(when, ask.name, engine.query(ask.text))
 
 
-def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: Progress) -> int:
+def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress) -> int:
     """Run the pipeline to its end; return the exit status.
 
     Spark has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy.
@@ -163,7 +163,9 @@ def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, 
 class _Pipeline(threading.Thread):
     """Sends all streams of a run through local Spark, until their end or until stop is set."""
 
-    def __init__(self, engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: Progress) -> None:
+    def __init__(
+        self, engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress
+    ) -> None:
         super().__init__(name="wukongs-pipeline", daemon=True)
         self.stop = threading.Event()
         self.ended = threading.Event()  # Thread.join is not to be trusted: interrupted once, it takes us for ended

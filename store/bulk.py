@@ -55,7 +55,7 @@ class BulkPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FilePart:
     """batch: the distinct tuples of a part of a file; read_count: with repeats; malformed: its lines that were set
     aside; stop, next_line: where the file goes on behind it; read_bytes: how much of the file was read by then."""
 
@@ -76,7 +76,7 @@ def read_runs(
     start: int = 0,
     first_line: int = 1,
     on_piece: Callable[[Encoded], object] | None = None,
-) -> Generator[Run]:
+) -> Generator[FilePart]:
     """Read a file to its end and yield it in runs, in order; the last one says where it ends, and may be empty.
 
     graph: the graph of tuples without one of their own. strict: a malformed line is an error. start, first_line: where
@@ -137,8 +137,8 @@ def _build(gathered: list[tuple[Int64Array, ...]], graph: int) -> Batch:
     return build_batch(np.where(graphs == UNBOUND, graph, graphs), subjects, predicates, objects)
 
 
-def _run(future: Future[Batch], *about: Any) -> Run:
-    return Run(future.result(), *about)
+def _run(future: Future[Batch], *about: Any) -> FilePart:
+    return FilePart(future.result(), *about)
 
 
 class RunStack:

@@ -45,14 +45,14 @@ from wukongs.store.manifest import (
     write_manifest,
 )
 from wukongs.store.term_registry import TermRegistry
-from wukongs.store.trace import Entry, Trace
+from wukongs.store.trace import Trace, TraceEntry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restored:
     """What a folder held. The entries' batches lie in mapped files, and are verified when they are first read."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TraceEntry, ...]
     upper: int
     hash_bits: int
     dictionary: Dictionary
@@ -146,10 +146,10 @@ class CheckpointStore:
             manifest.about,
         )
 
-    def _restore_entry(self, record: EntryRecord, manifest: Manifest) -> Entry:
+    def _restore_entry(self, record: EntryRecord, manifest: Manifest) -> TraceEntry:
         batch = self._restore_batch(record.batch, manifest)
         tombstones = None if record.tombstones is None else self._restore_batch(record.tombstones, manifest)
-        return Entry(batch, record.lower, record.upper, tombstones=tombstones)
+        return TraceEntry(batch, record.lower, record.upper, tombstones=tombstones)
 
     def _restore_batch(self, name: str, manifest: Manifest) -> Batch:
         source = ColumnFile(self.folder / name, manifest.files[name])
@@ -163,7 +163,7 @@ class CheckpointStore:
         return TermTable(**source.columns)
 
     def commit(
-        self, entries: Iterable[Entry], upper: int, registry: TermRegistry, about: Mapping[str, Any]
+        self, entries: Iterable[TraceEntry], upper: int, registry: TermRegistry, about: Mapping[str, Any]
     ) -> Manifest:
         """Make entries, the registry's persistent terms and `about` what the folder holds; return when it is on disk.
 

@@ -15,7 +15,7 @@ from wukongs.store.dictionary import Dictionary
 from wukongs.store.disk import Disk
 from wukongs.store.manifest import TEMPORARY_NAME, EntryRecord, Manifest, TermsRecord, write_manifest
 from wukongs.store.term_registry import TermRegistry
-from wukongs.store.trace import Entry
+from wukongs.store.trace import TraceEntry
 
 KINDS = ("batch", "terms")
 SUFFIX = ".arrow"
@@ -38,7 +38,9 @@ class Commit:
         self._begun: list[Path] = []
         self._written: dict[str, Fingerprint] = {}
 
-    def write(self, entries: Iterable[Entry], upper: int, registry: TermRegistry, about: Mapping[str, Any]) -> Manifest:
+    def write(
+        self, entries: Iterable[TraceEntry], upper: int, registry: TermRegistry, about: Mapping[str, Any]
+    ) -> Manifest:
         """Write what is not in a file yet, and the manifest beside the old one; all is on the disk then.
 
         Raises OSError; call undo() after it."""
@@ -69,7 +71,7 @@ class Commit:
             with contextlib.suppress(OSError):
                 self._disk.unlink(path)
 
-    def _write_entry(self, entry: Entry) -> EntryRecord:
+    def _write_entry(self, entry: TraceEntry) -> EntryRecord:
         tombstones = None if entry.tombstones is None else self._batch_file(entry.tombstones)
         return EntryRecord(entry.lower, entry.upper, self._batch_file(entry.batch), tombstones)
 

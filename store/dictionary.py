@@ -151,7 +151,7 @@ class DictionaryView:
 EMPTY_VIEW = DictionaryView(np.zeros((1, kernels.CHUNK_WIDTH), np.int64), np.zeros(1, np.uint32), 1, 0)
 
 
-class Tables:
+class DictionaryTables:
     """The arrays that a writer appends to, and their growth.
 
     counted : whether references are counted; room : for how many entries the index is made at first."""
@@ -268,7 +268,7 @@ class Dictionary:
     """The strings of the stored graph. Nothing is ever removed. room : for how many terms to make room at first."""
 
     def __init__(self, room: int = 0) -> None:
-        self._tables = Tables(counted=False, room=room)
+        self._tables = DictionaryTables(counted=False, room=room)
         self._published = self._tables.reader()
 
     def __len__(self) -> int:

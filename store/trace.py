@@ -56,7 +56,7 @@ FUEL_MIN = 4096
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class TraceEntry:
     """A batch with the SNs of its oldest and newest triples: [lower, upper); tombstones: what was deleted in them of
     older entries, or None."""
 
@@ -77,8 +77,8 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class MergeUnderWay:
-    older: Entry
-    newer: Entry
+    older: TraceEntry
+    newer: TraceEntry
     merge: Merge | DifferenceMerge
 
 
@@ -135,7 +135,7 @@ class Trace:
         self.name = name
         self.upper = 0
         self._fuel_per_row = fuel_per_row
-        self._entries: list[Entry] = []
+        self._entries: list[TraceEntry] = []
         self._merges: list[MergeUnderWay] = []
         self._handles: set[Handle] = set()
         self._kept_from = NOTHING_KEPT
@@ -191,7 +191,9 @@ class Trace:
         assert sn >= self.upper, (sn, self.upper)
         self.pay()
         self.upper = sn + 1
-        entry = Entry(batch, sn, sn + 1, tombstones=tombstones if tombstones is not None and len(tombstones) else None)
+        entry = TraceEntry(
+            batch, sn, sn + 1, tombstones=tombstones if tombstones is not None and len(tombstones) else None
+        )
         if len(entry):
             assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"
             self._entries.append(entry)
@@ -217,11 +219,11 @@ class Trace:
         """Tell whether merges are under way."""
         return bool(self._merges)
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[TraceEntry, ...]:
         """The entries as they are now, oldest first: what a checkpoint writes."""
         return tuple(self._entries)
 
-    def restore(self, entries: Iterable[Entry], upper: int) -> None:
+    def restore(self, entries: Iterable[TraceEntry], upper: int) -> None:
         """Take the entries and the `upper` that another trace had; this one is still empty."""
         assert not self._entries, self.upper
         assert upper >= self.upper, (upper, self.upper)
@@ -308,14 +310,14 @@ class Trace:
             elif self.batch_count == count:
                 return  # else a merge that has ended may have started another
 
-    def _pairs(self) -> list[tuple[Entry, Entry]]:
+    def _pairs(self) -> list[tuple[TraceEntry, TraceEntry]]:
         return list(zip(self._entries, self._entries[1:], strict=False))
 
-    def _may_merge(self, older: Entry, newer: Entry) -> bool:
+    def _may_merge(self, older: TraceEntry, newer: TraceEntry) -> bool:
         is_too_large = len(older) + len(newer) > VALUES_MAX
         return not (older.merging or newer.merging or is_too_large or self._is_held_open(older, newer))
 
-    def _is_held_open(self, older: Entry, newer: Entry) -> bool:
+    def _is_held_open(self, older: TraceEntry, newer: TraceEntry) -> bool:
         """Tell whether an open handle reads the older entry without the newer, or somebody may open one that does."""
         return newer.upper - 1 > self._kept_from or any(
             older.upper - 1 <= handle.sn < newer.upper - 1 for handle in self._handles
@@ -326,7 +328,7 @@ class Trace:
             if 2 * older.size <= 3 * newer.size and self._may_merge(older, newer):
                 self._start(older, newer)
 
-    def _start(self, older: Entry, newer: Entry) -> None:
+    def _start(self, older: TraceEntry, newer: TraceEntry) -> None:
         older.merging = newer.merging = True
         merge = (
             Merge(older.batch, newer.batch)
@@ -339,7 +341,7 @@ class Trace:
         at = self._entries.index(under_way.older)
         merged, tombstones = result if isinstance(result, Difference) else (result, None)
         assert at > 0 or tombstones is None, f"{tombstones and len(tombstones)} tombstones in the oldest entry"
-        merged_entry = Entry(merged, under_way.older.lower, under_way.newer.upper, tombstones=tombstones)
+        merged_entry = TraceEntry(merged, under_way.older.lower, under_way.newer.upper, tombstones=tombstones)
         self._entries[at : at + 2] = [merged_entry]
         self._merges.remove(under_way)
         self._newest = None

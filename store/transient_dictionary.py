@@ -18,7 +18,7 @@ import numpy as np
 
 from wukongs.store import dictionary_kernels as kernels
 from wukongs.store import dictionary_write_kernels as write_kernels
-from wukongs.store.dictionary import DictionaryView, StatusArray, Tables
+from wukongs.store.dictionary import DictionaryTables, DictionaryView, StatusArray
 from wukongs.store.dictionary_kernels import CHUNK_ENTRIES
 from wukongs.store.dictionary_write_kernels import ADDED, N_BYTES, N_DEAD, N_DEAD_BYTES, REFUSED, REFUSED_BY_DEAD
 from wukongs.store.dtypes import BoolArray, Int64Array
@@ -33,8 +33,8 @@ class TransientDictionary:
     """The strings of terms that only live in slices, with a count of the references to each."""
 
     def __init__(self) -> None:
-        self._young = Tables(counted=True)
-        self._old: Tables | None = None
+        self._young = DictionaryTables(counted=True)
+        self._old: DictionaryTables | None = None
         self._moved_to = 0
         self._publish()
 
@@ -86,7 +86,7 @@ class TransientDictionary:
         """Let the young generation become the old one; `added` terms are about to be added."""
         assert self._old is None, "one move at a time"
         self._old, self._moved_to = self._young, 0
-        self._young = Tables(counted=True, room=max(2 * (_alive(self._old) + added), self._old.count))
+        self._young = DictionaryTables(counted=True, room=max(2 * (_alive(self._old) + added), self._old.count))
 
     def _step(self, references: int) -> None:
         """Move what is alive in the next entries of the old generation; drop it when there is nothing left."""
@@ -151,5 +151,5 @@ class TransientDictionary:
         return self._young.size_bytes + (0 if self._old is None else self._old.size_bytes)
 
 
-def _alive(tables: Tables) -> int:
+def _alive(tables: DictionaryTables) -> int:
     return tables.count - int(tables.numbers[N_DEAD])

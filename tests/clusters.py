@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from wukongs.cluster.boot import new_boot
-from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode, Shape
+from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode, ClusterShape
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
 
@@ -26,7 +26,7 @@ def cluster(
     pulse_s: float = PULSE_S,
 ) -> Iterator[list[ClusterNode]]:
     """Give the nodes of a new cluster, all of them ready."""
-    shape = Shape(node_count, replica_count, silence_pulses_max=silence_pulses_max)
+    shape = ClusterShape(node_count, replica_count, silence_pulses_max=silence_pulses_max)
     boot = time.time_ns() // 1_000_000
     with ExitStack() as stack:
         nodes = []
@@ -48,7 +48,7 @@ def start_again(nodes: list[ClusterNode], number: int, *, replica_count: int, wa
     wait_s is 0)."""
     me = Incarnation(number, new_boot(), new_boot())
     settings = nodes[number].store.core.settings
-    node = ClusterNode(me, Shape(len(nodes), replica_count), "tcp://127.0.0.1:0", settings, pulse_s=PULSE_S)
+    node = ClusterNode(me, ClusterShape(len(nodes), replica_count), "tcp://127.0.0.1:0", settings, pulse_s=PULSE_S)
     nodes[number] = node
     addresses = {one.me.node: one.address for one in nodes}
     for one in nodes:

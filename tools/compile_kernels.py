@@ -21,7 +21,7 @@ from wukongs import Engine, connect, store
 from wukongs.adapters.demo import demo_config
 from wukongs.adapters.lsbench_generator import NetworkSettings, generate_network
 from wukongs.adapters.replay import replay
-from wukongs.cluster.node_config import Member, NodeConfig
+from wukongs.cluster.node_config import MemberConfig, NodeConfig
 from wukongs.cluster.serving import ServedEngine
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -128,7 +128,7 @@ def ask_everything() -> None:
 def serve_and_ask() -> None:
     """Ask a served engine, whose answers come as they were received, and cannot be written to."""
     lines = "".join(f'<{EX}{i}> <{EX}p> "a name of its own, {i}" .\n' for i in range(100))
-    at = Member(clients="tcp://127.0.0.1:*")
+    at = MemberConfig(clients="tcp://127.0.0.1:*")
     served = ServedEngine(NodeConfig(file="", number=0, nodes=(at,), listen_clients=at.clients, settings=PATIENT))
     try:
         with connect(served.address) as client:

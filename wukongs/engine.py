@@ -40,7 +40,7 @@ from wukongs.store.encoded import MalformedLine
 if TYPE_CHECKING:
     import rdflib
 
-    from wukongs.store.bulk import Run
+    from wukongs.store.bulk import FilePart
     from wukongs.store.rdf_files import RdfReader
     from wukongs.wire.client_socket import ClientSocket
     from wukongs.wire.ingest_service import IngestService
@@ -379,8 +379,8 @@ class Engine:
 
     def _report_malformed(
         self, on_malformed: Callable[[str, MalformedLine], object] | None
-    ) -> Callable[[RdfReader, Run], None]:
-        def report(reader: RdfReader, run: Run) -> None:
+    ) -> Callable[[RdfReader, FilePart], None]:
+        def report(reader: RdfReader, run: FilePart) -> None:
             for line in run.malformed:
                 self._set_aside(reader.name, line, on_malformed)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from wukongs.adapters.planner import EpochPlanner, Position, ReplayClock, WorkItem, balanced
+from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition, WorkItem, balanced
 from wukongs.adapters.push import PushStats, push_item
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, SourceIndex, StreamSource
@@ -120,13 +120,13 @@ class WukongsReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """Return where the next epoch ends: admission by rows, event-time span and the replay's clock."""
-        position = Position.from_json(start)
+        position = ReplayPosition.from_json(start)
         if self._clock is None:
             self._clock = ReplayClock(position.horizon_ms, self._plan.config.speed)
         return self._planner().next(position, self._clock.event_limit_ms(time.monotonic())).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planner, first, last = self._planner(), Position.from_json(start), Position.from_json(end)
+        planner, first, last = self._planner(), ReplayPosition.from_json(start), ReplayPosition.from_json(end)
         if not self._resumed:
             first, self._resumed = planner.resumed(first, last), True
         return [TaskPartition(items) for items in balanced(planner.items(first, last), self._plan.config.parallelism)]

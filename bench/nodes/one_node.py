@@ -23,7 +23,7 @@ from wukongs.bench.lsbench.queries import QUERIES
 from wukongs.bench.nodes.engines import EMBEDDED, Bench
 from wukongs.bench.nodes.run import GENERATED, QUICK_DATA, read_data
 from wukongs.bench.nodes.windows import Days, last_day_of, last_days, moved, run_windows
-from wukongs.cluster.cluster_node import ClusterNode, Shape
+from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.errors import WukongsError
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
@@ -83,7 +83,7 @@ def _embedded() -> Iterator[Any]:
 def _one_node() -> Iterator[Any]:
     """Give the engine of a node that is a cluster by itself."""
     me = Incarnation(0, 0, time.time_ns() // 1_000_000)
-    node = ClusterNode(me, Shape(1, 1), "tcp://127.0.0.1:0", Settings())
+    node = ClusterNode(me, ClusterShape(1, 1), "tcp://127.0.0.1:0", Settings())
     try:
         node.start({0: node.address})
         node.wait_until_ready(START_S)

@@ -12,7 +12,7 @@ from tests.sim.telling import outcome
 from wukongs.protocol import gossip
 from wukongs.protocol.actions import CollectState, Expose, SaveControl, Send
 from wukongs.protocol.control import apply, forget
-from wukongs.protocol.events import Inserted, Marker, Pulse, Reading, Settled
+from wukongs.protocol.events import HeldReads, Inserted, Marker, Pulse, Settled
 from wukongs.protocol.messages import Appended, FetchState, Gossip, Incarnation, InstallControl, Report
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import Progress, hear
@@ -109,7 +109,7 @@ def nothing_is_exposed_before_what_was_forgotten() -> None:
 def what_readers_hold_is_not_forgotten() -> None:
     for held, floor in ((Sn(0, 1), Sn(0, 1)), (None, Sn(0, 3))):
         node, _ = step(_long([], {1: 3, 2: 3}), Settled(3))
-        node, _ = step(node, Reading(held, None))
+        node, _ = step(node, HeldReads(held, None))
         for _ in range(4):
             node, _ = step(node, Pulse(0))
         assert (node.log.base, node.control.floor) == (3, floor)

@@ -65,7 +65,7 @@ class Stage:
             for answer in self.tell(node, voter, asks):
                 if isinstance(answer.body, Vote):
                     self.tell(voter, node, answer.body)
-        assert self.logs[node].standing is raft.Standing.LEADER, f"{node} is not elected by {voters}"
+        assert self.logs[node].standing is raft.LogRole.LEADER, f"{node} is not elected by {voters}"
 
     def lead(self, leader: int, follower: int, count: int) -> None:
         """Let a leader send its log to a follower, `count` messages and answers."""

@@ -112,7 +112,7 @@ class LogWorld:
             self._carry_out(node, *raft.pulse(self.logs[node], self.rng.getrandbits(16)), crashes=True)
 
     def _propose(self, _: float) -> None:
-        leaders = [node for node, log in enumerate(self.logs) if log.standing is raft.Standing.LEADER]
+        leaders = [node for node, log in enumerate(self.logs) if log.standing is raft.LogRole.LEADER]
         if not leaders:
             return
         node = self.rng.choice(leaders)
@@ -133,7 +133,7 @@ class LogWorld:
 
     def _check(self) -> None:
         for node, log in enumerate(self.logs):
-            if log.standing is raft.Standing.LEADER:
+            if log.standing is raft.LogRole.LEADER:
                 assert self.leaders.setdefault(log.term, node) == node, self._told(f"two leaders in term {log.term}")
             for index in range(log.base + 1, log.commit + 1):
                 entry = log.at(index)

@@ -17,7 +17,7 @@ from tests.sim.data import Edge, Id, IdEdge, edges_of, hash16
 from wukongs.cluster.host import Applied, Dropped, Errand, Host
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import THE_FIRST, Control, Stream, apply, genesis
+from wukongs.protocol.control import THE_FIRST, Control, DeclaredStream, apply, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message, State
 from wukongs.protocol.records import BEGINNING, LIVE, Change, DropStream, EndStream, Record, Role, Sn, Vts
 from wukongs.protocol.sealing import position
@@ -121,7 +121,7 @@ class Machine:
         self.exposed: Sn | None = None
         self.told: list[tuple[Sn, Vts]] = []
         self.fuse: int | None = None
-        self.offered: set[ev.Piece | ev.Marker] = set()
+        self.offered: set[ev.PieceOffered | ev.Marker] = set()
         self.acks = 0
         self.free_at = 0.0
         self.pulsed = self.agenda.now
@@ -294,24 +294,24 @@ class Machine:
 
     def offer(
         self,
-        event: ev.Piece | ev.Marker,
+        event: ev.PieceOffered | ev.Marker,
         edges: set[Edge],
         answer: Callable[[Incarnation, int, tuple[int, int, bool]], None],
     ) -> None:
         """Take in what a source sends, and acknowledge it; each acknowledgement has a number of its own."""
-        key = replace(event, view=None) if isinstance(event, ev.Piece) else event
+        key = replace(event, view=None) if isinstance(event, ev.PieceOffered) else event
         if not self.host.is_installed or key in self.offered:
             return  # It sends again.
         mine = {edge for edge in edges if self.mine(hash16(edge[0])) or self.mine(hash16(edge[2]))}
 
         def keep() -> None:
             self._burn()
-            assert isinstance(event, ev.Piece), event
+            assert isinstance(event, ev.PieceOffered), event
             self.staged.setdefault((event.stream, event.batch), set()).update(mine)
 
         def take_in(view: int | None) -> None:
             self.offered.discard(key)
-            made = replace(event, view=view) if isinstance(event, ev.Piece) else event
+            made = replace(event, view=view) if isinstance(event, ev.PieceOffered) else event
             if self._run(lambda: self.host.take_in(made, keep)):
                 self.acks += 1
                 answer(self.me, self.acks, position(self.node.intakes.get(event.stream), event.partition))
@@ -427,8 +427,8 @@ class Machine:
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         pass
 
-    def held(self) -> ev.Reading:
-        return ev.Reading(None, None)
+    def held(self) -> ev.HeldReads:
+        return ev.HeldReads(None, None)
 
     def refused(self, index: int) -> None:
         return None
@@ -577,7 +577,7 @@ class Machine:
         self.disk.offsets.pop(key, None)
 
 
-def visible_at(control: Control, stream: Stream, batch: int) -> Sn | None:
+def visible_at(control: Control, stream: DeclaredStream, batch: int) -> Sn | None:
     """Return the first SN that has a stream batch, None if the log does not say yet."""
     if stream.began is None:
         return None

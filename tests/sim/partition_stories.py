@@ -10,7 +10,7 @@ from tests.sim.telling import outcome
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import SealBatch, Send, TakePiece
 from wukongs.protocol.control import is_valid
-from wukongs.protocol.events import Inserted, Marker, Piece, Pulse
+from wukongs.protocol.events import Inserted, Marker, PieceOffered, Pulse
 from wukongs.protocol.messages import Incarnation, Propose
 from wukongs.protocol.node import step
 from wukongs.protocol.records import DeclareStream, EndStream, Entry, OpenPartition
@@ -20,7 +20,7 @@ from wukongs.protocol.state import Node
 def _with_another_partition() -> tuple[Node, Node]:
     """Return a node that has sealed one stream batch when it comes to hold that a partition joins, and when it applies
     that."""
-    node = begun(Piece("s", "a", 1, 1, 0, 1), Marker("s", "a", 1, 1, 1))
+    node = begun(PieceOffered("s", "a", 1, 1, 0, 1), Marker("s", "a", 1, 1, 1))
     entry = Entry(1, OpenPartition("s", "b"), 0, Incarnation(2, 0, 1).voter)
     holding = replace(node, log=replace(node.log, entries=(*node.log.entries, entry)))
     applying, _ = step(replace(holding, log=replace(holding.log, commit=holding.log.last)), Pulse(0))
@@ -29,9 +29,9 @@ def _with_another_partition() -> tuple[Node, Node]:
 
 def a_partition_that_joins_brings_nothing_of_what_is_sealed() -> None:
     _, node = _with_another_partition()
-    node, actions = step(node, Piece("s", "b", 1, 1, 0, 1))
+    node, actions = step(node, PieceOffered("s", "b", 1, 1, 0, 1))
     assert (actions, node.refused) == ([], {"a refused piece": 1}), "stream batch 1 was sealed without it"
-    node, actions = step(node, Piece("s", "b", 1, 2, 0, 1))
+    node, actions = step(node, PieceOffered("s", "b", 1, 2, 0, 1))
     assert actions == [TakePiece("s", "b", 0)]
 
 
@@ -45,7 +45,7 @@ def a_partition_that_joins_holds_the_stream_from_when_its_record_is_held() -> No
 
 def what_comes_before_its_partition_has_joined_is_refused() -> None:
     node, _ = _with_another_partition()
-    for event in (Piece("s", "b", 1, 2, 0, 1), Marker("s", "b", 1, 2, 1)):
+    for event in (PieceOffered("s", "b", 1, 2, 0, 1), Marker("s", "b", 1, 2, 1)):
         node, actions = step(node, event)
         assert not actions
     assert node.refused == {"a piece of a partition that is not open": 1, "a marker of a partition that is not open": 1}
@@ -56,7 +56,7 @@ def nothing_closes_of_a_stream_without_partitions() -> None:
     for _ in range(2):
         node, actions = step(node, Pulse(0))
         assert not any(isinstance(action, SealBatch) for action in actions)
-    node = replace(node, intakes={"s": sealing.Intake()})
+    node = replace(node, intakes={"s": sealing.StreamIntake()})
     node, actions = step(node, Pulse(0))
     assert (sealing.sealable(node.intakes["s"], ()), node.intakes["s"].last_batch(())) == (None, None)
 

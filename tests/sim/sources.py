@@ -9,7 +9,7 @@ from typing import Any
 from tests.sim.agenda import Agenda, Network
 from tests.sim.data import StreamData
 from tests.sim.machine import Machine
-from wukongs.protocol.events import Marker, Piece, Submitted
+from wukongs.protocol.events import Marker, PieceOffered, Submitted
 from wukongs.protocol.records import OpenPartition
 
 BATCH_TIME = 20.0
@@ -73,8 +73,8 @@ class Source:
                 self._offer(host, self._marker(batch, offset, end), set())
                 offset = end
 
-    def _piece(self, batch: int, offset: int, end_offset: int) -> Piece:
-        return Piece(self.data.key, self.partition, self.epoch, batch, offset, end_offset)
+    def _piece(self, batch: int, offset: int, end_offset: int) -> PieceOffered:
+        return PieceOffered(self.data.key, self.partition, self.epoch, batch, offset, end_offset)
 
     def _marker(self, batch: int, offset: int, end_offset: int) -> Marker:
         """Close a stream batch, or all that are empty behind it as well; or, in its midst, those before it."""
@@ -87,7 +87,7 @@ class Source:
             closed = batch - 1  # The end closes what has rows as well.
         return Marker(self.data.key, self.partition, self.epoch, closed, end_offset, is_last, offset)
 
-    def _offer(self, host: Machine, event: Piece | Marker, edges: set[Any]) -> None:
+    def _offer(self, host: Machine, event: PieceOffered | Marker, edges: set[Any]) -> None:
         def answer(life: Any, number: int, where: tuple[int, int, bool]) -> None:
             self.network.send(host.number, self, lambda: self._acknowledged(host, (life, number), where))
 

@@ -17,16 +17,16 @@ from wukongs.protocol.events import (
     ClaimGivenUp,
     ClaimReceived,
     ClaimUnanswered,
+    HeldReads,
     Inserted,
     Marker,
-    Piece,
+    PieceOffered,
     Pulse,
-    Reading,
     Received,
     Submitted,
     TermsCompared,
 )
-from wukongs.protocol.log import Standing
+from wukongs.protocol.log import LogRole
 from wukongs.protocol.membership import Stay
 from wukongs.protocol.messages import (
     Body,
@@ -132,7 +132,7 @@ def a_report_of_a_lost_disk_says_nothing() -> None:
 def _hears_of(node: Node, entry: Entry) -> tuple[Node, list[Any]]:
     """Let a node commit one more entry, and take in something."""
     log = replace(node.log, entries=(*node.log.entries, entry), commit=node.log.commit + 1)
-    return step(replace(node, log=log), Reading(None, None))
+    return step(replace(node, log=log), HeldReads(None, None))
 
 
 def a_claim_with_a_refused_text_waits_for_its_record() -> None:
@@ -184,10 +184,10 @@ def a_claim_that_is_given_up_is_forgotten() -> None:
 def a_piece_is_taken_under_the_view_of_its_claim_only() -> None:
     """Nodes that have come since were not asked for its terms."""
     node = node_with([STREAM, OUT, JOINING])
-    node, actions = step(node, Piece("s", "a", 1, 1, 0, 1, node.control.view - 1))
+    node, actions = step(node, PieceOffered("s", "a", 1, 1, 0, 1, node.control.view - 1))
     assert actions == [], "its terms are perhaps refused by node 1"
     assert node.refused == {"a piece of another view": 1}
-    node, actions = step(node, Piece("s", "a", 1, 1, 0, 1, node.control.view))
+    node, actions = step(node, PieceOffered("s", "a", 1, 1, 0, 1, node.control.view))
     assert TakePiece("s", "a", 0) in actions
 
 
@@ -237,8 +237,8 @@ def what_an_earlier_life_said_is_refused_and_counted() -> None:
 
 def a_writer_that_was_replaced_is_refused_and_counted() -> None:
     node = node_with([STREAM])
-    node, _ = step(node, Piece("s", "a", 2, 1, 0, 1))
-    node, _ = step(node, Piece("s", "a", 1, 1, 1, 2))
+    node, _ = step(node, PieceOffered("s", "a", 2, 1, 0, 1))
+    node, _ = step(node, PieceOffered("s", "a", 1, 1, 1, 2))
     node, _ = step(node, Marker("s", "a", 1, 1, 1))
     assert sealing.position(node.intakes["s"], "a") == (1, 0, False)
     assert node.refused == {"a refused piece": 1, "a refused marker": 1}
@@ -247,7 +247,7 @@ def a_writer_that_was_replaced_is_refused_and_counted() -> None:
 def what_comes_twice_counts_once() -> None:
     node = node_with([STREAM])
     for _ in range(2):
-        node, _ = step(node, Piece("s", "a", 1, 1, 0, 1))
+        node, _ = step(node, PieceOffered("s", "a", 1, 1, 0, 1))
     for _ in range(2):
         node, _ = step(node, Marker("s", "a", 1, 1, 1))
     for _ in range(2):
@@ -256,7 +256,7 @@ def what_comes_twice_counts_once() -> None:
     assert node.refused == {"a repeated piece": 1, "a repeated marker": 1}
 
 
-def _sent(*events: Piece | Marker) -> Node:
+def _sent(*events: PieceOffered | Marker) -> Node:
     node = node_with([STREAM])
     for event in events:
         node, _ = step(node, event)
@@ -265,23 +265,23 @@ def _sent(*events: Piece | Marker) -> Node:
 
 def rows_of_a_stream_batch_that_was_left_do_not_come_later() -> None:
     """A source that falls back would bring rows of a stream batch that others may have sealed."""
-    node = _sent(Piece("s", "a", 1, 5, 0, 1), Piece("s", "a", 1, 4, 1, 2))
+    node = _sent(PieceOffered("s", "a", 1, 5, 0, 1), PieceOffered("s", "a", 1, 4, 1, 2))
     assert node.refused == {"a refused piece": 1}
     assert sealing.position(node.intakes["s"], "a") == (1, 0, False)
 
 
 def a_marker_in_the_midst_of_a_stream_batch_leaves_its_rows_open() -> None:
     """Rows 1 and 2 of it were set aside; a restart may not pass row 0, nor may it pass them before row 0."""
-    node = _sent(Piece("s", "a", 1, 5, 0, 1), Marker("s", "a", 1, 4, 3, first_offset=1))
+    node = _sent(PieceOffered("s", "a", 1, 5, 0, 1), Marker("s", "a", 1, 4, 3, first_offset=1))
     assert sealing.position(node.intakes["s"], "a") == (3, 4, False)
     assert sealing.ends_of(node.intakes["s"], 4) == {"a": 0}
     assert sealing.ends_of(node.intakes["s"], 5) == {"a": 3}
 
 
 def what_is_closed_stays_closed() -> None:
-    node = _sent(Marker("s", "a", 1, 4, 0), Piece("s", "a", 1, 4, 0, 1))
+    node = _sent(Marker("s", "a", 1, 4, 0), PieceOffered("s", "a", 1, 4, 0, 1))
     assert node.refused == {"a refused piece": 1}
-    node = _sent(Marker("s", "a", 1, 4, 0, is_last=True), Piece("s", "a", 1, 5, 0, 1), Marker("s", "a", 1, 6, 0))
+    node = _sent(Marker("s", "a", 1, 4, 0, is_last=True), PieceOffered("s", "a", 1, 5, 0, 1), Marker("s", "a", 1, 6, 0))
     assert node.refused == {"a refused piece": 1, "a refused marker": 1}
 
 
@@ -308,7 +308,7 @@ def what_can_never_be_in_the_log_is_handed_back() -> None:
 
 def what_only_leaders_propose_is_refused_from_others() -> None:
     node = node_with([STREAM])
-    log = replace(node.log, standing=Standing.LEADER, leader=0)
+    log = replace(node.log, standing=LogRole.LEADER, leader=0)
     node = replace(node, log=log)
     after, actions = hears(node, Incarnation(2, 0, 1), Propose((Voters(frozenset({Incarnation(2, 0, 1).voter})),)))
     assert (after.log, actions) == (log, [])
@@ -317,13 +317,13 @@ def what_only_leaders_propose_is_refused_from_others() -> None:
 
 def _dropping() -> tuple[Node, Node]:
     """Return a node that has sealed one stream batch of two when it comes to hold the drop, and when it applies it."""
-    node = begun(Piece("s", "a", 1, 1, 0, 1), Marker("s", "a", 1, 1, 1), Piece("s", "a", 1, 2, 1, 2))
+    node = begun(PieceOffered("s", "a", 1, 1, 0, 1), Marker("s", "a", 1, 1, 1), PieceOffered("s", "a", 1, 2, 1, 2))
     entry = Entry(1, DropStream("s"), 0, Incarnation(2, 0, 1).voter)
     holding = replace(node, log=replace(node.log, entries=(*node.log.entries, entry)))
     return holding, replace(holding, log=replace(holding.log, commit=holding.log.last))
 
 
-def begun(*events: Piece | Marker) -> Node:
+def begun(*events: PieceOffered | Marker) -> Node:
     node = node_with([STREAM, BeginStream("s")])
     for event in events:
         node, _ = step(node, event)

@@ -18,7 +18,7 @@ from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.engine import Engine
 from wukongs.live import bulk_load
 from wukongs.settings import Settings
-from wukongs.store.bulk import BulkPlan, Run
+from wukongs.store.bulk import BulkPlan, FilePart
 from wukongs.store.rdf_files import RdfReader
 
 
@@ -66,7 +66,7 @@ class EngineLoad:
         *,
         strict: bool = False,
         again: bool = False,
-        on_run: Callable[[FileState, Run, int], bool],
+        on_run: Callable[[FileState, FilePart, int], bool],
     ) -> FileState:
         """Add the tuples of a file. As FolderLoad.load, but if on_run returns True, or with an error, nothing is added.
 
@@ -77,7 +77,7 @@ class EngineLoad:
         state = FileState.of(source, graph, 0)
         done = replace(state, is_done=True)
 
-        def see(reader: RdfReader, run: Run) -> None:
+        def see(reader: RdfReader, run: FilePart) -> None:
             if on_run(state, run, reader.size_bytes):
                 raise _Stopped
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wukongs.cli.engine_load import EngineLoad
     from wukongs.durable.folder_load import FolderLoad
     from wukongs.durable.loaded_files import FileState
-    from wukongs.store.bulk import Run
+    from wukongs.store.bulk import FilePart
     from wukongs.store.encoded import MalformedLine
 
 MALFORMED_SHOWN_MAX = 5
@@ -270,7 +270,7 @@ class _Session:
         try:
             with make_progress(file, known.offset if known is not None else 0) as progress:
 
-                def on_run(state: FileState, run: Run, size_bytes: int) -> bool:
+                def on_run(state: FileState, run: FilePart, size_bytes: int) -> bool:
                     self.read += run.read_count
                     for line in run.malformed:
                         self.aside.add(file, line)

@@ -23,7 +23,7 @@ def short_bytes(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-class Progress(Protocol):
+class LoadProgress(Protocol):
     """Is told how far a load is."""
 
     def show(self, done_bytes: int, size_bytes: int, triples: int) -> None:
@@ -70,15 +70,14 @@ def _rate(triples: int, seconds: float) -> str:
 
 
 @contextmanager
-def make_progress(name: str, start_bytes: int = 0) -> Iterator[Progress]:
+def make_progress(name: str, start_bytes: int = 0) -> Iterator[LoadProgress]:
     """Show the progress of one file, begun at start_bytes, while the block runs."""
     if not sys.stderr.isatty():
         yield _Lines(name, start_bytes)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield _Bar(bar, bar.add_task(name, total=None, completed=start_bytes, rate=""))

@@ -33,7 +33,7 @@ from wukongs.live.query_templates import constants_of
 from wukongs.live.stream import Stream
 from wukongs.live.windows import makes_stream
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import Query
+from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery, Sn
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import Result, WindowResult
@@ -300,7 +300,7 @@ class ClusterEngine(Engine):
         self._distant = distant
         return found
 
-    def _distant_query(self, name: str, node: int, registered: Query) -> DistantQuery:
+    def _distant_query(self, name: str, node: int, registered: Registered) -> DistantQuery:
         source = read_source(registered.payload, name)
         addresses = self.ingest_addresses
         address = addresses[node] if node < len(addresses) else None

@@ -73,7 +73,7 @@ settles for firings, which read, and whose callbacks may push."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClusterShape:
     """What all nodes of a cluster are told alike."""
 
     node_count: int
@@ -116,7 +116,7 @@ class ClusterNode:
     def __init__(
         self,
         me: Incarnation,
-        shape: Shape,
+        shape: ClusterShape,
         address: str,
         settings: Settings,
         *,

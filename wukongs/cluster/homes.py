@@ -12,7 +12,7 @@ from wukongs.cluster.members import is_silent
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import Query
+from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DropQuery, Role
 from wukongs.protocol.state import Node
 from wukongs.wire.assignment import Assignment
@@ -31,7 +31,7 @@ def closing_here(node: Node, store: NodeStore) -> bool:
     )
 
 
-def free_name(host: Host, store: NodeStore, name: str, payload: str) -> Query | None:
+def free_name(host: Host, store: NodeStore, name: str, payload: str) -> Registered | None:
     """Wait until a query of this name and payload may be registered; return the one that it goes on with, if a node
     that was taken out has left one.
 
@@ -58,7 +58,7 @@ def free_name(host: Host, store: NodeStore, name: str, payload: str) -> Query | 
     return None
 
 
-def _drop(host: Host, name: str, known: Query) -> None:
+def _drop(host: Host, name: str, known: Registered) -> None:
     with suppress(Dropped):  # somebody else did
         host.carry_out(ev.Submitted(DropQuery(name, known.since)), OUT_S)
 

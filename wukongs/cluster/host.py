@@ -241,7 +241,7 @@ class Host:
         return number
 
     def offer(
-        self, event: ev.Piece | ev.Marker, keep: Callable[[], object], timeout_s: float = OFFER_S
+        self, event: ev.PieceOffered | ev.Marker, keep: Callable[[], object], timeout_s: float = OFFER_S
     ) -> tuple[int, int, bool]:
         """Hand in a piece or marker. keep: called, in the protocol's thread, if a piece is taken. Return how far the
         partition has come.
@@ -386,13 +386,13 @@ class Host:
         if self.is_installed:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
-            self.take(ev.Reading(held.oldest_sn, held.oldest_firing))
+            self.take(ev.HeldReads(held.oldest_sn, held.oldest_firing))
             if self.node.control.index > self.node.settled:
                 self.take(ev.Settled(self.node.control.index))  # the store does at once what a record says
         elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
         self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
 
-    def take_in(self, event: ev.Piece | ev.Marker, keep: Callable[[], object]) -> tuple[int, int, bool]:
+    def take_in(self, event: ev.PieceOffered | ev.Marker, keep: Callable[[], object]) -> tuple[int, int, bool]:
         """Do what `offer` does, in the protocol's thread. An error here leaves things half done: it ends the node."""
         self._keep = keep
         self.take(event)

@@ -27,7 +27,7 @@ from wukongs.cluster.collecting import (
 from wukongs.cluster.feeding import SIZES, messages_in
 from wukongs.cluster.node_core import unpacked
 from wukongs.cluster.node_payloads import read_options
-from wukongs.cluster.node_records import Registration
+from wukongs.cluster.node_records import RecordedQuery
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.slice_packets import terms_of
@@ -40,7 +40,7 @@ from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.quads import Quads, joined
-from wukongs.store.trace import Entry
+from wukongs.store.trace import TraceEntry
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packets import Packet
 
@@ -224,7 +224,7 @@ def _used(terms: TermTable, columns: Sequence[Int64Array]) -> TermTable:
     return terms.take(rows)
 
 
-def prepare(store: NodeStore, taken: Taken) -> Entry:
+def prepare(store: NodeStore, taken: Taken) -> TraceEntry:
     """Take over the terms, and build the stored graph: what takes long, and what nobody reads before `install`.
 
     Raises DataError (donors that do not agree)."""
@@ -243,10 +243,10 @@ def prepare(store: NodeStore, taken: Taken) -> Entry:
     batch = build_batch(*joined(taken.quads))
     sn = int(taken.heads[0]["sn"])
     # From 0 on: a read at an older SN is told that this node does not have it.
-    return Entry(batch, 0, sn + 1)
+    return TraceEntry(batch, 0, sn + 1)
 
 
-def install(store: NodeStore, taken: Taken, entry: Entry) -> None:
+def install(store: NodeStore, taken: Taken, entry: TraceEntry) -> None:
     """Let the store stand at the SN of its donors. Called by the protocol's thread, before anything else happens here.
 
     Raises NodeUnavailable (it stands somewhere already), DataError, SettingsError (a stream's options)."""
@@ -262,7 +262,7 @@ def install(store: NodeStore, taken: Taken, entry: Entry) -> None:
             dropped_to = max(one["shares_dropped_to"] for h in taken.heads for one in h["streams"] if _is(one, key))
             streams[facts["name"]] = _stream(store, facts, taken.streams[key], dropped_to)
         homes = {
-            name: (Registration(index, tuple(keys), payload), tuple(nodes))
+            name: (RecordedQuery(index, tuple(keys), payload), tuple(nodes))
             for name, (index, keys, payload, nodes) in head["homes"].items()
         }
         store.records.restore(sn, streams, head["keys"], homes)

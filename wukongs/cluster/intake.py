@@ -36,7 +36,7 @@ RECORD_S = 30.0
 """How long a majority of the nodes may take to agree that a partition joins."""
 
 
-class Standing(NamedTuple):
+class PartitionAt(NamedTuple):
     """How far a partition is at a node: rows, the last stream batch for which it takes nothing more (the protocol's
     number: it was closed, or later rows are here, or the partition has come late), whether it is at its end, and for
     how many more tuples of the stream there is room."""
@@ -47,12 +47,12 @@ class Standing(NamedTuple):
     room: int
 
 
-def standing_in(answer: Packet) -> Standing:
+def standing_in(answer: Packet) -> PartitionAt:
     """Return what a node has answered to FEED. Raises DataError."""
-    found = [answer.fields.get(name) for name in Standing._fields]
+    found = [answer.fields.get(name) for name in PartitionAt._fields]
     if [type(one) for one in found] != [int, int, bool, int]:
-        raise DataError(f"{FEED}: expected {', '.join(Standing._fields)}, found {dict(answer.fields)!r:.200}")
-    return Standing(*found)  # type: ignore[arg-type]
+        raise DataError(f"{FEED}: expected {', '.join(PartitionAt._fields)}, found {dict(answer.fields)!r:.200}")
+    return PartitionAt(*found)  # type: ignore[arg-type]
 
 
 class Intake:
@@ -115,7 +115,7 @@ class Intake:
         while True:
             if view is None:
                 view = self.agree(piece.encoded, CLAIM_S)
-            event = ev.Piece(*where, piece.epoch, batch, piece.first_offset, piece.end_offset, view)
+            event = ev.PieceOffered(*where, piece.epoch, batch, piece.first_offset, piece.end_offset, view)
             found = self._host.offer(event, lambda: self._store.take(piece))
             if found[0] < piece.end_offset and view != self._host.node.control.view:
                 view = None  # members have come or gone since: the terms are claimed of those that are there now
@@ -145,7 +145,7 @@ class Intake:
         index, view = index_of(packet), view_of(packet)
         self._host.wait_for_record(index, LOG_S)
         self._host.wait_until_installed(INSTALLED_S)
-        standing: Standing | None = None
+        standing: PartitionAt | None = None
         for message in messages_in(packet):
             if isinstance(message, Open):
                 self.open_partition(message)
@@ -176,10 +176,10 @@ class Intake:
         with self._lock:
             return self._epochs.get((self._key(stream), partition), 0)
 
-    def _standing(self, stream: str, partition: str) -> Standing:
+    def _standing(self, stream: str, partition: str) -> PartitionAt:
         known = self._partition(stream, partition)
         closed = max(known.closed, known.reached - 1, self._sealed(stream))
-        return Standing(known.offset, closed, known.is_ended, self._store.room(stream))
+        return PartitionAt(known.offset, closed, known.is_ended, self._store.room(stream))
 
     def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool = False) -> None:
         """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were
@@ -190,12 +190,12 @@ class Intake:
         if known.is_ended or (batch <= known.closed and end_offset <= known.offset and not is_last):
             return
         if batch > known.closed or is_last:
-            event: ev.Marker | ev.Piece = ev.Marker(
+            event: ev.Marker | ev.PieceOffered = ev.Marker(
                 self._key(stream), partition, epoch, batch, end_offset, is_last, min(known.offset, end_offset)
             )
         else:  # nothing new is closed, but rows were set aside
             next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
-            event = ev.Piece(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
+            event = ev.PieceOffered(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
         found = self._host.offer(event, lambda: None)
         if found[1] < batch or (is_last and not found[2]):
             raise StreamError(

@@ -33,7 +33,7 @@ from wukongs.protocol.actions import InstallState
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.dtypes import BoolArray
-from wukongs.store.trace import Entry
+from wukongs.store.trace import TraceEntry
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet, Peers
 
@@ -100,7 +100,7 @@ class Joiner:
         self._host.wait_for_record(max(head["index"] for head in taken.heads), ASK_S)
         self._host.run(lambda: self._install(asked, taken, entry), ASK_S)
 
-    def _install(self, asked: InstallState, taken: Taken, entry: Entry) -> None:
+    def _install(self, asked: InstallState, taken: Taken, entry: TraceEntry) -> None:
         """In the protocol's thread."""
         if asked.since != self._host.node.stay.since:
             raise NodeUnavailable("this node was told anew to join meanwhile")
@@ -170,7 +170,7 @@ def donors_of(node: Node) -> dict[int, BoolArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DonorsAt:
     """How far a stream's partition is on all donors, behind what is inserted on all of them: from row `first` on, the
     rows behind the last of each stream batch in order."""
 
@@ -182,13 +182,13 @@ class Standing:
     ends: tuple[tuple[int, int], ...]
 
 
-def standings(taken: Taken, stream: str) -> dict[str, Standing]:
+def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
     """Return, for each partition of a stream that all donors know, what all of them have."""
     intakes = [head["intakes"][stream] for head in taken.heads if stream in head["intakes"]]
     if len(intakes) < len(taken.heads):
         return {}
     last = min(intakes, key=lambda intake: intake["inserted"])  # knows all ends behind what all have inserted
-    found: dict[str, Standing] = {}
+    found: dict[str, DonorsAt] = {}
     for name in set[str].intersection(*(set(intake["partitions"]) for intake in intakes)):
         offset, closed, is_ended, epoch, _ = min((one["partitions"][name] for one in intakes), key=lambda one: one[:3])
         first = last["offsets"].get(name, 0)
@@ -197,7 +197,7 @@ def standings(taken: Taken, stream: str) -> dict[str, Standing]:
             if at < offset:
                 at = min(end, offset)
                 ends.append((batch, at))
-        found[name] = Standing(offset, closed, is_ended, epoch, first, tuple(ends))
+        found[name] = DonorsAt(offset, closed, is_ended, epoch, first, tuple(ends))
     return found
 
 
@@ -216,7 +216,7 @@ def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
         for name, known in sorted(standings(taken, key).items()):
             at = known.first
             for batch, end in known.ends:
-                yield ev.Piece(key, name, known.epoch, batch, at, end)
+                yield ev.PieceOffered(key, name, known.epoch, batch, at, end)
                 at = end
             if known.closed > inserted.get(key, 0) or known.is_ended:
                 yield ev.Marker(key, name, known.epoch, known.closed, at, known.is_ended)

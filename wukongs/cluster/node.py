@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
-from wukongs.cluster.cluster_node import ClusterNode, Shape
+from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.cluster.node_config import NodeConfig
 from wukongs.errors import SettingsError
 from wukongs.protocol.messages import Incarnation
@@ -73,9 +73,9 @@ def listen_peers(config: NodeConfig) -> str:
     return config.listen_peers
 
 
-def _shape(config: NodeConfig) -> Shape:
+def _shape(config: NodeConfig) -> ClusterShape:
     peers = tuple(member.peers or "" for member in config.nodes)
-    return Shape(len(config.nodes), config.replicas, config.split_predicates, peers)
+    return ClusterShape(len(config.nodes), config.replicas, config.split_predicates, peers)
 
 
 def _next_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:

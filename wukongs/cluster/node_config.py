@@ -41,7 +41,7 @@ NODES_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class MemberConfig:
     """One node of the list: where clients and the other nodes find it (peers: None in a list of one), and its key."""
 
     clients: str
@@ -66,7 +66,7 @@ class NodeConfig:
 
     file: str
     number: int
-    nodes: tuple[Member, ...]
+    nodes: tuple[MemberConfig, ...]
     listen_clients: str
     listen_peers: str | None = None
     data_dir: Path | None = None
@@ -76,7 +76,7 @@ class NodeConfig:
     trust: TrustFiles = TrustFiles()
 
     @property
-    def me(self) -> Member:
+    def me(self) -> MemberConfig:
         return self.nodes[self.number]
 
 
@@ -151,7 +151,7 @@ def _split_predicates(reader: TableReader) -> tuple[str, ...]:
     return tuple(reader.checked("split_predicates", text, graph_term) for text in reader.texts("split_predicates"))
 
 
-def _member(reader: TableReader, is_keyed: bool) -> Member:
+def _member(reader: TableReader, is_keyed: bool) -> MemberConfig:
     clients, peers = reader.text("clients"), reader.optional_text("peers")
     _check(reader, "clients", clients, is_keyed)
     if peers is not None:
@@ -161,7 +161,7 @@ def _member(reader: TableReader, is_keyed: bool) -> Member:
         raise reader.error("public_key", "a public key of 40 characters, as `wukongs keys` prints it", repr(public_key))
     if is_keyed and public_key is None:
         raise reader.error("public_key", "the node's public key, since [trust] names a secret key", "nothing")
-    return Member(clients=clients, peers=peers, public_key=public_key)
+    return MemberConfig(clients=clients, peers=peers, public_key=public_key)
 
 
 def _listening(reader: TableReader, key: str, is_keyed: bool) -> str | None:

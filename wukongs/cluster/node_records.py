@@ -90,7 +90,7 @@ def _dropped_name(state: NodeStream) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RecordedQuery:
     """A query that some node runs, by its record. streams: their keys."""
 
     index: int
@@ -133,10 +133,10 @@ class NodeRecords:
         self._staging = staging
         self._me = me
         self._ask_for_slices = ask_for_slices
-        self._registered: dict[str, Registration] = {}
+        self._registered: dict[str, RecordedQuery] = {}
         self.shown_keys: dict[str, str] = {}
         """As keys, of the streams whose declaration is exposed."""
-        self.homes: dict[str, tuple[Registration, tuple[int, ...]]] = {}
+        self.homes: dict[str, tuple[RecordedQuery, tuple[int, ...]]] = {}
         """The queries whose registration is exposed, and the nodes that run them."""
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
@@ -178,7 +178,7 @@ class NodeRecords:
                     return lambda: self._forget(dropped), _ready
                 return lambda: self._drop(dropped), _ready
             case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
-                self._registered[name] = Registration(index, streams, payload)
+                self._registered[name] = RecordedQuery(index, streams, payload)
                 return self._run_on(name, nodes)
             case MoveQuery(query=name, nodes=nodes) if name in self._registered:
                 return self._run_on(name, nodes)
@@ -199,7 +199,7 @@ class NodeRecords:
         sn: Sn,
         streams: Mapping[str, NodeStream],
         keys: Mapping[str, str],
-        homes: Mapping[str, tuple[Registration, tuple[int, ...]]],
+        homes: Mapping[str, tuple[RecordedQuery, tuple[int, ...]]],
     ) -> None:
         """Take over what was exposed at an SN on another node; the records behind it are still to be applied here.
 
@@ -277,7 +277,7 @@ class NodeRecords:
             self._ask_for_slices()
         return all(state.missing_at(self._core.shown) is None for state in states)
 
-    def _register(self, name: str, found: Registration) -> None:
+    def _register(self, name: str, found: RecordedQuery) -> None:
         if name in self._injector.queries:
             return
         try:
@@ -308,7 +308,7 @@ class NodeRecords:
 
         return drop
 
-    def _stop(self, name: str, registered: Registration | None) -> None:
+    def _stop(self, name: str, registered: RecordedQuery | None) -> None:
         if registered is None:
             return
         query = self._injector.queries.get(name)

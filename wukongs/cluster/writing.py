@@ -18,7 +18,7 @@ import numpy as np
 
 from wukongs.cluster.feeding import feed_packet, index_of, messages_in
 from wukongs.cluster.host import Host
-from wukongs.cluster.intake import LOG_S, Intake, Standing, standing_in
+from wukongs.cluster.intake import LOG_S, Intake, PartitionAt, standing_in
 from wukongs.cluster.members import ask_members, await_word, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.reads.requests import timeout_of
@@ -213,7 +213,7 @@ class StreamWriter:
             self._epoch = 0
             raise
 
-    def _standings(self, deadline: float) -> dict[int, Standing]:
+    def _standings(self, deadline: float) -> dict[int, PartitionAt]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
         asked = feed_packet([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
         nodes = range(self._store.shard_map.node_count)

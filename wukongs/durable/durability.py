@@ -47,12 +47,12 @@ from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import encode_quads
-from wukongs.store.trace import Entry
+from wukongs.store.trace import TraceEntry
 from wukongs.store.wal import WriteAheadLog
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SegmentMark:
     """A segment's head: its LSN, and the newest timestamp that each stream (by LSN) had brought before it."""
 
     lsn: int
@@ -60,7 +60,7 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Load:
+class LoggedLoad:
     """A load or update whose first record is lsn; stored at sn (None: not committed yet)."""
 
     lsn: int
@@ -68,11 +68,11 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CheckpointPlan:
     """What one checkpoint writes. sn: up to which the entries go; start: the head of the first segment to keep."""
 
     sn: int
-    entries: tuple[Entry, ...]
+    entries: tuple[TraceEntry, ...]
     start: int
     about: dict[str, Any]
 
@@ -96,8 +96,8 @@ class DurableJournal(Journal):
         self._core = core
         self._injector = injector
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
-        self._marks: deque[Mark] = deque()
-        self._loads: dict[int, Load] = {}
+        self._marks: deque[SegmentMark] = deque()
+        self._loads: dict[int, LoggedLoad] = {}
         self._late_sn = -1
         self._dropped_upper: dict[int, int] = {}
         """How far the stored graph had come when a stream (by LSN) was dropped: all that it had closed is before."""
@@ -134,7 +134,7 @@ class DurableJournal(Journal):
             with self._core.lock:
                 self.prepare()
                 lsn = self.wal.append(MESSAGE, payload, self._core.upper)
-                self._loads.setdefault(number, Load(lsn))
+                self._loads.setdefault(number, LoggedLoad(lsn))
             if sum(map(len, payload)) >= WRITTEN_AT_ONCE_BYTES:
                 self.wait(lsn)
 
@@ -173,7 +173,7 @@ class DurableJournal(Journal):
                 lsn, change["query"], None, change["text"], change["base"], output=change.get("output")
             )
         elif change["op"] in ("load", "update"):
-            self._loads.setdefault(change["number"], Load(lsn)).sn = change["sn"]
+            self._loads.setdefault(change["number"], LoggedLoad(lsn)).sn = change["sn"]
             if change.get("file") is not None:
                 files = LoadedFiles(self.about)
                 files.add(FileState(**change["file"]))
@@ -181,7 +181,7 @@ class DurableJournal(Journal):
 
     def note_load_record(self, number: int, lsn: int) -> None:
         """Note a chunk of a load that is in the log already."""
-        self._loads.setdefault(number, Load(lsn))
+        self._loads.setdefault(number, LoggedLoad(lsn))
 
     def abandon_unfinished_loads(self) -> None:
         """Forget the loads that had not been committed when the process ended."""
@@ -225,7 +225,7 @@ class DurableJournal(Journal):
 
     def add_mark(self, lsn: int, mark: dict[str, Any]) -> None:
         """Note the head of a segment."""
-        self._marks.append(Mark(lsn, {int(key): each["last_ms"] for key, each in mark["streams"].items()}))
+        self._marks.append(SegmentMark(lsn, {int(key): each["last_ms"] for key, each in mark["streams"].items()}))
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class DurableJournal(Journal):
             self._forget(plan)
         self.wal.trim(plan.start)
 
-    def _plan(self) -> Plan | None:
+    def _plan(self) -> CheckpointPlan | None:
         core = self._core
         oldest = self.delivery.oldest()
         trace = core.arrangement.trace
@@ -315,7 +315,7 @@ class DurableJournal(Journal):
             "query_count": core.query_count,
             ABOUT_KEY: definitions_at(self.definitions.values(), start),
         }
-        return Plan(sn, entries, start, {**self.about, "journal": about})
+        return CheckpointPlan(sn, entries, start, {**self.about, "journal": about})
 
     def _needed_after_ms(self, sn: int) -> dict[int, int | None]:
         """Return, per stream (its LSN), the time up to which its tuples are stored at or before an SN, and in no slice
@@ -344,7 +344,7 @@ class DurableJournal(Journal):
             limits.append(oldest.lsn)
         limit = min(limits, default=self._marks[-1].lsn + 1)
 
-        def is_enough(mark: Mark) -> bool:
+        def is_enough(mark: SegmentMark) -> bool:
             for lsn, last_ms in mark.last_ms.items():
                 if lsn not in needed:
                     if self._dropped_upper[lsn] > sn + 1:
@@ -355,7 +355,7 @@ class DurableJournal(Journal):
 
         return max((mark.lsn for mark in self._marks if is_enough(mark)), default=self._marks[0].lsn)
 
-    def _forget(self, plan: Plan) -> None:
+    def _forget(self, plan: CheckpointPlan) -> None:
         while self._marks[0].lsn < plan.start:
             self._marks.popleft()
         for number in [n for n, load in self._loads.items() if load.sn is not None and load.sn <= plan.sn]:

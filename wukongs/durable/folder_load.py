@@ -23,7 +23,7 @@ from wukongs.errors import StorageError
 from wukongs.query.terms.names import graph_term
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import Batch
-from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
+from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
@@ -83,7 +83,7 @@ class FolderLoad:
         *,
         strict: bool = False,
         again: bool = False,
-        on_run: Callable[[FileState, Run, int], bool],
+        on_run: Callable[[FileState, FilePart, int], bool],
     ) -> FileState:
         """Add the tuples of a file, from where it had come; return how far it is now. again: from its beginning, with
         blank nodes of its own. on_run: called with each run and the size of the file (0: unknown); if it returns True,

@@ -16,7 +16,7 @@ from wukongs.live.core import Core, expect, pay_for_merges
 from wukongs.live.injector import Injector
 from wukongs.live.journal import Change
 from wukongs.query.terms.names import graph_term
-from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
+from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
 from wukongs.store.quads import without_held
 from wukongs.store.rdf_files import RdfReader
 
@@ -30,7 +30,7 @@ def load(
     format: str | None,
     *,
     strict: bool,
-    on_run: Callable[[RdfReader, Run], None],
+    on_run: Callable[[RdfReader, FilePart], None],
     file: dict[str, Any] | None = None,
 ) -> int:
     """Add the tuples of a file to the stored graph; return their SN. graph: IRI of that of tuples without one of their
@@ -54,7 +54,7 @@ def _join(
     reader: RdfReader,
     graph: int,
     strict: bool,
-    on_run: Callable[[RdfReader, Run], None],
+    on_run: Callable[[RdfReader, FilePart], None],
     change: Change,
 ) -> int:
     """Read all of a file, then join it. change: what the journal is told of it, its SN left out."""

@@ -48,7 +48,7 @@ def is_allowed(document: str, places: Sequence[str]) -> bool:
     return document.startswith(tuple(places)) and "." not in segments and ".." not in segments
 
 
-class Fetched:
+class FetchedDocument:
     """A document on its way: a binary file that is read once. format: of its text; base: what IRIs in it are relative
     to, its own IRI."""
 
@@ -82,7 +82,7 @@ class Fetched:
 
 
 @contextmanager
-def fetched(document: str, settings: Settings) -> Iterator[tuple[IO[bytes], Fetched]]:
+def fetched(document: str, settings: Settings) -> Iterator[tuple[IO[bytes], FetchedDocument]]:
     """Ask for an allowed document; give its bytes, as they come and without their content coding, and what is known of
     it. Raises DataError: refused, not there, too slow, redirected to where nothing is allowed, of no known format."""
     opener = OpenerDirector()
@@ -102,7 +102,7 @@ def fetched(document: str, settings: Settings) -> Iterator[tuple[IO[bytes], Fetc
         coding = response.headers.get("Content-Encoding", "").strip().lower()
         if coding not in _CODINGS:
             raise DataError(f"comes in the content coding {coding!r}: expected gzip, zstd or none", document)
-        found = Fetched(response, document, settings)
+        found = FetchedDocument(response, document, settings)
         source: IO[bytes] = found  # type: ignore[assignment]  # all that is asked of it is read(size)
         yield decompressed(source, document) if coding in _CODINGS[2:] else source, found
 

@@ -15,7 +15,7 @@ from wukongs.query.output.results import WindowResult
 
 
 @dataclass(slots=True, eq=False)
-class Fetched:
+class FetchedWindow:
     """A window, or the error in its place. through_ms: the last firing after it for which nothing is reported."""
 
     end_ms: int
@@ -34,10 +34,10 @@ class Subscription:
     acknowledge: called with the end of a window once its reader has asked for the next one, or it has gone unread."""
 
     def __init__(self, results_max: int, acknowledge: Callable[[int], None] = lambda _: None) -> None:
-        self._waiting: deque[Fetched] = deque()
-        self._last: Fetched | None = None
+        self._waiting: deque[FetchedWindow] = deque()
+        self._last: FetchedWindow | None = None
         """The newest window, until it is acknowledged."""
-        self._fetched: list[Fetched] = []
+        self._fetched: list[FetchedWindow] = []
         """Windows that were fetched and are not confirmed, also those that wait again."""
         self._through_ms: int | None = None
         """Up to where windows were confirmed; acknowledged is what comes before all of those in _fetched."""
@@ -61,7 +61,7 @@ class Subscription:
                 self.dropped_to_ms = dropped.end_ms
                 self.dropped_count += 1
                 self.confirm(dropped)
-            self._last = Fetched(end_ms, item, end_ms)
+            self._last = FetchedWindow(end_ms, item, end_ms)
             self._waiting.append(self._last)
             self._tell()
 
@@ -73,7 +73,7 @@ class Subscription:
             else:
                 self._last.through_ms = end_ms
 
-    def fetch(self, timeout_s: float | None) -> Fetched | None:
+    def fetch(self, timeout_s: float | None) -> FetchedWindow | None:
         """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
@@ -87,14 +87,14 @@ class Subscription:
                 self._fetched.append(fetched)
             return fetched
 
-    def give_back(self, window: Fetched) -> None:
+    def give_back(self, window: FetchedWindow) -> None:
         """Let a window that was fetched wait again, for whoever asks next."""
         with self._changed:
             later = (place for place, waiting in enumerate(self._waiting) if waiting.end_ms > window.end_ms)
             self._waiting.insert(next(later, len(self._waiting)), window)
             self._tell()
 
-    def confirm(self, window: Fetched) -> None:
+    def confirm(self, window: FetchedWindow) -> None:
         """Acknowledge a window that was fetched, once all that were fetched before it are confirmed as well."""
         with self._changed:
             self.abandon(window)
@@ -105,7 +105,7 @@ class Subscription:
             if self._last is window:
                 self._last = None
 
-    def abandon(self, window: Fetched) -> None:
+    def abandon(self, window: FetchedWindow) -> None:
         """Note that nobody will confirm a window: it counts as taken when a later one does."""
         with self._changed:
             if window in self._fetched:
@@ -134,7 +134,7 @@ class Subscription:
         self.confirm(taken)
         return taken.window
 
-    def _take(self, timeout_s: float | None) -> Fetched | None:
+    def _take(self, timeout_s: float | None) -> FetchedWindow | None:
         """As take, but not acknowledged."""
         taken = self.fetch(timeout_s)
         if taken is not None and isinstance(taken.item, WukongsError):

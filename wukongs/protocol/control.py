@@ -34,7 +34,7 @@ THE_FIRST = Sn(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class DeclaredStream:
     """key: names it everywhere (records.DeclareStream). began: the tick of its group at which it began: it counts from
     the next one on; None: not yet. last_batch: None while it is open. gone: of a dropped stream, the SN from which on
     no vector timestamp names it any more; what it brought up to last_batch stays."""
@@ -77,7 +77,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class Registered:
     """A registered query. nodes: who keeps slices for it, complete from the first stream batch after this SN on."""
 
     streams: tuple[str, ...]
@@ -117,10 +117,10 @@ class Control:
     index: int = 0
     term: int = 0
     view: int = 0
-    streams: Mapping[str, Stream] = field(default_factory=dict)
+    streams: Mapping[str, DeclaredStream] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
-    queries: Mapping[str, Query] = field(default_factory=dict)
+    queries: Mapping[str, Registered] = field(default_factory=dict)
     exceptions: Mapping[str, int] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
@@ -139,7 +139,7 @@ class Control:
         return self.marks[-1].sn if self.marks else THE_FIRST
 
     @property
-    def live_streams(self) -> Iterator[Stream]:
+    def live_streams(self) -> Iterator[DeclaredStream]:
         """The streams that are not gone."""
         return (stream for stream in self.streams.values() if stream.gone is None)
 
@@ -147,7 +147,7 @@ class Control:
         """Return the key of the stream that was declared under a name last; a key, or an unknown name, as it is."""
         return self.keys.get(name, name)
 
-    def stream_named(self, name: str) -> Stream | None:
+    def stream_named(self, name: str) -> DeclaredStream | None:
         """Return the stream that was declared under a name last, None if there is none."""
         return self.streams.get(self.key_of(name))
 
@@ -308,7 +308,9 @@ def _with(control: Control, record: Record) -> Control:
             return replace(control, members={**control.members, node: member}, view=index)
         case DeclareStream(stream=name):
             key = f"{name} {index}" if name in control.keys else name
-            stream = Stream(key, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload)
+            stream = DeclaredStream(
+                key, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload
+            )
             return _with_stream(replace(control, keys={**control.keys, name: key}), stream)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key]
@@ -330,7 +332,7 @@ def _with(control: Control, record: Record) -> Control:
             advances = (*control.advances, Advance(sn, group, tick))
             return replace(control, groups={**control.groups, group: tick}, advances=advances)
         case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
-            query = Query(streams, dict.fromkeys(nodes, sn), payload, sn)
+            query = Registered(streams, dict.fromkeys(nodes, sn), payload, sn)
             return replace(control, queries={**control.queries, name: query})
         case MoveQuery(query=name, nodes=nodes):
             query = control.queries[name]
@@ -346,11 +348,11 @@ def _with(control: Control, record: Record) -> Control:
     return control
 
 
-def _with_stream(control: Control, stream: Stream) -> Control:
+def _with_stream(control: Control, stream: DeclaredStream) -> Control:
     return replace(control, streams={**control.streams, stream.key: stream})
 
 
-def _cut(control: Control, stream: Stream, last_batch: int) -> Control:
+def _cut(control: Control, stream: DeclaredStream, last_batch: int) -> Control:
     """Let a dropped stream be gone (dropping.py): all nodes that are IN have what it has brought; those that are on
     their way begin their stay anew, since nobody sends them its rows any more but those that are IN."""
     sn, index = control.last_sn, control.index

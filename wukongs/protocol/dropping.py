@@ -23,7 +23,7 @@ from wukongs.protocol.control import Control
 from wukongs.protocol.log import Log
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import DropStream, EndStream, Role
-from wukongs.protocol.sealing import Intake
+from wukongs.protocol.sealing import StreamIntake
 
 
 def takes_in(control: Control, log: Log, key: str) -> bool:
@@ -32,7 +32,7 @@ def takes_in(control: Control, log: Log, key: str) -> bool:
     return control.takes_in(key) and not any(entry.record == DropStream(key) for entry in in_flight)
 
 
-def frozen(control: Control, intakes: Mapping[str, Intake]) -> frozenset[str]:
+def frozen(control: Control, intakes: Mapping[str, StreamIntake]) -> frozenset[str]:
     """Return the dropped streams of which this node has inserted all that it ever will."""
     dropped = (stream.key for stream in control.live_streams if stream.is_dropped)
     return frozenset(key for key in dropped if key not in intakes or intakes[key].inserted == intakes[key].sealed)

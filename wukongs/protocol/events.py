@@ -26,7 +26,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PieceOffered:
     """Rows [first_offset, end_offset) of a source partition, all of one stream batch, from the writer with this
     fencing epoch. The stream batches of a partition's pieces never fall. view: the one under which its new terms are
     agreed on, by a claim of whoever cut the piece; None: it has none."""
@@ -151,7 +151,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class HeldReads:
     """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held."""
 
     oldest_sn: Sn | None
@@ -161,7 +161,7 @@ class Reading:
 Event = (
     Pulse
     | Received
-    | Piece
+    | PieceOffered
     | Marker
     | Inserted
     | ClaimBegun
@@ -174,5 +174,5 @@ Event = (
     | StateInstalled
     | Submitted
     | Settled
-    | Reading
+    | HeldReads
 )

@@ -7,20 +7,20 @@ from dataclasses import replace
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import Action, SealBatch, TakePiece
 from wukongs.protocol.dropping import takes_in
-from wukongs.protocol.events import Marker, Piece
+from wukongs.protocol.events import Marker, PieceOffered
 from wukongs.protocol.records import OpenPartition
-from wukongs.protocol.sealing import Intake, Verdict
+from wukongs.protocol.sealing import StreamIntake, Verdict
 from wukongs.protocol.state import Node
 
 Outcome = tuple[Node, list[Action]]
 
 
-def take_piece(node: Node, piece: Piece) -> Outcome:
+def offer_piece(node: Node, piece: PieceOffered) -> Outcome:
     if refusal := _refusal(node, piece):
         return node.counting(f"a piece of {refusal}"), []
     if piece.view not in (None, node.control.view):
         return node.counting("a piece of another view"), []
-    intake, verdict = sealing.take_piece(node.intakes.get(piece.stream, Intake()), piece)
+    intake, verdict = sealing.add_piece(node.intakes.get(piece.stream, StreamIntake()), piece)
     if verdict is not Verdict.TAKEN:
         return node.counting(f"a {verdict.value} piece"), []
     node = replace(node, intakes={**node.intakes, piece.stream: intake})
@@ -30,7 +30,7 @@ def take_piece(node: Node, piece: Piece) -> Outcome:
 def take_marker(node: Node, marker: Marker) -> Outcome:
     if refusal := _refusal(node, marker):
         return node.counting(f"a marker of {refusal}"), []
-    intake, verdict = sealing.take_marker(node.intakes.get(marker.stream, Intake()), marker)
+    intake, verdict = sealing.take_marker(node.intakes.get(marker.stream, StreamIntake()), marker)
     if verdict is not Verdict.TAKEN:
         return node.counting(f"a {verdict.value} marker"), []
     return replace(node, intakes={**node.intakes, marker.stream: intake}), []
@@ -55,7 +55,7 @@ def _waited_for(node: Node, key: str) -> tuple[str, ...]:
     return (*node.control.streams[key].partitions, *joining)
 
 
-def _refusal(node: Node, event: Piece | Marker) -> str | None:
+def _refusal(node: Node, event: PieceOffered | Marker) -> str | None:
     """Say why nothing is taken of a partition, if so."""
     key = event.stream
     if key not in node.control.streams:

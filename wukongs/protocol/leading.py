@@ -10,7 +10,7 @@ from wukongs.protocol import log as raft
 from wukongs.protocol.actions import Action
 from wukongs.protocol.control import Control, apply, is_valid
 from wukongs.protocol.dropping import cuts
-from wukongs.protocol.log import Log, Standing
+from wukongs.protocol.log import Log, LogRole
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
     LIVE,
@@ -54,7 +54,7 @@ def held_control(log: Log, control: Control) -> Control:
 
 def lead(log: Log, control: Control, progress: Progress, out: list[Membership], vts: Vts) -> Outcome:
     """Propose, once a pulse, what this leader sees. out: records that take out who is silent."""
-    if log.standing is not Standing.LEADER:
+    if log.standing is not LogRole.LEADER:
         return log, []
     groups = sorted({stream.group for stream in control.live_streams if stream.group != LIVE})
     records: list[Record] = [AdvanceGroup(group, tick_in(control, group, progress.stable)) for group in groups]

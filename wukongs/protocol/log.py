@@ -42,7 +42,7 @@ ENTRIES_MAX = 64
 """Entries per message."""
 
 
-class Standing(Enum):
+class LogRole(Enum):
     FOLLOWER = "follower"
     CANDIDATE = "candidate"
     LEADER = "leader"
@@ -71,7 +71,7 @@ class Log:
     voters: frozenset[Voter] = frozenset()
     commit: int = 0
     applied: Control | None = None
-    standing: Standing = Standing.FOLLOWER
+    standing: LogRole = LogRole.FOLLOWER
     leader: int | None = None
     votes: frozenset[Voter] = frozenset()
     next_index: Mapping[int, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Log:
     @property
     def may_propose(self) -> bool:
         """Whether this is a leader that has committed an entry of its own term, and so has applied all before it."""
-        return self.standing is Standing.LEADER and self.commit > 0 and self.term_at(self.commit) == self.term
+        return self.standing is LogRole.LEADER and self.commit > 0 and self.term_at(self.commit) == self.term
 
     def term_at(self, index: int) -> int:
         """Return the term of an entry that is held, or of the last one that was cut off."""
@@ -141,7 +141,7 @@ def open_log(
 def pulse(log: Log, draw: int, elapsed: int = 1) -> Outcome:
     """Let a moment pass. draw: any random integer >= 0, which sets how patient this node is next."""
     log = replace(log, silence=log.silence + elapsed)
-    if log.standing is Standing.LEADER:
+    if log.standing is LogRole.LEADER:
         return _send_entries(replace(log, silence=0), _others(log))
     if log.silence < log.patience or log.me not in log.voters:
         return log, []
@@ -149,7 +149,7 @@ def pulse(log: Log, draw: int, elapsed: int = 1) -> Outcome:
         log,
         term=log.term + 1,
         vote=log.me,
-        standing=Standing.CANDIDATE,
+        standing=LogRole.CANDIDATE,
         leader=None,
         votes=frozenset({log.me}),
         silence=0,
@@ -189,7 +189,7 @@ def receive(
 
 def propose(log: Log, record: Record, tick: int | None = None) -> Outcome:
     """Append a record, as the leader, and send it to all."""
-    assert log.standing is Standing.LEADER, log.standing
+    assert log.standing is LogRole.LEADER, log.standing
     entry = Entry(log.term, record, tick, None if tick is None else log.me)
     log, actions = _append(log, log.last, (entry,))
     log, more = _send_entries(log, _others(log))
@@ -232,9 +232,9 @@ def _is_majority(log: Log, those: frozenset[Voter]) -> bool:
 def _followed(log: Log, leader: int | None) -> Log:
     """Follow a leader, which has just been heard; None: nobody yet."""
     silence = log.silence if leader is None else 0
-    if log.standing is Standing.FOLLOWER:
+    if log.standing is LogRole.FOLLOWER:
         return replace(log, leader=leader, silence=silence)
-    follower = Standing.FOLLOWER
+    follower = LogRole.FOLLOWER
     return replace(
         log, standing=follower, leader=leader, silence=silence, votes=frozenset(), next_index={}, match={}, told={}
     )
@@ -261,11 +261,11 @@ def _answer_candidate(log: Log, sender: Voter, message: RequestVote) -> Outcome:
 
 
 def _count_votes(log: Log, actions: list[Action]) -> Outcome:
-    if log.standing is not Standing.CANDIDATE or not _is_majority(log, log.votes):
+    if log.standing is not LogRole.CANDIDATE or not _is_majority(log, log.votes):
         return log, actions
     log = replace(
         log,
-        standing=Standing.LEADER,
+        standing=LogRole.LEADER,
         leader=log.me.node,
         silence=0,
         next_index=dict.fromkeys(_others(log), log.last + 1),
@@ -319,7 +319,7 @@ def _install(log: Log, sender: Voter, message: InstallControl, may_jump: bool) -
 
 
 def _take_answer(log: Log, sender: Voter, message: Appended) -> Outcome:
-    if log.standing is not Standing.LEADER:
+    if log.standing is not LogRole.LEADER:
         return log, []
     if not message.is_taken:
         follows = min(log.next_index[sender.node], message.index + 1)

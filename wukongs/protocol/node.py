@@ -28,11 +28,11 @@ from wukongs.protocol.events import (
     ClaimReceived,
     ClaimUnanswered,
     Event,
+    HeldReads,
     Inserted,
     Marker,
-    Piece,
+    PieceOffered,
     Pulse,
-    Reading,
     Received,
     Settled,
     StateCollected,
@@ -40,7 +40,7 @@ from wukongs.protocol.events import (
     Submitted,
     TermsCompared,
 )
-from wukongs.protocol.feeding import seal, take_marker, take_piece
+from wukongs.protocol.feeding import offer_piece, seal, take_marker
 from wukongs.protocol.gossip import Talk
 from wukongs.protocol.leading import admit, lead
 from wukongs.protocol.membership import Stay
@@ -130,7 +130,7 @@ def _report(node: Node, draw: int, make: Callable[[Talk, Progress, Report], tupl
 def _propose(node: Node, records: list[Record]) -> Outcome:
     if not records:
         return node, []
-    if node.log.standing is raft.Standing.LEADER:
+    if node.log.standing is raft.LogRole.LEADER:
         log, actions = admit(node.log, node.control, node.vts, records)
         return replace(node, log=log), actions
     if node.log.leader is None:
@@ -160,7 +160,7 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
     match body:
         case Gossip(reports=reports):
             return replace(node, progress=progress.hear(node.progress, reports)), []
-        case Propose(records=records) if node.log.standing is raft.Standing.LEADER:
+        case Propose(records=records) if node.log.standing is raft.LogRole.LEADER:
             if any(_is_leaders_own(record) for record in records):
                 return node.counting("a proposal of what only leaders propose"), []
             return _propose(node, list(records))
@@ -224,7 +224,7 @@ def _settled_at(node: Node, event: Settled) -> Outcome:
     return replace(node, settled=max(node.settled, event.index)), []
 
 
-def _reading(node: Node, event: Reading) -> Outcome:
+def _reading(node: Node, event: HeldReads) -> Outcome:
     return replace(node, reading=event), []
 
 
@@ -300,7 +300,7 @@ def _may_come(node: Node, record: Record) -> bool:
 _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     Pulse: _pulse,
     Received: _received,
-    Piece: take_piece,
+    PieceOffered: offer_piece,
     Marker: take_marker,
     Inserted: _inserted,
     ClaimBegun: asking.begin,
@@ -313,5 +313,5 @@ _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     StateInstalled: _state_installed,
     Submitted: _submitted,
     Settled: _settled_at,
-    Reading: _reading,
+    HeldReads: _reading,
 }

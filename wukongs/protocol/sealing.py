@@ -12,8 +12,8 @@ the marker has all rows before it, and those behind it belong to later stream ba
 
 Pieces are taken only once their new terms are agreed on (claims.py). The stream batches up to k are sealed when all
 partitions of the stream have closed k, or are at their end. They count in the local VTS when the host has inserted
-them, and logged them where data is durable. With `Intake.sealed` only rising, each row is sealed once: a piece is taken
-only for a stream batch that is not sealed.
+them, and logged them where data is durable. With `StreamIntake.sealed` only rising, each row is sealed once: a piece is
+taken only for a stream batch that is not sealed.
 
 A partition that joins late (OpenPartition) holds the stream from its record on, and a node waits for it from when its
 log holds the record, committed or not: one that has just started may have applied it before. Its rows come once all
@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from wukongs.protocol.events import Marker, Piece
+from wukongs.protocol.events import Marker, PieceOffered
 from wukongs.protocol.records import Vts
 
 
@@ -61,7 +61,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class StreamIntake:
     """One stream on this node. All stream batches up to `sealed` were complete, all up to `inserted` are in the store.
 
     offsets: per partition, the row behind the last one that is inserted."""
@@ -79,14 +79,14 @@ class Intake:
         return max(one.closed for one in partitions) if all(one.is_ended for one in partitions) else None
 
 
-def opened_at(batch: int, offsets: Mapping[str, int], old: Intake | None = None) -> Intake:
+def opened_at(batch: int, offsets: Mapping[str, int], old: StreamIntake | None = None) -> StreamIntake:
     """Return a stream of which everything up to a stream batch is in the store; old: what was known of its writers."""
     epochs = {name: partition.epoch for name, partition in old.partitions.items()} if old else {}
     partitions = {name: Partition(offset, batch, epochs.get(name, 0)) for name, offset in offsets.items()}
-    return Intake(batch, batch, partitions, offsets)
+    return StreamIntake(batch, batch, partitions, offsets)
 
 
-def take_piece(intake: Intake, piece: Piece) -> tuple[Intake, Verdict]:
+def add_piece(intake: StreamIntake, piece: PieceOffered) -> tuple[StreamIntake, Verdict]:
     """Take in a piece."""
     partition = intake.partitions.get(piece.partition, Partition())
     if piece.epoch < partition.epoch:
@@ -101,7 +101,7 @@ def take_piece(intake: Intake, piece: Piece) -> tuple[Intake, Verdict]:
     return _with(intake, piece.partition, partition), Verdict.TAKEN
 
 
-def take_marker(intake: Intake, marker: Marker) -> tuple[Intake, Verdict]:
+def take_marker(intake: StreamIntake, marker: Marker) -> tuple[StreamIntake, Verdict]:
     """Take in a marker."""
     partition = intake.partitions.get(marker.partition, Partition())
     if marker.epoch < partition.epoch:
@@ -121,7 +121,7 @@ def take_marker(intake: Intake, marker: Marker) -> tuple[Intake, Verdict]:
     return _with(intake, marker.partition, partition), Verdict.TAKEN
 
 
-def sealable(intake: Intake, names: tuple[str, ...]) -> int | None:
+def sealable(intake: StreamIntake, names: tuple[str, ...]) -> int | None:
     """Return the stream batch up to which all are complete, if there is a new one. names: the stream's partitions."""
     if not names:
         return None
@@ -131,7 +131,7 @@ def sealable(intake: Intake, names: tuple[str, ...]) -> int | None:
     return batch if batch > intake.sealed else None
 
 
-def ends_of(intake: Intake, batch: int) -> dict[str, int]:
+def ends_of(intake: StreamIntake, batch: int) -> dict[str, int]:
     """Return, per partition, the row behind the last one of the stream batches up to this one."""
 
     def end(name: str, partition: Partition) -> int:
@@ -142,7 +142,7 @@ def ends_of(intake: Intake, batch: int) -> dict[str, int]:
     return {name: end(name, partition) for name, partition in intake.partitions.items()}
 
 
-def inserted(intake: Intake, batch: int) -> Intake:
+def inserted(intake: StreamIntake, batch: int) -> StreamIntake:
     """Note that stream batches up to this one are in the store. If they are already, it says nothing new."""
     if not intake.inserted < batch <= intake.sealed:
         return intake
@@ -153,16 +153,16 @@ def inserted(intake: Intake, batch: int) -> Intake:
     return replace(intake, inserted=batch, offsets=offsets)
 
 
-def position(intake: Intake | None, partition: str) -> tuple[int, int, bool]:
+def position(intake: StreamIntake | None, partition: str) -> tuple[int, int, bool]:
     """Return how far a partition has come here: rows, closed stream batches, whether its end is known. Sources go on
     from there."""
     found = intake.partitions.get(partition, Partition()) if intake else Partition()
     return found.offset, found.closed, found.is_ended
 
 
-def local_vts(intakes: Mapping[str, Intake]) -> Vts:
+def local_vts(intakes: Mapping[str, StreamIntake]) -> Vts:
     return {stream: intake.inserted for stream, intake in intakes.items() if intake.inserted}
 
 
-def _with(intake: Intake, name: str, partition: Partition) -> Intake:
+def _with(intake: StreamIntake, name: str, partition: Partition) -> StreamIntake:
     return replace(intake, partitions={**intake.partitions, name: partition})

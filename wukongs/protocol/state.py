@@ -9,13 +9,13 @@ from wukongs.protocol import log as raft
 from wukongs.protocol import sealing
 from wukongs.protocol.claims import Claim
 from wukongs.protocol.control import Control, genesis
-from wukongs.protocol.events import Reading
+from wukongs.protocol.events import HeldReads
 from wukongs.protocol.gossip import Talk
 from wukongs.protocol.membership import Stay, Watch
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import BEGINNING, Entry, Position, Record, Role, Sn, Voter, Vts
-from wukongs.protocol.sealing import Intake
+from wukongs.protocol.sealing import StreamIntake
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Node:
     log: raft.Log
     control: Control
     progress: Progress = field(default_factory=Progress)
-    intakes: Mapping[str, Intake] = field(default_factory=dict)
+    intakes: Mapping[str, StreamIntake] = field(default_factory=dict)
     claims: Mapping[int, Claim] = field(default_factory=dict)
     stay: Stay = field(default_factory=Stay)
     watch: Watch = field(default_factory=Watch)
@@ -81,7 +81,7 @@ class Node:
     counter: int = 0
     settled: int = 0
     to_cut: Control | None = None
-    reading: Reading = field(default_factory=lambda: Reading(None, None))
+    reading: HeldReads = field(default_factory=lambda: HeldReads(None, None))
     exposed: Sn | None = None
     heard: Mapping[int, Incarnation] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)

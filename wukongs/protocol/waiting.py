@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from wukongs.protocol import dropping, gossip, membership
 from wukongs.protocol.leading import has_voters_to_change
-from wukongs.protocol.log import Standing
+from wukongs.protocol.log import LogRole
 from wukongs.protocol.records import BeginStream, Change, EndStream, Record, Role
 from wukongs.protocol.state import Node
 
@@ -20,7 +20,7 @@ def is_waited_for(node: Node) -> bool:
     log = node.log
     return (
         log.leader is None
-        or (log.standing is Standing.LEADER and (log.last > log.commit or has_voters_to_change(log, node.control)))
+        or (log.standing is LogRole.LEADER and (log.last > log.commit or has_voters_to_change(log, node.control)))
         or bool(node.pending)
         or any(claim.unasked for claim in node.claims.values())
         or node.role is not Role.IN

@@ -28,7 +28,7 @@ from wukongs.live.stream import Stream
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import graph_term
 from wukongs.remote.columns import Outgoing
-from wukongs.remote.feeds import Feed, Query
+from wukongs.remote.feeds import Feed, ServedQuery
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
@@ -51,9 +51,9 @@ class EngineLike(Protocol):
     def graph_names(self) -> list[str]: ...
     def stream(self, *args: Any, **options: Any) -> Stream: ...
     def drop_stream(self, stream_iri: str) -> None: ...
-    def register(self, *args: Any, **options: Any) -> Query: ...
+    def register(self, *args: Any, **options: Any) -> ServedQuery: ...
     def settle(self, timeout_s: float | None = None) -> None: ...
-    def queries(self) -> Sequence[Query]: ...
+    def queries(self) -> Sequence[ServedQuery]: ...
     def streams(self) -> list[str]: ...
     def stats(self) -> dict[str, Any]: ...
     def checkpoint(self) -> None: ...
@@ -92,7 +92,7 @@ class _Declared:
 
 @dataclass(slots=True)
 class _Registered:
-    query: Query
+    query: ServedQuery
     source: QuerySource
     owner: str | None
     """The token of the session that has registered it; None once that has ended."""
@@ -278,7 +278,7 @@ class Calls:
             known.owner = session.token
         return _value(self._described(session, known.query, args))
 
-    def _register_anew(self, name: str, source: QuerySource, *, is_again: bool) -> Query:
+    def _register_anew(self, name: str, source: QuerySource, *, is_again: bool) -> ServedQuery:
         """Register a query; or return it, if this client had it elsewhere and it runs here by now."""
         try:
             return self._engine.register(source.text, None, source.base, source.output)
@@ -301,7 +301,7 @@ class Calls:
     def _queries(self, session: Session, args: Args) -> Packet:
         return _value([self._described(session, query, args) for query in self._engine.queries()])
 
-    def _described(self, session: Session, query: Query, args: Args) -> dict[str, Any]:
+    def _described(self, session: Session, query: ServedQuery, args: Args) -> dict[str, Any]:
         """Return how the client is to call a query."""
         with session.lock:
             known = session.feeds.number_of(lambda feed: feed.query is query)

@@ -94,7 +94,7 @@ def _without_text(columns: Sequence[Int64Array]) -> Int64Array:
 # --- who receives -----------------------------------------------------------------------------------------------------
 
 
-class TableReader:
+class ColumnsReader:
     """A Utf8Reader over the texts of one chunk. ids: ascending."""
 
     def __init__(self, terms: TermTable) -> None:
@@ -145,7 +145,7 @@ class Incoming:
         """The first row that has not come yet."""
         self._columns: list[Int64Array] | None = None
         self._dictionary: Dictionary | None = None
-        self._reader: Utf8Reader = TableReader(TermTable.empty())
+        self._reader: Utf8Reader = ColumnsReader(TermTable.empty())
 
     @property
     def is_complete(self) -> bool:
@@ -178,7 +178,7 @@ class Incoming:
 
     def _keep(self, columns: list[Int64Array], terms: TermTable, count: int) -> None:
         if self._columns is None and count == self._rows:  # all of it: most results
-            self._columns, self._reader = columns, TableReader(terms)
+            self._columns, self._reader = columns, ColumnsReader(terms)
             return
         if self._columns is None or self._dictionary is None:
             self._dictionary = Dictionary()
@@ -220,7 +220,7 @@ class Incoming:
         return TermTable(ids, offsets, text)  # type: ignore[arg-type]
 
     def _check_ids(self, columns: Sequence[Int64Array], terms: TermTable) -> None:
-        here = TableReader(terms)
+        here = ColumnsReader(terms)
         for column in columns:
             bound = column[column != UNBOUND]
             held = here.contains(bound)

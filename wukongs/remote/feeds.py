@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.continuous import QuerySource
-from wukongs.live.subscription import Fetched, Subscription
+from wukongs.live.subscription import FetchedWindow, Subscription
 from wukongs.remote.columns import Outgoing
 
 
-class Query(Protocol):
+class ServedQuery(Protocol):
     """What a service needs of a registered query; ContinuousQuery has it."""
 
     name: str
@@ -39,14 +39,14 @@ class Query(Protocol):
 class Feed:
     """is_taken: whether the client has a window with this end already, by what it had before this session."""
 
-    def __init__(self, query: Query, is_taken: Callable[[int], bool] = lambda _: False) -> None:
+    def __init__(self, query: ServedQuery, is_taken: Callable[[int], bool] = lambda _: False) -> None:
         self.query = query
         self.number = 0
         """Of the last window that was told."""
         self.outgoing: Outgoing | None = None
         """The window that is told, unless an error stands in its place."""
         self._is_taken = is_taken
-        self._told: Fetched | None = None
+        self._told: FetchedWindow | None = None
         self._is_over = False
         self._lock = threading.Lock()
 

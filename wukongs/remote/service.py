@@ -38,7 +38,7 @@ from wukongs.remote.kinds import (
     WINDOW,
     WORKING,
 )
-from wukongs.remote.sessions import Call, Session, failed
+from wukongs.remote.sessions import Session, SessionCall, failed
 from wukongs.remote.uploads import Upload
 from wukongs.settings import Settings
 from wukongs.wire.packets import Handler, Packet
@@ -166,8 +166,8 @@ class Service:
         if not (isinstance(finished, list) and all(type(one) is int for one in finished)):
             raise DataError(f"call of {method}: expected the numbers of finished calls, found {finished!r}")
 
-        def start() -> Call | None:
-            call = Call(Upload(str(args.get("name"))) if method == "load" else None)
+        def start() -> SessionCall | None:
+            call = SessionCall(Upload(str(args.get("name"))) if method == "load" else None)
             work = self._calls.work(session, method, args, packet.arrays, call.upload)
             return call if self._workers.submit(partial(call.run, work)) else None
 

@@ -31,7 +31,7 @@ def failed(error: BaseException) -> Packet:
     return Packet(FAILED, refusal(error).fields)
 
 
-class Call:
+class SessionCall:
     """Something that is done once, whoever asks how often what became of it."""
 
     def __init__(self, upload: Upload | None = None) -> None:
@@ -95,7 +95,7 @@ class Session:
         self.token = secrets.token_hex(16)
         self.heard_s = time.monotonic()
         self.lock = threading.Lock()
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, SessionCall] = {}
         self.results: Handles[Outgoing] = Handles("results", RESULTS_MAX)
         self.files: Handles[int] = Handles("files", RESULTS_MAX)
         """Descriptors."""
@@ -107,7 +107,9 @@ class Session:
         """Calls above it that it does not need either."""
         self.is_ended = False
 
-    def call(self, number: int, done: int, finished: Iterable[int], start: Callable[[], Call | None]) -> Call | Packet:
+    def call(
+        self, number: int, done: int, finished: Iterable[int], start: Callable[[], SessionCall | None]
+    ) -> SessionCall | Packet:
         """Return the call with this number, started now unless it was before.
 
         done, finished: the calls below, and these, are forgotten; but not that they were, so that none is begun again

@@ -10,7 +10,7 @@ from wukongs.live.header import Frame, MessageError
 from wukongs.wire.codec import ANSWER, Header, packet_of, to_frames
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import refusal
-from wukongs.wire.traffic import Traffic
+from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.workers import Workers
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Answerer:
         self,
         handlers: Mapping[str, Handler],
         workers: Callable[[str], Workers],
-        traffic: Traffic,
+        traffic: WireTraffic,
         post: Post,
         quick: Collection[str] = (),
     ) -> None:

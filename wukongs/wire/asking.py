@@ -16,7 +16,7 @@ from wukongs.live.header import Frame
 from wukongs.wire.codec import ANSWER, packet_of, read_packet_header
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import REFUSED, error_in
-from wukongs.wire.traffic import Traffic
+from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.transport import LOOK_MS, Line, lines_with_news
 
 _REACHING = "Check that it runs there, and that each side knows the other's key"
@@ -39,7 +39,7 @@ class Question(NamedTuple):
 class Asker:
     """Connections to any number of addresses, made as they are needed and kept; at most asks_max asks at a time."""
 
-    def __init__(self, connect: Callable[[str], Line], traffic: Traffic, asks_max: int) -> None:
+    def __init__(self, connect: Callable[[str], Line], traffic: WireTraffic, asks_max: int) -> None:
         self._connect, self._traffic = connect, traffic
         self._permits = threading.BoundedSemaphore(asks_max)
         self._asks_max = asks_max

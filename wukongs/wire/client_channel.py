@@ -9,7 +9,7 @@ from wukongs.wire.asking import Asker, Question
 from wukongs.wire.client_socket import PER_CLIENT_MAX
 from wukongs.wire.codec import ASK, to_frames
 from wukongs.wire.packets import Packet
-from wukongs.wire.traffic import Traffic
+from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.transport import Line, check_address
 from wukongs.wire.trust import Keys
 
@@ -29,7 +29,7 @@ class ClientChannel:
         self._token = token
         self._name = secrets.token_hex(16)
         self._sequences = itertools.count(1)
-        self.traffic = Traffic()
+        self.traffic = WireTraffic()
         self._asker = Asker(lambda address: Line(address, keys), self.traffic, PER_CLIENT_MAX)
 
     def ask(self, packet: Packet, timeout_s: float) -> Packet:

@@ -20,7 +20,7 @@ from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
 from wukongs.wire.messages import to_frames
 from wukongs.wire.packets import Handler
 from wukongs.wire.replays import ClientReplays
-from wukongs.wire.traffic import Traffic
+from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.trust import Trust
 from wukongs.wire.workers import Workers
 
@@ -51,7 +51,7 @@ class ClientSocket:
         failed: Callable[[BaseException], object] = lambda _: None,
     ) -> None:
         self._per_client_max, self._message_bytes_max = per_client_max, message_bytes_max
-        self.traffic = Traffic()
+        self.traffic = WireTraffic()
         self._lock = threading.Lock()
         self._under_way: Counter[str] = Counter()
         self._replays = ClientReplays()

@@ -19,7 +19,7 @@ from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.messages import Ack, Message, Opened, Refused, from_frames, sequence_of, to_frames
 from wukongs.wire.refusals import refusal
-from wukongs.wire.traffic import Traffic
+from wukongs.wire.traffic import WireTraffic
 
 WAITING_BYTES_MAX = 1 << 30
 CLOSE_TIMEOUT_S = 30.0
@@ -45,7 +45,7 @@ class IngestHandler(Protocol):
 class Ingesting:
     """A thread that decodes messages, calls the handler, acknowledges or refuses. Garbage never ends it."""
 
-    def __init__(self, handler: IngestHandler, socket: BoundSocket, traffic: Traffic) -> None:
+    def __init__(self, handler: IngestHandler, socket: BoundSocket, traffic: WireTraffic) -> None:
         self._handler, self._socket, self._traffic = handler, socket, traffic
         self._waiting: SimpleQueue[tuple[bytes, list[Frame]] | None] = SimpleQueue()
         self._lock = threading.Lock()

@@ -35,7 +35,7 @@ from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, 
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.replays import NodeReplays
-from wukongs.wire.traffic import Traffic
+from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.transport import Line, check_address
 from wukongs.wire.trust import Keys, Trust
 from wukongs.wire.workers import Workers
@@ -110,7 +110,7 @@ class Network:
     ) -> None:
         self._me, self._handlers, self._on_tell = me, handlers, on_tell
         self._message_bytes_max = message_bytes_max
-        self.traffic = Traffic()
+        self.traffic = WireTraffic()
         self._introduction = Packet(INTRODUCE, introduction or {})
         self._admit, self._open_kinds = admit, frozenset(open_kinds)
         self._peers: dict[int, _Peer] = {}

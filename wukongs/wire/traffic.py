@@ -39,7 +39,7 @@ handled here; what this node told, which is among what went out; messages of pip
 failed; tells that were dropped since a peer was away or its queue full; answers that found nobody."""
 
 
-class Traffic:
+class WireTraffic:
     """Counters that only rise. Units: messages, bytes, requests."""
 
     def __init__(self) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from wukongs import Engine
 from wukongs.adapters import display
-from wukongs.adapters.display import Display, LiveDisplay, PlainDisplay, Progress, answer_size, choose_display
+from wukongs.adapters.display import Display, LiveDisplay, PlainDisplay, RunProgress, answer_size, choose_display
 from wukongs.adapters.replay import PipelineReport
 from wukongs.adapters.run import summary_lines
 from wukongs.adapters.source import SetAside
 
 EX = "http://ex/"
 QUERY = f"REGISTER QUERY q AS SELECT ?o FROM STREAM <{EX}s> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }} ORDER BY ?o"
-Played = Callable[[Display], Progress]
+Played = Callable[[Display], RunProgress]
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def played() -> Iterator[Played]:
     """Push three tuples through an engine, to a display: the windows up to 1 s and 2 s have two rows and one."""
     with Engine() as engine:
 
-        def play(shown: Display) -> Progress:
+        def play(shown: Display) -> RunProgress:
             stream = engine.stream(EX + "s", batch_ms=1000)
-            progress = Progress(engine, [engine.register(QUERY, on_result=shown.window)])
+            progress = RunProgress(engine, [engine.register(QUERY, on_result=shown.window)])
             stream.push([(f"<{EX}a>", f"<{EX}p>", f'"{name}"', time_ms) for name, time_ms in (("x", 1), ("y", 1000))])
             stream.push([(f"<{EX}a>", f"<{EX}p>", '"z"', 1500)])
             stream.advance(2000)
@@ -87,7 +87,7 @@ def test_a_summary_has_a_row_for_each_query(played: Played) -> None:
 def test_a_query_without_windows_has_no_times() -> None:
     with Engine() as engine:
         engine.stream(EX + "s")
-        assert Progress(engine, [engine.register(QUERY)]).rows() == [("q", "0", "0", "-", "-")]
+        assert RunProgress(engine, [engine.register(QUERY)]).rows() == [("q", "0", "0", "-", "-")]
 
 
 def test_a_reader_that_leaves_ends_the_run_and_not_the_window(played: Played) -> None:
@@ -103,7 +103,7 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
     now = [100.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
     with Engine() as engine:
-        progress, report = Progress(engine, []), PipelineReport()
+        progress, report = RunProgress(engine, []), PipelineReport()
         assert not progress.note(report)
         assert progress.state_line() == "0 s: 0 tuples in (0/s), 0 triples stored"
         report.triples = 500
@@ -120,7 +120,7 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_summary_says_what_was_set_aside_and_where() -> None:
     with Engine() as engine:
-        progress = Progress(engine, [])
+        progress = RunProgress(engine, [])
         progress.report = PipelineReport(triples=10, timing_triples=4, malformed=1, backwards=2, seconds=2.0)
         progress.report.examples.append(SetAside("a.nt", 3, 1, "expected a subject", "nonsense"))
         assert summary_lines(progress) == [

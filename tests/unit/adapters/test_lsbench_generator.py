@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracles.window_text import answer, split_time
 from tests.unit.adapters.helpers import PROJECT, read_all
-from wukongs.adapters.lsbench_generator import STREAM_NAMES, Network, NetworkSettings, generate_network
+from wukongs.adapters.lsbench_generator import STREAM_NAMES, GeneratedNetwork, NetworkSettings, generate_network
 from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 from wukongs.errors import SettingsError
 
@@ -18,11 +18,13 @@ STREAM = "http://www.ins.cwi.nl/sib/stream/"
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
+def network(tmp_path_factory: pytest.TempPathFactory) -> GeneratedNetwork:
     return generate_network(tmp_path_factory.mktemp("network"), SMALL)
 
 
-def test_the_same_settings_give_the_same_bytes_and_another_seed_others(network: Network, tmp_path: Path) -> None:
+def test_the_same_settings_give_the_same_bytes_and_another_seed_others(
+    network: GeneratedNetwork, tmp_path: Path
+) -> None:
     again = generate_network(tmp_path / "again", SMALL)
     other = generate_network(tmp_path / "other", NetworkSettings(users=100, duration_ms=3000, friends=20, seed=2))
     for name in STREAM_NAMES:
@@ -31,7 +33,7 @@ def test_the_same_settings_give_the_same_bytes_and_another_seed_others(network: 
     assert Path(again.stored).read_bytes() == Path(network.stored).read_bytes()
 
 
-def test_every_line_is_read_by_our_sources_and_times_are_in_bounds(network: Network, tmp_path: Path) -> None:
+def test_every_line_is_read_by_our_sources_and_times_are_in_bounds(network: GeneratedNetwork, tmp_path: Path) -> None:
     for name in STREAM_NAMES:
         rows = read_all(*prepare_timestamped(network.streams[name], "suffix", tmp_path))
         assert len(rows.encoded) == network.stream_triples[name] > 0
@@ -42,7 +44,7 @@ def test_every_line_is_read_by_our_sources_and_times_are_in_bounds(network: Netw
     assert len(stored) == network.stored_triples
 
 
-def test_likes_follow_what_they_like(network: Network) -> None:
+def test_likes_follow_what_they_like(network: GeneratedNetwork) -> None:
     for items, likes, predicate in (("posts", "post_likes", "Post>"), ("photos", "photo_likes", "Photo>")):
         made = {
             line.split(" ", 1)[0]: time
@@ -54,7 +56,7 @@ def test_likes_follow_what_they_like(network: Network) -> None:
 
 
 @pytest.mark.parametrize("query", ["L1", "L2", "L3", "L4", "L4_distinct_posts", "L5", "L6"])
-def test_a_window_of_one_second_has_answers(network: Network, query: str) -> None:
+def test_a_window_of_one_second_has_answers(network: GeneratedNetwork, query: str) -> None:
     text = (PROJECT / "examples" / "lsbench" / f"{query}.rq").read_text("utf-8")
     text = text.replace("u864", f"u{network.busiest_user}").replace("p864", f"p{network.busiest_user}")
     windows = {

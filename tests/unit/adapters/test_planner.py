@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
-from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, Position, ReplayClock, balanced
+from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, ReplayClock, ReplayPosition, balanced
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SourceIndex
 from wukongs.errors import StreamError
@@ -40,7 +40,7 @@ def _planner(
     return EpochPlanner(prepared, opened, 1, config or PipelineConfig())
 
 
-def _walk(planner: EpochPlanner) -> list[Position]:
+def _walk(planner: EpochPlanner) -> list[ReplayPosition]:
     positions = [planner.start]
     while not positions[-1].finished:
         positions.append(planner.next(positions[-1]))
@@ -112,8 +112,10 @@ def test_it_begins_where_the_nodes_are() -> None:
     planner = _planner([[1, 5, 12], [2, 3]], resume=(2, 0))
     assert planner.start.rows == (2, 0)
     assert planner.skipped == (False, False)
-    assert planner.resumed(Position(10, (1, 1), False), Position(20, (3, 2), True)) == Position(10, (2, 0), False)
-    assert planner.resumed(Position(10, (0, 0), False), Position(20, (1, 2), True)).rows == (1, 0)
+    assert planner.resumed(ReplayPosition(10, (1, 1), False), ReplayPosition(20, (3, 2), True)) == ReplayPosition(
+        10, (2, 0), False
+    )
+    assert planner.resumed(ReplayPosition(10, (0, 0), False), ReplayPosition(20, (1, 2), True)).rows == (1, 0)
 
 
 def test_a_node_that_is_further_than_the_source_is_refused() -> None:
@@ -139,8 +141,8 @@ def test_a_clock_holds_the_replay_back_and_idle_time_is_told_to_the_nodes() -> N
 
 
 def test_positions_travel_as_json() -> None:
-    position = Position(5, (1, 2), True)
-    assert Position.from_json(position.to_json()) == position
+    position = ReplayPosition(5, (1, 2), True)
+    assert ReplayPosition.from_json(position.to_json()) == position
 
 
 @fuzzed(60)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzzed
 from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import DataError
-from wukongs.store.bulk import BulkPlan, Run, RunStack, read_runs
+from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.rdf_files import RdfReader, read_rdf
 from wukongs.store.term_registry import TermRegistry
@@ -29,13 +29,15 @@ LINES = st.one_of(
 )
 
 
-def runs_of(path: Path, plan: BulkPlan = TINY, hash_bits: int = 62, **options: int) -> tuple[list[Run], TermRegistry]:
+def runs_of(
+    path: Path, plan: BulkPlan = TINY, hash_bits: int = 62, **options: int
+) -> tuple[list[FilePart], TermRegistry]:
     registry = TermRegistry(hash_bits)
     with RdfReader(path, scope=b"s", hash_bits=hash_bits) as reader:
         return list(read_runs(reader, registry, GRAPH, plan, **options)), registry
 
 
-def texts_in(runs: list[Run], registry: TermRegistry) -> set[tuple[str, ...]]:
+def texts_in(runs: list[FilePart], registry: TermRegistry) -> set[tuple[str, ...]]:
     found = set()
     for run in runs:
         columns = [registry.texts(column) for column in run.batch.triples()[1:]]

@@ -24,7 +24,7 @@ from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.column_file import ALIGNMENT
 from wukongs.store.disk import Disk
 from wukongs.store.term_registry import TermRegistry
-from wukongs.store.trace import Entry, Trace
+from wukongs.store.trace import Trace, TraceEntry
 
 
 def rows(start: int, stop: int) -> list[Row]:
@@ -93,7 +93,7 @@ def test_tombstones_come_back_with_their_entry(tmp_path: Path) -> None:
     added, gone = batch_of([(0, spread(1), spread(2), spread(3))]), batch_of([(0, spread(4), spread(5), spread(6))])
     with CheckpointStore(tmp_path) as store:
         store.open()
-        store.commit([Entry(added, 1, 2), Entry(added, 4, 7, tombstones=gone)], 9, TermRegistry(), {})
+        store.commit([TraceEntry(added, 1, 2), TraceEntry(added, 4, 7, tombstones=gone)], 9, TermRegistry(), {})
         restored = store.open()
     assert restored is not None
     assert restored.upper == 9

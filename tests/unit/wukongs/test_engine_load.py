@@ -17,7 +17,7 @@ from tests.engine_helpers import A, at, node
 from tests.fuzz import fuzzed
 from wukongs.errors import DataError
 from wukongs.live import bulk_load
-from wukongs.store.bulk import BulkPlan, Run
+from wukongs.store.bulk import BulkPlan, FilePart
 
 
 def lines(numbers: list[int]) -> io.BytesIO:
@@ -56,7 +56,7 @@ def test_what_comes_while_a_load_is_built_is_not_stored_twice(
     engine.load(lines([1]), format="nt")
     stream, read = engine.stream(A), bulk_load.read_runs
 
-    def read_slowly(*arguments: Any, **options: Any) -> Iterator[Run]:
+    def read_slowly(*arguments: Any, **options: Any) -> Iterator[FilePart]:
         for number, run in enumerate(read(*arguments, **options)):
             yield run
             if number < 2:

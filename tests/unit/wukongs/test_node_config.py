@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wukongs.cluster.node_config import Member, NodeConfig, TrustFiles, load_node_config
+from wukongs.cluster.node_config import MemberConfig, NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import SettingsError
 from wukongs.settings import Settings
 from wukongs.wire.sharding import SPLIT_PREDICATES
@@ -61,8 +61,8 @@ def test_all_keys(tmp_path: Path) -> None:
     allowed_clients = "allowed"
     tokens_file = "secret"
     """
-    first = Member(clients="tcp://10.0.0.1:7411", peers="tcp://10.0.0.1:7511", public_key=KEY)
-    second = Member(clients="tcp://10.0.0.2:7411", peers="tcp://10.0.0.2:7511", public_key=KEY)
+    first = MemberConfig(clients="tcp://10.0.0.1:7411", peers="tcp://10.0.0.1:7511", public_key=KEY)
+    second = MemberConfig(clients="tcp://10.0.0.2:7411", peers="tcp://10.0.0.2:7511", public_key=KEY)
     config = loaded(tmp_path, text)
     assert config == NodeConfig(
         file=str(tmp_path / "node.toml"),

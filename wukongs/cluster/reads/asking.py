@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from wukongs.cluster.reads import requests
-from wukongs.cluster.reads.requests import Read, Run, wrong_answer
+from wukongs.cluster.reads.requests import Read, StepsRun, wrong_answer
 from wukongs.cluster.reads.traffic import Owners, Traffic, time_left_s
 from wukongs.errors import DataError
 from wukongs.query.limits import current
@@ -96,7 +96,7 @@ class Asking:
         answers = self._ask([(node, packet) for node in self.others])
         return [requests.checked(node, answer, read) for node, answer in answers]
 
-    def rows(self, runs: Sequence[tuple[int, Run]]) -> list[tuple[tuple[Int64Array, ...], int, list[int]]]:
+    def rows(self, runs: Sequence[tuple[int, StepsRun]]) -> list[tuple[tuple[Int64Array, ...], int, list[int]]]:
         """Return the columns that steps make at some nodes, their length, and the rows after each step; long ones come
         in several answers."""
         limits = current()
@@ -121,7 +121,9 @@ class Asking:
             for pages, length, counts in zip(gathered, lengths, step_rows, strict=True)
         ]
 
-    def _run(self, steps: Int64Array, graphs: Graphs, columns: tuple[Int64Array, ...], length: int, node: int) -> Run:
+    def _run(
+        self, steps: Int64Array, graphs: Graphs, columns: tuple[Int64Array, ...], length: int, node: int
+    ) -> StepsRun:
         return self.run_at(node, steps, stored_rows(graphs), columns, length)
 
     def run_at(
@@ -132,16 +134,18 @@ class Asking:
         columns: tuple[Int64Array, ...],
         length: int,
         rows_wanted: int | None = None,
-    ) -> Run:
+    ) -> StepsRun:
         """Return what a node is asked to run, for the shards that it answers for. rows_wanted: more are not needed."""
         if rows_wanted is not None and rows_wanted > requests.ROWS_PER_ANSWER:
             rows_wanted = None  # which rows are the first is open, and parts of an answer have to fit together
         shards: BoolArray = self.assignment.shards(node)
         rows_max = current().rows_max
-        return Run(self._sn, steps, stored, columns, length, shards, self.split, rows_max, time_left_s(), rows_wanted)
+        return StepsRun(
+            self._sn, steps, stored, columns, length, shards, self.split, rows_max, time_left_s(), rows_wanted
+        )
 
     def _quads(
-        self, runs: Sequence[tuple[int, Run]], direction: int, predicate: int | None, graphs: Graphs
+        self, runs: Sequence[tuple[int, StepsRun]], direction: int, predicate: int | None, graphs: Graphs
     ) -> Iterable[Quads]:
         """Ask for triples, as requests.one_step lays them out."""
         for (node, run), (columns, length, _) in zip(runs, self.rows(runs), strict=True):
@@ -167,12 +171,12 @@ def _triples(answer: Packet) -> tuple[Triples, int]:
 
 
 def stored_rows(graphs: Graphs) -> Int64Array:
-    """Return (graph, the name that its triples are reported under) of graphs, as Run takes them. int64[n, 2]"""
+    """Return (graph, the name that its triples are reported under) of graphs, as StepsRun takes them. int64[n, 2]"""
     names = [(graph, FROM_DIRECTORY if graph == ALL_NAMED else graph) for graph in graphs]
     return np.array(names, np.int64).reshape(-1, 2)
 
 
-def _columns(answer: Packet, run: Run) -> tuple[tuple[Int64Array, ...], int, bool, list[int]]:
+def _columns(answer: Packet, run: StepsRun) -> tuple[tuple[Int64Array, ...], int, bool, list[int]]:
     """Read an answer to a run: (columns, length, whether there is more, rows after each step). Raises DataError."""
     rows = requests.count_of(answer, "rows", run.rows_max)
     is_more = answer.fields.get("more") is True
@@ -186,5 +190,5 @@ def _columns(answer: Packet, run: Run) -> tuple[tuple[Int64Array, ...], int, boo
     return tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more, counts
 
 
-def _is_count(run: Run, value: object) -> bool:
+def _is_count(run: StepsRun, value: object) -> bool:
     return type(value) is int and 0 <= value <= run.rows_max

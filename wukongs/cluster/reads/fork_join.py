@@ -11,7 +11,7 @@ import numpy as np
 
 from wukongs.cluster.reads.asking import Graphs, stored_rows
 from wukongs.cluster.reads.fetched_graph import FetchedGraph
-from wukongs.cluster.reads.requests import OPERANDS, Run, new_columns, wrong_answer
+from wukongs.cluster.reads.requests import OPERANDS, StepsRun, new_columns, wrong_answer
 from wukongs.cluster.reads.share_run import run_share
 from wukongs.cluster.reads.stages import Stage, stored_graphs
 from wukongs.query.binding_table import BindingTable
@@ -152,7 +152,7 @@ class ForkJoin:
             shares = [(node, np.flatnonzero(owners == node)) for node in asking.others]
         shares = [(node, some) for node, some in shares if len(some)]
 
-        def run_at(node: int, some: Int64Array) -> Run:
+        def run_at(node: int, some: Int64Array) -> StepsRun:
             columns = (some, *(rows.columns[column][some] for column in self._needed()))
             return asking.run_at(node, steps, stored, columns, len(some), rows_wanted)
 

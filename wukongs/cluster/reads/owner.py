@@ -16,7 +16,7 @@ from wukongs.cluster.reads.requests import (
     RUN,
     TEXTS,
     TRIPLES,
-    Run,
+    StepsRun,
     column_of,
     columns_packet,
     count_of,
@@ -72,7 +72,7 @@ class Owner:
 
     def run(self, packet: Packet) -> Packet:
         """Run steps; see run_share."""
-        asked = Run.of(packet)
+        asked = StepsRun.of(packet)
         limits = self._limits(asked.rows_max, asked.timeout_s)
         with self._read(asked.sn, asked.timeout_s) as stored, limits:
             columns, length, counts = run_share(asked, stored, self._core.default_graph, limits)

@@ -35,7 +35,7 @@ OPERANDS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class StepsRun:
     """Steps to run from rows, each looked up in the stored graph of one node at an SN.
 
     steps : int64[n, STEP_WIDTH], whose PARTS_FROM and PARTS_TO point at stored : int64[m, 2], (graph or ALL_NAMED, name
@@ -80,7 +80,7 @@ class Run:
         return Packet(RUN, fields, arrays)
 
     @staticmethod
-    def of(packet: Packet) -> Run:
+    def of(packet: Packet) -> StepsRun:
         """Raises DataError: anything that a kernel could not be given."""
         steps = _table(packet, "steps", layout.STEP_WIDTH, 1, STEPS_MAX)
         stored = _table(packet, "stored", 2, 0, PARTS_MAX)
@@ -89,7 +89,7 @@ class Run:
         columns = tuple(ids_of(packet, f"c{at}", length) for at in range(n_columns))
         _check_steps(steps, len(stored), n_columns)
         wanted = None if packet.fields.get("rows_wanted") is None else count_of(packet, "rows_wanted")
-        return Run(
+        return StepsRun(
             count_of(packet, "sn"),
             steps,
             stored,

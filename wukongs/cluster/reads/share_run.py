@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.cluster.reads.requests import Run, new_columns
+from wukongs.cluster.reads.requests import StepsRun, new_columns
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
-from wukongs.query.plans.plan_runner import Tables, run_tables
+from wukongs.query.plans.plan_runner import PlanTables, run_tables
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.wire.assignment import shards_of
 
 
 def run_share(
-    asked: Run, stored: BatchSet, default_graph: int, limits: Limits
+    asked: StepsRun, stored: BatchSet, default_graph: int, limits: Limits
 ) -> tuple[tuple[Int64Array, ...], int, list[int]]:
     """Run steps; return (columns, their length, rows after each step). Raises QueryTimeout, BudgetExceeded."""
     columns, length = asked.columns, asked.length
@@ -49,15 +49,15 @@ def laid_out_parts(parts: Int64Array, stored: BatchSet) -> Int64Array:
     return made
 
 
-def _laid_out(steps: Int64Array, parts: Int64Array, stored: BatchSet, default_graph: int) -> Tables:
+def _laid_out(steps: Int64Array, parts: Int64Array, stored: BatchSet, default_graph: int) -> PlanTables:
     """Point one step at its parts of the local batches."""
     made = laid_out_parts(parts, stored)
     steps[0, layout.PARTS_FROM], steps[0, layout.PARTS_TO] = 0, len(made)
     steps[0, layout.UNION], steps[0, layout.HIDING] = len(parts) > 1 or not stored.disjoint, bool(stored.tombstones)
-    return Tables(steps, made, stored.descriptors, default_graph)
+    return PlanTables(steps, made, stored.descriptors, default_graph)
 
 
-def _answered(asked: Run, step: Int64Array, columns: tuple[Int64Array, ...], length: int) -> Int64Array:
+def _answered(asked: StepsRun, step: Int64Array, columns: tuple[Int64Array, ...], length: int) -> Int64Array:
     """Return the rows of a step's matches that the node is to answer for."""
 
     def operand(kind_at: int, at: int) -> Int64Array:

@@ -10,25 +10,25 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from wukongs.csparql.terms import XSD, literal
-from wukongs.query.terms.temporal import EXACT, Moment, duration_lexical, moment_at, moment_of
+from wukongs.query.terms.temporal import EXACT, DateTime, duration_lexical, moment_at, moment_of
 from wukongs.query.terms.values import Kind, Value, computed, string, value_of
 
 _DATED = frozenset((Kind.DATETIME, Kind.DATE))
 _TIMED = frozenset((Kind.DATETIME, Kind.TIME))
 
 
-def moment(value: Value) -> Moment | None:
+def moment(value: Value) -> DateTime | None:
     """Return the parts of a dateTime, date or time, None of another value; 24:00:00 as the start of the next day."""
     if value.kind not in (Kind.DATETIME, Kind.DATE, Kind.TIME):
         return None
     parts = moment_of(value.lexical, value.datatype.removeprefix(XSD))
     if parts is not None and parts.hour == 24:
         start = moment_at(parts.instant(), parts.zone_s)
-        parts = start if value.kind == Kind.DATETIME else Moment(None, None, None, 0, 0, Decimal(0), parts.zone_s)
+        parts = start if value.kind == Kind.DATETIME else DateTime(None, None, None, 0, 0, Decimal(0), parts.zone_s)
     return parts
 
 
-def _part(kinds: frozenset[Kind], part: Callable[[Moment], int | None]) -> Callable[[Value], Value | None]:
+def _part(kinds: frozenset[Kind], part: Callable[[DateTime], int | None]) -> Callable[[Value], Value | None]:
     def apply(value: Value) -> Value | None:
         parts = moment(value) if value.kind in kinds else None
         number = None if parts is None else part(parts)

@@ -67,7 +67,7 @@ PAUSED = 4
 MET = 5
 
 
-class Source(NamedTuple):
+class PathSource(NamedTuple):
     """Where links are looked up: steps, parts and descriptors as run_plan takes them, part_rows resolved."""
 
     steps: Int64Array

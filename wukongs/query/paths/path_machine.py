@@ -10,7 +10,7 @@ from wukongs.csparql.algebra import GraphRef
 from wukongs.csparql.automaton import Automaton, Link
 from wukongs.csparql.terms import Variable
 from wukongs.query.paths import path_layout as layout
-from wukongs.query.paths.path_layout import Machine, Source
+from wukongs.query.paths.path_layout import Machine, PathSource
 from wukongs.query.plans import plan_layout
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.lowered_plan import LoweredPlan
@@ -23,7 +23,7 @@ ANY_LINKS = (Link("out", None, ()), Link("in", None, ()))
 """Any triple, from either end: through these a graph's nodes are found."""
 
 
-def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> Source:
+def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> PathSource:
     """Point a step for each link at the batches of a graph. A search meets a triple of several parts again, and finds
     nothing new: nothing has to be united."""
     steps = _steps(links, isinstance(graph, Variable), dataset.resolve)
@@ -31,7 +31,7 @@ def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> Sourc
     return _source(laid_out.copy(), parts, dataset.descriptors, dataset.default_graph)
 
 
-def any_links_over(is_named: bool, parts: Int64Array, stored: BatchSet, default_graph: int) -> Source:
+def any_links_over(is_named: bool, parts: Int64Array, stored: BatchSet, default_graph: int) -> PathSource:
     """Point ANY_LINKS at parts of the stored graph. is_named: the graph of a triple is asked for.
 
     parts : int64[n, PART_WIDTH]"""
@@ -53,11 +53,11 @@ def _steps(links: Sequence[Link], is_named: bool, resolve: Resolve) -> Int64Arra
     return steps
 
 
-def _source(steps: Int64Array, parts: Int64Array, descriptors: Int64Array, default_graph: int) -> Source:
+def _source(steps: Int64Array, parts: Int64Array, descriptors: Int64Array, default_graph: int) -> PathSource:
     steps[:, plan_layout.UNION] = 0
     part_rows = np.empty(len(parts), np.int64)
     resolve_parts(steps, parts, descriptors, part_rows)
-    return Source(steps, parts, part_rows, descriptors, default_graph)
+    return PathSource(steps, parts, part_rows, descriptors, default_graph)
 
 
 def excluded_ids(link: Link, dataset: Dataset) -> Int64Array:

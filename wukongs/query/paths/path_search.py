@@ -12,7 +12,7 @@ from wukongs.query.limits import Limits, current
 from wukongs.query.paths import path_layout as layout
 from wukongs.query.paths.node_kernels import fill_keys, find_graphs
 from wukongs.query.paths.path_kernels import enter, fill_slots_again, search_paths
-from wukongs.query.paths.path_layout import Machine, Origins, Source, Visited
+from wukongs.query.paths.path_layout import Machine, Origins, PathSource, Visited
 from wukongs.query.plans.plan_layout import (
     CONSTANT,
     PREDICATE,
@@ -43,7 +43,7 @@ Kernel = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], Int64Array, Int
 class Search:
     """Pairs visited so far and the scratch of one search; both grow. Raises QueryTimeout, BudgetExceeded."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
+    def __init__(self, source: PathSource, limits: Limits) -> None:
         self.source = source
         self.limits = limits
         self.visited = Visited(*_room(PAIRS_FIRST))
@@ -129,7 +129,7 @@ NOBODY = Visited(np.empty((0, layout.VISIT_WIDTH), np.int64), np.empty(0, np.int
 
 
 def is_connected(
-    sources: tuple[Source, Source],
+    sources: tuple[PathSource, PathSource],
     machines: tuple[Machine, Machine],
     accepting: tuple[bool, ...],
     ends: tuple[int, int],
@@ -175,7 +175,7 @@ def is_connected(
         turn = 1 - turn
 
 
-def keys_of(source: Source, step: int, excluded: Int64Array, graph: int, limits: Limits) -> npt.NDArray[np.int64]:
+def keys_of(source: PathSource, step: int, excluded: Int64Array, graph: int, limits: Limits) -> npt.NDArray[np.int64]:
     """Return (graph, node) for each node that a triple of a step begins at, in some order, perhaps more than once.
 
     excluded: predicates that the triples must not have; graph: -1 for any. int64[n, 2]"""

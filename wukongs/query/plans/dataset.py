@@ -21,7 +21,7 @@ from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
-from wukongs.query.plans.lowered_plan import LoweredPlan, Shape
+from wukongs.query.plans.lowered_plan import LoweredPlan, SourceShape
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, BoolArray, Int64Array
@@ -129,7 +129,7 @@ class Dataset:
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
     _sources: dict[GraphRef, Source] = field(init=False, default_factory=dict)
-    _shapes: dict[GraphRef, Shape] = field(init=False, default_factory=dict)
+    _shapes: dict[GraphRef, SourceShape] = field(init=False, default_factory=dict)
     _named_graphs: Int64Array | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -169,7 +169,7 @@ class Dataset:
             self._sources[graph] = found
         return found
 
-    def shape(self, graph: GraphRef) -> Shape:
+    def shape(self, graph: GraphRef) -> SourceShape:
         """Return the shape of the source of a graph reference."""
         found = self._shapes.get(graph)
         if found is None:
@@ -178,7 +178,7 @@ class Dataset:
                 (self._first[id(part.batches)], len(part.batches.batches), part.graph, part.name)
                 for part in source.parts
             ]
-            found = self._shapes[graph] = Shape(source.united, source.hiding, tuple(parts))
+            found = self._shapes[graph] = SourceShape(source.united, source.hiding, tuple(parts))
         return found
 
     def parts(self, graph: GraphRef) -> Int64Array:

@@ -10,7 +10,7 @@ from wukongs.csparql.terms import Variable
 from wukongs.store.dtypes import Int64Array
 
 
-class Shape(NamedTuple):
+class SourceShape(NamedTuple):
     """All that the tables of a plan take from a source. parts: (first descriptor, number of batches, graph, name)."""
 
     united: bool
@@ -30,6 +30,6 @@ class LoweredPlan:
     graphs: tuple[GraphRef, ...]
     variables: tuple[Variable, ...]
     is_void: bool
-    laid_out: list[tuple[tuple[Shape, ...], Int64Array, Int64Array]] = field(
+    laid_out: list[tuple[tuple[SourceShape, ...], Int64Array, Int64Array]] = field(
         default_factory=list, repr=False, compare=False
     )

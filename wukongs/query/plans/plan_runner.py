@@ -61,7 +61,7 @@ class Workspace:
         self.value_spans = np.empty((size, layout.SPAN_WIDTH), np.int64)
 
 
-class Tables(NamedTuple):
+class PlanTables(NamedTuple):
     """What the kernel runs over: steps : int64[n, STEP_WIDTH] that point at parts : int64[n_parts, PART_WIDTH], which
     point at descriptors."""
 
@@ -96,7 +96,7 @@ def run(
         if rows_of_steps is not None:
             rows_of_steps += [0] * len(plan.steps)
         return BindingTable.empty(plan.variables)
-    tables = Tables(*with_parts(plan, dataset), dataset.descriptors, dataset.default_graph)
+    tables = PlanTables(*with_parts(plan, dataset), dataset.descriptors, dataset.default_graph)
     columns, total = run_tables(
         tables, seeds.columns, seeds.length, len(plan.variables), limits, rows_wanted, rows_of_steps
     )
@@ -104,7 +104,7 @@ def run(
 
 
 def run_tables(
-    tables: Tables,
+    tables: PlanTables,
     seeds: Sequence[Int64Array],
     length: int,
     width: int,

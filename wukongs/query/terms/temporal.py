@@ -1,9 +1,9 @@
 """Dates, times and durations of XML Schema: lexical form -> parts -> a number to compare by, and back.
 
-A `Moment` holds what a lexical form of one of the eight calendar types says, None for the parts that its type does not
-have. Its instant is the seconds from 0001-01-01T00:00:00Z to where it starts. Missing parts are those of 1972-12-31,
-the reference of XPath's comparisons of times (1972 has a 29 February), but a month or year without a day starts on its
-first day; a missing zone is UTC, our implicit time zone. The year 0 is 1 BC, as in XML Schema 1.1.
+A `DateTime` holds what a lexical form of one of the eight calendar types says, None for the parts that its type does
+not have. Its instant is the seconds from 0001-01-01T00:00:00Z to where it starts. Missing parts are those of
+1972-12-31, the reference of XPath's comparisons of times (1972 has a 29 February), but a month or year without a day
+starts on its first day; a missing zone is UTC, our implicit time zone. The year 0 is 1 BC, as in XML Schema 1.1.
 
 A `Duration` is (months, seconds), both of one sign: what XPath compares durations by.
 """
@@ -48,7 +48,7 @@ DURATION_TYPES = frozenset(("duration", "yearMonthDuration", "dayTimeDuration"))
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class DateTime:
     """zone_s : seconds east of UTC, None without a zone. A time 24:00:00 is kept as it was written."""
 
     year: int | None
@@ -72,7 +72,7 @@ class Moment:
         return EXACT.add(Decimal(start + (0 if end_of_day else self.hour * 3600) + self.minute * 60), self.second)
 
 
-def moment_of(lexical: str, name: str) -> Moment | None:
+def moment_of(lexical: str, name: str) -> DateTime | None:
     """Read the lexical form of a calendar type, such as dateTime; None if it is not one."""
     match = _SHAPES[name].fullmatch(lexical)
     if match is None:
@@ -89,43 +89,43 @@ def moment_of(lexical: str, name: str) -> Moment | None:
         is_end_of_day = hour == 24 and minute == 0 and second == 0
         if not is_end_of_day and (hour > 23 or minute > 59 or second >= 60):
             return None
-    return Moment(year, month, day, hour, minute, second, _zone_seconds(found["zone"]))
+    return DateTime(year, month, day, hour, minute, second, _zone_seconds(found["zone"]))
 
 
-def moment_at(instant: Decimal | int, zone_s: int | None) -> Moment:
+def moment_at(instant: Decimal | int, zone_s: int | None) -> DateTime:
     """Return the date and time that clocks of a zone show at an instant."""
     local = EXACT.add(Decimal(instant), Decimal(zone_s or 0))
     days = int(local.to_integral_value(ROUND_FLOOR)) // 86400
     rest = EXACT.subtract(local, Decimal(days * 86400))
     year, month, day = _date_of(days)
     hour, minute = int(rest // 3600), int(rest // 60) % 60
-    return Moment(year, month, day, hour, minute, EXACT.subtract(rest, Decimal(hour * 3600 + minute * 60)), zone_s)
+    return DateTime(year, month, day, hour, minute, EXACT.subtract(rest, Decimal(hour * 3600 + minute * 60)), zone_s)
 
 
-def date_time_lexical(moment: Moment) -> str:
-    """Write a Moment with date and time canonically: 24:00:00 is the start of the next day."""
+def date_time_lexical(moment: DateTime) -> str:
+    """Write a DateTime with date and time canonically: 24:00:00 is the start of the next day."""
     if moment.hour == 24:
         moment = moment_at(moment.instant(), moment.zone_s)
     return f"{_date_lexical(moment)}T{_time_lexical(moment)}{zone_lexical(moment.zone_s)}"
 
 
-def date_lexical(moment: Moment) -> str:
-    """Write the date of a Moment."""
+def date_lexical(moment: DateTime) -> str:
+    """Write the date of a DateTime."""
     return _date_lexical(moment) + zone_lexical(moment.zone_s)
 
 
-def time_lexical(moment: Moment) -> str:
-    """Write the time of day of a Moment."""
+def time_lexical(moment: DateTime) -> str:
+    """Write the time of day of a DateTime."""
     return _time_lexical(moment) + zone_lexical(moment.zone_s)
 
 
-def _date_lexical(moment: Moment) -> str:
+def _date_lexical(moment: DateTime) -> str:
     assert moment.year is not None
     sign = "-" if moment.year < 0 else ""
     return f"{sign}{Decimal(abs(moment.year)):0>4f}-{moment.month:02}-{moment.day:02}"
 
 
-def _time_lexical(moment: Moment) -> str:
+def _time_lexical(moment: DateTime) -> str:
     assert moment.second is not None
     whole, _, fraction = format(moment.second, "f").partition(".")
     fraction = fraction.rstrip("0")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clusters import PATIENT, cluster
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
-from wukongs.cluster.cluster_node import ClusterNode, Shape
+from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.network import Network
@@ -102,7 +102,7 @@ def test_a_stranger_and_a_second_process_with_its_number_do_not_shut_a_node_out(
             with pytest.raises(SettingsError, match="node 0 starts with another, the nodes that are there"):
                 stranger.ask([(other, Packet("claim"))], 20)
         stranger.close()
-        shape = Shape(3, 2, silence_pulses_max=PATIENT)
+        shape = ClusterShape(3, 2, silence_pulses_max=PATIENT)
         second = ClusterNode(mistaken, shape, "tcp://127.0.0.1:0", real.store.core.settings)
         try:
             second.start(addresses)

@@ -13,7 +13,7 @@ from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped
 from wukongs.cluster.members import SILENT_PULSES
 from wukongs.errors import NodeUnavailable, StreamError
-from wukongs.protocol.control import Member, Query
+from wukongs.protocol.control import Member, Registered
 from wukongs.protocol.membership import Watch
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import DropQuery, Role, Sn
@@ -22,14 +22,16 @@ from wukongs.protocol.state import Cluster, Kept, Node, boot
 SINCE = Sn(3, 1)
 
 
-def query(home: int, payload: str = "text") -> Query:
-    return Query((), {home: SINCE}, payload, SINCE)
+def query(home: int, payload: str = "text") -> Registered:
+    return Registered((), {home: SINCE}, payload, SINCE)
 
 
 class Host:
     """Node 0 of three. next: what becomes of the node while somebody waits."""
 
-    def __init__(self, queries: Mapping[str, Query], *steps: Callable[[Node], Node], replica_count: int = 2) -> None:
+    def __init__(
+        self, queries: Mapping[str, Registered], *steps: Callable[[Node], Node], replica_count: int = 2
+    ) -> None:
         node = boot(Cluster(3, replica_count), Incarnation(0, 0, 1), Kept())
         self.node = replace(node, control=replace(node.control, queries=queries))
         self._steps = list(steps)
@@ -75,7 +77,7 @@ def same(node: Node) -> Node:
     return replace(node)
 
 
-def free(host: Host, *running: str, payload: str = "text") -> Query | None:
+def free(host: Host, *running: str, payload: str = "text") -> Registered | None:
     return free_name(host, Store(*running), "q", payload)  # type: ignore[arg-type]
 
 

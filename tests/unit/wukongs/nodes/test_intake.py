@@ -13,7 +13,7 @@ from tests.unit.wukongs.nodes.wires import EX, STREAM, Wires, encoded, wired
 from wukongs.cluster import intake as intake_module
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.feeding import FEED, INDEX, feed_packet
-from wukongs.cluster.intake import Standing, standing_in
+from wukongs.cluster.intake import PartitionAt, standing_in
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
 from wukongs.store.encoded import TermTable
@@ -225,7 +225,7 @@ def test_what_another_node_feeds_waits_for_the_log_and_is_answered_with_how_far_
 
 
 def test_an_answer_that_says_something_else_is_refused() -> None:
-    fields = Standing(1, 2, False, 3)._asdict()
+    fields = PartitionAt(1, 2, False, 3)._asdict()
     assert standing_in(Packet(FEED, fields)) == (1, 2, False, 3)
     for wrong in ({"offset": True}, {"closed": "2"}, {"is_ended": 0}, {"room": None}):
         with pytest.raises(DataError, match="feed: expected offset, closed, is_ended, room, found"):

@@ -22,7 +22,7 @@ from wukongs.cluster.slice_shares import NEVER, ShareRows, SliceShares
 from wukongs.cluster.staging import Staging
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import Stream, genesis
+from wukongs.protocol.control import DeclaredStream, genesis
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
 from wukongs.store.encoded import TermTable
@@ -243,14 +243,14 @@ def test_what_not_all_donors_have_is_left_to_the_writers() -> None:
         streams = [{**facts, "standing": {"key": EX, "inserted_to": 53 - donor}}]
         taken.add(Packet("state", {**HEAD, "streams": streams, "intakes": {EX: intake}}))
     assert taken.streams[EX].inserted_to == 52
-    control = replace(genesis(2, 2, 4), streams={EX: Stream(EX, ("p", "q", "r"), 100, "live")})
+    control = replace(genesis(2, 2, 4), streams={EX: DeclaredStream(EX, ("p", "q", "r"), 100, "live")})
     node: Any = SimpleNamespace(control=control)
     assert list(joining.events_of(9, taken, node)) == [
         ev.StateInstalled(9, {EX: 2}, {EX: {"p": 10, "q": 5}}),
-        ev.Piece(EX, "p", 7, 3, 10, 14),
-        ev.Piece(EX, "p", 7, 4, 14, 16),
+        ev.PieceOffered(EX, "p", 7, 3, 10, 14),
+        ev.PieceOffered(EX, "p", 7, 4, 14, 16),
         ev.Marker(EX, "p", 7, 3, 16),
-        ev.Piece(EX, "q", 7, 3, 5, 8),
+        ev.PieceOffered(EX, "q", 7, 3, 5, 8),
     ]
 
 

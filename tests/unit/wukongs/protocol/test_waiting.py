@@ -10,9 +10,9 @@ import pytest
 
 from wukongs.protocol import gossip
 from wukongs.protocol.actions import Apply, SealBatch, Send
-from wukongs.protocol.events import Event, Inserted, Marker, Piece, Pulse, Received, Submitted
+from wukongs.protocol.events import Event, Inserted, Marker, PieceOffered, Pulse, Received, Submitted
 from wukongs.protocol.leading import has_voters_to_change
-from wukongs.protocol.log import Standing
+from wukongs.protocol.log import LogRole
 from wukongs.protocol.messages import Append, Appended, Body, Gossip, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, Membership, Record, Role, Voter
@@ -58,7 +58,7 @@ class Together:
 
     @property
     def leader(self) -> int:
-        (found,) = [n for n, node in enumerate(self.nodes) if node.log.standing is Standing.LEADER]
+        (found,) = [n for n, node in enumerate(self.nodes) if node.log.standing is LogRole.LEADER]
         return found
 
 
@@ -99,7 +99,7 @@ def test_what_a_node_has_inserted_is_waited_for_until_it_has_told(count: int) ->
         assert is_waited_for(cluster.nodes[0])  # its beginning is asked for with the next pulse
     cluster.until_quiet()
     assert not is_waited_for(cluster.nodes[1])
-    cluster.tell(1, Piece("s", "p", 1, 2, 0, 5))
+    cluster.tell(1, PieceOffered("s", "p", 1, 2, 0, 5))
     assert not is_waited_for(cluster.nodes[1])
     cluster.tell(1, Marker("s", "p", 1, 2, 5))  # the other stream holds the tick, so this is told with the next pulse
     assert is_waited_for(cluster.nodes[1])
@@ -132,7 +132,7 @@ def test_a_leader_is_missed_as_soon_however_often_a_follower_pulses(elapsed: int
     follower = cluster.nodes[(leader + 1) % 3]
     follower = replace(follower, log=replace(follower.log, silence=0))
     pulses = 0
-    while follower.log.standing is Standing.FOLLOWER:
+    while follower.log.standing is LogRole.FOLLOWER:
         follower, _ = step(follower, Pulse(0, elapsed))
         pulses += elapsed
     assert pulses == 12

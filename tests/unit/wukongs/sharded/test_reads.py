@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.shards import Shards
 from wukongs.cluster.reads import asking, owner, requests
-from wukongs.cluster.reads.requests import Run
+from wukongs.cluster.reads.requests import StepsRun
 from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
 from wukongs.query.plans import plan_layout as layout
 from wukongs.settings import Settings
@@ -315,14 +315,14 @@ def texts(text: bytes, *offsets: int) -> Packet:
     return Packet(requests.RESOLVE, {"count": len(offsets) - 1}, arrays)
 
 
-def run_of(**changed: Any) -> Run:
+def run_of(**changed: Any) -> StepsRun:
     steps = requests.one_step(0, 8, False, 1)
     no_shards = np.zeros(SHARD_COUNT, np.bool_)
-    run = Run(0, steps, np.array([[2, 2]]), (np.array([4, 6]),), 2, no_shards, np.empty(0, np.int64), 100, 1.0)
+    run = StepsRun(0, steps, np.array([[2, 2]]), (np.array([4, 6]),), 2, no_shards, np.empty(0, np.int64), 100, 1.0)
     return replace(run, **changed)
 
 
-def with_operand(at: int, value: int) -> Run:
+def with_operand(at: int, value: int) -> StepsRun:
     run = run_of()
     steps = run.steps.copy()
     steps[0, at] = value
@@ -330,7 +330,7 @@ def with_operand(at: int, value: int) -> Run:
 
 
 def test_a_run_crosses_over() -> None:
-    run = Run.of(run_of(rows_wanted=7, skip=3).packet())
+    run = StepsRun.of(run_of(rows_wanted=7, skip=3).packet())
     assert (run.rows_wanted, run.skip, run.width, run.length) == (7, 3, 3, 2)
     assert (run.steps == run_of().steps).all()
 
@@ -360,7 +360,7 @@ def test_a_run_crosses_over() -> None:
         (run_of(rows_wanted="all"), "rows_wanted = 'all'"),
     ],
 )
-def test_what_no_kernel_could_run_is_refused(shards: Shards, run: Run, message: str) -> None:
+def test_what_no_kernel_could_run_is_refused(shards: Shards, run: StepsRun, message: str) -> None:
     with pytest.raises(DataError, match=message):
         shards.peers[0].handlers[1][requests.RUN](run.packet())
 
