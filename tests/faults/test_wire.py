@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.processes import child
-from tests.unit.wukongs.wire.conftest import ANY_PORT, wait_until
+from tests.unit.wire.conftest import ANY_PORT, wait_until
 from wukongs.errors import NodeUnavailable
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.network import Network

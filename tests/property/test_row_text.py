@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.wukongs.rows import columns_of
+from tests.unit.query.result_rows import columns_of
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
 from wukongs.query.output.row_formats import row_format

@@ -1,0 +1,231 @@
+"""`wukongs node` and `wukongs cluster`: processes that serve, and how they end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import wukongs
+from tests.engine_helpers import A, at, register_text, windows
+from tests.processes import child
+from tests.unit.conftest import Ran
+from wukongs.cli import cluster
+
+WUKONGS = [sys.executable, "-m", "wukongs"]
+INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
+
+
+def config(folder: Path, more: str = "") -> str:
+    file = folder / "node.toml"
+    file.write_text(f'{more}\n[[node]]\nclients = "tcp://127.0.0.1:*"\n')
+    return str(file)
+
+
+@contextmanager
+def running(*arguments: str, lines: int = 1) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Start a command; give its process and the first lines that it prints."""
+    with child([*WUKONGS, *arguments]) as process:
+        assert process.stdout is not None
+        yield process, [process.stdout.readline().strip() for _ in range(lines)]
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 0, marks=pytest.mark.slow)]
+)
+def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, status: int) -> None:
+    with running("node", "--config", config(tmp_path, 'data_dir = "db"')) as (process, (address,)):
+        with wukongs.connect(address) as client:
+            assert client.update(INSERT) == 1
+        process.send_signal(number)
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == status
+    with wukongs.Engine(tmp_path / "db") as engine:
+        assert engine.query("ASK { ?s ?p ?o }")
+
+
+def test_what_a_killed_node_has_acknowledged_is_there_when_it_is_started_again(tmp_path: Path) -> None:
+    file = config(tmp_path, 'data_dir = "db"')
+    with running("node", "--config", file) as (process, (address,)), wukongs.connect(address) as client:
+        client.update(INSERT)
+        process.kill()
+        process.wait(60)
+        with pytest.raises(wukongs.NodeUnavailable):
+            wukongs.connect(address, silence_s=0.3)
+    with running("node", "--config", file) as (_, (address,)), wukongs.connect(address) as client:
+        assert client.query("ASK { ?s ?p ?o }")
+
+
+def test_a_node_ends_with_its_standard_input(tmp_path: Path) -> None:
+    command = [*WUKONGS, "node", "--config", config(tmp_path), "--until-stdin-ends"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline().startswith("tcp://127.0.0.1:")
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_what_a_node_refuses(ran: Ran, tmp_path: Path) -> None:
+    assert (
+        ran("node", "--config", "nowhere.toml")[2]
+        == "wukongs: nowhere.toml: no such file; give the path of a TOML file\n"
+    )
+    (tmp_path / "n.toml").write_text("number = 1\n")
+    status, out, err = ran("node", "--config", str(tmp_path / "n.toml"))
+    assert (status, out) == (2, "")
+    assert err == f"wukongs: {tmp_path / 'n.toml'}, node: expected 1 to 1024 nodes, each under [[node]], found 0\n"
+
+
+def test_an_address_that_is_taken(ran: Ran, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        (tmp_path / "n.toml").write_text(f'[[node]]\nclients = "tcp://127.0.0.1:{taken.getsockname()[1]}"\n')
+        status, out, err = ran("node", "--config", str(tmp_path / "n.toml"))
+    assert (status, out) == (2, "")
+    assert "cannot be bound" in err
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def nodes_of(process: subprocess.Popen[str]) -> list[int]:
+    """The processes that a process has started."""
+    command = ["ps", "-o", "pid=", "--ppid", str(process.pid)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 60
+    while is_there(pid):
+        assert time.monotonic() < deadline, pid
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 0)]
+)
+def test_a_cluster_of_one_serves_and_ends_its_node(tmp_path: Path, number: int, status: int) -> None:
+    with running("cluster", "--nodes", "1", "--data-dir", str(tmp_path / "db")) as (process, (address,)):
+        with wukongs.connect(address) as client:
+            client.update(INSERT)
+        (node,) = nodes_of(process)
+        process.send_signal(number)
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == status
+        assert not is_there(node)
+    with wukongs.Engine(tmp_path / "db" / "node0") as engine:
+        assert engine.query("ASK { ?s ?p ?o }")
+
+
+def test_clients_of_several_nodes_work_on_one_graph_and_one_stream(ran: Ran) -> None:
+    with running("cluster", "--nodes", "2", lines=2) as (process, addresses):
+        nodes = nodes_of(process)
+        with wukongs.connect(addresses[0]) as one, wukongs.connect(addresses[1]) as two:
+            one.update(INSERT)
+            two.update("INSERT DATA { <http://ex/c> <http://ex/p> <http://ex/d> }")
+            text = "SELECT ?s { ?s ?p ?o } ORDER BY ?s"
+            assert one.query(text).texts() == two.query(text).texts() == [("<http://ex/a>",), ("<http://ex/c>",)]
+            stream, same = one.stream(A, batch_ms=100), two.stream(A, batch_ms=100)
+            query = two.register(register_text("RANGE 100ms STEP 100ms"))
+            stream.push([at("a", 50)])
+            same.push([at("b", 150)])
+            stream.advance(200)
+            one.settle(timeout_s=60)
+            assert windows(query) == {100: ["a"], 200: ["b"]}
+            assert one.listen().split(",") == addresses
+            assert ran("queries", "--server", addresses[0]) == (0, f"q at {addresses[1]}\n", "")
+            assert ran("queries", "--server", addresses[1]) == (0, "q\n", "")
+            found = f"wukongs: query q is at another node: watch it with --server {addresses[1]}\n"
+            assert ran("watch", "--server", addresses[0], "q") == (1, "", found)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        for node in nodes:
+            wait_until_gone(node)
+
+
+def test_the_nodes_of_a_cluster_that_is_killed_end() -> None:
+    with running("cluster", "--nodes", "1") as (process, _):
+        (node,) = nodes_of(process)
+        process.kill()
+        wait_until_gone(node)
+
+
+def test_a_node_that_ends_is_reported() -> None:
+    with running("cluster", "--nodes", "1") as (process, _):
+        (node,) = nodes_of(process)
+        os.kill(node, signal.SIGKILL)
+        assert process.communicate(timeout=60) == ("", "wukongs: node 0 was ended by signal 9\n")
+        assert process.returncode == 1
+
+
+def test_a_node_that_does_not_start_is_reported(ran: Ran) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = subprocess.run(
+            [*WUKONGS, "cluster", "--nodes", "1", "--base-port", str(port)], capture_output=True, text=True, check=False
+        )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "cannot be bound" in result.stderr
+    assert result.stderr.endswith("wukongs: node 0 has ended with status 2\n")
+
+
+def test_nodes_of_a_cluster_have_no_data_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cluster.main(["--nodes", "2", "--data-dir", "db"])
+    assert ended.value.code == 2
+    assert "--data-dir db: 2 nodes keep everything in memory so far" in capsys.readouterr().err
+
+
+def test_the_files_of_the_nodes(tmp_path: Path) -> None:
+    from wukongs.cluster.node_config import load_node_config
+
+    data_dir = str(tmp_path / 'a "b')
+    options = cluster.make_parser().parse_args(["--nodes", "3", "--replicas", "2", "--data-dir", data_dir])
+    files = []
+    for number in range(3):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(cluster._config(number, options, range(7000, 7006)))
+        files.append(load_node_config(file))
+    assert [file.number for file in files] == [0, 1, 2]
+    assert {file.nodes for file in files} == {files[0].nodes}
+    assert [node.clients[-4:] for node in files[0].nodes] == ["7000", "7001", "7002"]
+    assert [node.peers and node.peers[-4:] for node in files[0].nodes] == ["7003", "7004", "7005"]
+    assert files[2].data_dir == tmp_path / 'a "b' / "node2"
+    assert files[2].replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "the following arguments are required: --nodes"),
+        (("--nodes", "0"), "argument --nodes: expected an integer from 1 to 64, found '0'"),
+        (("--nodes", "1", "--replicas", "2"), "--replicas 2: there are only 1 nodes"),
+        (("--nodes", "3", "--base-port", "65533"), "--base-port 65533: 6 ports from there on are too many"),
+    ],
+)
+def test_wrong_usage(ran: Ran, arguments: tuple[str, ...], message: str) -> None:
+    status, out, err = ran("cluster", *arguments)
+    assert (status, out) == (2, "")
+    assert re.search(re.escape(message), err.splitlines()[-1])

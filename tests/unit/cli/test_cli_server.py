@@ -1,0 +1,171 @@
+"""The commands that talk to a running node: what they print, refuse, and do at the node."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import wukongs
+from tests.engine_helpers import A, at, register_text
+from tests.unit.conftest import Ran
+from wukongs.cluster.node_config import load_node_config
+from wukongs.cluster.serving import ServedEngine
+
+SELECT = "PREFIX ex: <http://ex/> SELECT ?a ?b WHERE { ?a ex:knows ?b } ORDER BY ?a"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    file = tmp_path / "node.toml"
+    file.write_text('[[node]]\nclients = "tcp://127.0.0.1:*"\n')
+    node = ServedEngine(load_node_config(file))
+    yield node.address
+    node.close()
+
+
+def test_load_query_and_update(ran: Ran, server: str, data: str, more: str) -> None:
+    status, out, err = ran("load", "--server", server, data, more)
+    assert (status, err) == (0, "")
+    assert out == "files: 2 loaded, 0 refused\nmalformed lines: 0 set aside\nsnapshot 2\n"
+    status, out, err = ran("query", "--server", server, "--format", "csv", SELECT)
+    assert (status, err) == (0, "")
+    expected = ["a,b", "http://ex/a,http://ex/b", "http://ex/b,http://ex/c", "http://ex/c,http://ex/d"]
+    assert out.splitlines() == expected
+    assert ran("update", "--server", server, "DELETE WHERE { <http://ex/a> ?p ?o }") == (0, "", "snapshot 3\n")
+    assert ran("update", "--server", server, "--quiet", "INSERT DATA { <x:a> <x:p> 1 }") == (0, "", "")
+    assert ran("query", SELECT, "--format", "csv", "--server", server)[1].splitlines() == [expected[0], *expected[2:]]
+    status, out, err = ran("query", "--server", server, "--explain", "--analyze", SELECT)
+    assert status == 0
+    assert "http://ex/knows" in out
+
+
+def test_what_is_refused_there_is_said_here(ran: Ran, server: str, tmp_path: Path) -> None:
+    status, out, err = ran("update", "--server", server, "DROP GRAPH <http://ex/none>")
+    assert (status, out) == (1, "")
+    assert err.startswith("wukongs: cannot DROP graph <http://ex/none>: there is no such graph")
+    broken, lines = tmp_path / "broken.ttl", tmp_path / "lines.nt"
+    broken.write_text("@prefix : <http://ex/> .\n:a :p ;;; ] .\n")
+    lines.write_text("oops\n<http://ex/a> <http://ex/p> <http://ex/b> .\n")
+    rejects = tmp_path / "rejects"
+    status, out, err = ran("load", "--server", server, str(broken), str(lines), "--rejects", str(rejects))
+    assert (status, err) == (1, "")
+    assert "files: 1 loaded, 1 refused\nmalformed lines: 1 set aside\n" in out
+    assert f"{lines}, line 1, column 1" in out
+    assert f"refused {broken}, line 2" in out
+    assert rejects.read_text().startswith(f"# {lines}, line 1, column 1: ")
+    status, out, err = ran("load", "--server", server, "--strict", str(lines))
+    assert (status, out) == (1, "")
+    assert f"{lines}, line 1" in err
+
+
+def test_a_load_from_standard_input(ran: Ran, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b"<http://ex/a> <http://ex/knows> <http://ex/b> .\n"
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(line)))
+    assert ran("load", "--server", server, "-")[0] == 0
+    assert ran("query", "--server", server, "--format", "csv", SELECT)[1].count("\n") == 2
+
+
+def test_register_and_watch(ran: Ran, server: str, tmp_path: Path) -> None:
+    file = tmp_path / "q.rq"
+    file.write_text(register_text("RANGE 100ms STEP 100ms"))
+    assert ran("streams", "--server", server) == (0, "", "")
+    with wukongs.connect(server) as client:
+        stream = client.stream(A, batch_ms=100)
+        assert ran("register", "--server", server, f"@{file}") == (0, "q\n", "")
+        assert ran("queries", "--server", server) == (0, "q\n", "")
+        assert ran("streams", "--server", server) == (0, f"{A}\n", "")
+        stream.push([at("a", 50), at("b", 150), at("c", 250)])
+        stream.advance(400)
+        client.settle(60)
+        assert ran("queries", "--server", server, "--why")[1].startswith("q waits to report the window ending at 500")
+        status, out, err = ran("watch", "--server", server, "q", "--windows", "1")
+        assert (status, err) == (0, "")
+        assert out == "q (0, 100] ms, 1 rows\n?s\n─────────────\n<http://ex/a>\n\n"
+        status, out, err = ran("watch", "--server", server, "q", "--format", "csv", "--windows", "2")
+        assert (status, out.split()) == (0, ["s", "http://ex/b", "s", "http://ex/c"])
+        assert err == "q (100, 200] ms, 1 rows\nq (200, 300] ms, 1 rows\n"
+        status, out, err = ran("watch", "--server", server, "q", "--timeout", "0.2")
+        assert out == "q (300, 400] ms, 0 rows\n?s\n──\n\n"
+        client.queries()[0].close()
+    status, out, err = ran("watch", "--server", server, "q")
+    assert (status, out) == (1, "")
+    assert err == "wukongs: no query named q is registered: register it first. Registered: none\n"
+
+
+def test_a_wrong_query_is_refused_by_its_file(ran: Ran, server: str, tmp_path: Path) -> None:
+    file = tmp_path / "q.rq"
+    file.write_text("REGISTER QUERY q AS\nSELEKT")
+    status, out, err = ran("register", "--server", server, f"@{file}")
+    assert (status, out) == (1, "")
+    assert err.startswith(f"wukongs: {file}, line 2, column 1: expected")
+
+
+def test_stats(ran: Ran, server: str, data: str) -> None:
+    ran("load", "--server", server, data)
+    status, out, err = ran("stats", "--server", server)
+    assert (status, err) == (0, "")
+    assert json.loads(out)["stored_triples"] == 3
+
+
+def test_a_node_that_wants_keys_and_a_token(ran: Ran, tmp_path: Path) -> None:
+    for name in ("node", "alice", "mallory"):
+        assert ran("keys", str(tmp_path / name))[0] == 0
+    (tmp_path / "tokens").write_text("a token, a long one\n".replace(" ", "-"))
+    public = (tmp_path / "node" / "key.pub").read_text().strip()
+    (tmp_path / "node.toml").write_text(
+        f"""[[node]]
+        clients = "tcp://127.0.0.1:*"
+        public_key = '{public}'
+        [trust]
+        secret_key_file = "node/key.secret"
+        allowed_clients = "alice/key.pub"
+        tokens_file = "tokens"
+        """
+    )
+    node = ServedEngine(load_node_config(tmp_path / "node.toml"))
+    try:
+        token, node_key = str(tmp_path / "tokens"), str(tmp_path / "node" / "key.pub")
+        to_node = ("--server", node.address, "--token-file", token, "--node-key", node_key, "--key")
+        assert ran("query", *to_node, str(tmp_path / "alice" / "key.secret"), "ASK {}") == (0, "true\n", "")
+        for keys in (None, (tmp_path / "mallory" / "key.secret", node_key)):
+            with pytest.raises(wukongs.NodeUnavailable):
+                wukongs.connect(node.address, keys=keys, token="a-token,-a-long-one", silence_s=0.5)
+        with pytest.raises(wukongs.WukongsError, match="expected a token that this node knows"):
+            wukongs.connect(node.address, keys=(tmp_path / "alice" / "key.secret", node_key), silence_s=0.5)
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("query", "--data", "x", "--server", "tcp://h:1", "ASK {}"), "--data is for work in this process"),
+        (("query", "--rows-max", "5", "--server", "tcp://h:1", "ASK {}"), "--rows-max is for work in this process"),
+        (("query", "--token-file", "x", "ASK {}"), "--token-file says how to talk to a node: give it together with"),
+        (("stats", "--server", "tcp://127.0.0.1:1", "--key", "x"), "--key and --node-key go together"),
+        (("update", "CLEAR ALL"), "no --data-dir and no --server: say what to update"),
+        (("update", "--data-dir", "db", "--server", "tcp://h:1", "CLEAR ALL"), "--data-dir is for work in this proce"),
+        (("load", "a.nt"), "no --data-dir and no --server: say where to load the files to"),
+        (("load", "--again", "--server", "tcp://h:1", "a.nt"), "--again is for work in this process"),
+        (("watch", "--server", "tcp://h:1", "q", "--windows", "0"), "expected an integer from 1 on, found '0'"),
+        (("stats",), "the following arguments are required: --server"),
+        (("stats", "--server", "nowhere"), "address = 'nowhere': expected the form tcp://127.0.0.1:7411"),
+    ],
+)
+def test_wrong_usage(ran: Ran, arguments: tuple[str, ...], message: str) -> None:
+    status, out, err = ran(*arguments)
+    assert (status, out) == (2, "")
+    assert message in err.splitlines()[-1]
+
+
+def test_a_node_that_is_not_there(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wukongs.remote.client.connect.__kwdefaults__", {"silence_s": 0.2})
+    status, out, err = ran("stats", "--server", "tcp://127.0.0.1:9")
+    assert (status, out) == (1, "")
+    assert err.startswith("wukongs: no node answers: tcp://127.0.0.1:9: ")

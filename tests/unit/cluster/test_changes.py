@@ -1,0 +1,162 @@
+"""Loads and updates of a cluster, in bad moments: they count on all nodes or on none, and what waits for them goes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.cluster.wires import EX, Wires, wired
+from wukongs.cluster import changes as changes_module
+from wukongs.cluster.changes import NOTHING, STAGE, Changes
+from wukongs.cluster.host import Dropped
+from wukongs.cluster.node_core import packed
+from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
+from wukongs.protocol.records import Sn
+from wukongs.store.encoded import Encoded
+from wukongs.store.encoder import encode_ntriples
+
+LONG_S = 20.0
+
+
+def chunk(name: str, count: int = 20) -> Encoded:
+    lines = "".join(f"<{EX}{name}{row}> <{EX}p> <{EX}o{row % 7}> .\n" for row in range(count)).encode()
+    return encode_ntriples(lines, b"")[0]
+
+
+def changes_of(wires: Wires, node: int = 0) -> Changes:
+    return wires.nodes[node].engine._changes
+
+
+def staged(wires: Wires) -> list[object]:
+    return [node.store.stats()["staged_changes"] for node in wires.nodes]
+
+
+def stored(wires: Wires) -> list[int]:
+    """How many triples all nodes together show, to each of them."""
+    return [len(node.engine.query("SELECT * { ?s ?p ?o }")) for node in wires.nodes]
+
+
+def show(wires: Wires, sn: Sn) -> None:
+    for node in wires.nodes:
+        node.store.wait_for(sn, LONG_S)
+
+
+def test_a_load_counts_on_all_nodes_and_leaves_nothing_behind() -> None:
+    with wired(2) as wires:
+        show(wires, changes_of(wires).add([chunk("a"), chunk("b")], None))
+        assert (stored(wires), staged(wires)) == ([40, 40], [0, 0])
+
+
+def test_a_chunk_that_a_node_refuses_ends_the_load_and_nothing_of_it_is_kept() -> None:
+    with wired(2) as wires:
+        changes = changes_of(wires)
+
+        def chunks() -> Iterator[Encoded]:
+            yield chunk("a")
+            assert staged(wires) == [1, 1]
+            wires.refuse(STAGE, 1, BudgetExceeded("change: load_bytes_max"), 1)
+            yield chunk("b")
+
+        with pytest.raises(BudgetExceeded, match="load_bytes_max"):
+            changes.add(chunks(), None)
+        assert staged(wires) == [0, 0]
+
+        def broken() -> Iterator[Encoded]:
+            yield chunk("c")
+            raise DataError("line 7")
+
+        with pytest.raises(DataError, match="line 7"):
+            changes.add(broken(), None)
+        assert (staged(wires), stored(wires)) == ([0, 0], [0, 0])
+        show(wires, changes.add([chunk("d")], None))
+        assert stored(wires) == [20, 20]
+
+
+def test_a_node_that_does_not_answer_ends_the_load_and_the_others_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
+    with wired(2) as wires:
+        wires.lose(STAGE, 1)
+        with pytest.raises(NodeUnavailable, match="node 1"):
+            changes_of(wires).add([chunk("a")], None)
+        assert staged(wires) == [0, 0]
+        told = [packet.fields.get("is_abandoned") for _, node, packet in wires.asked if node == 1]
+        assert told.count(True) == 1, "who does not answer forgets it by itself, after a while"
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_chunk_whose_answer_was_lost_counts_once(is_repeated: bool) -> None:
+    with wired(2) as wires:
+        wires.lose(STAGE, 1, is_done=is_repeated, count=1)
+        show(wires, changes_of(wires).add([chunk("a")], None))
+        assert (stored(wires), staged(wires)) == ([20, 20], [0, 0])
+        late = next(packet for _, node, packet in wires.asked if (packet.kind, node) == (STAGE, 1))
+        wires.networks[1].handlers[STAGE](late)
+        assert staged(wires) == [0, 0], "it is over"
+
+
+def test_what_may_still_come_into_the_log_stays_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No majority agrees while the record is handed in; when one does again, it is carried out."""
+    with wired(2) as wires:
+        show(wires, changes_of(wires).add([chunk("a")], None))
+        monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
+        wires.is_cut = True
+        with pytest.raises(NodeUnavailable, match=r"did not answer within 0.05 s.*It may still be done"):
+            changes_of(wires).add([chunk("b")], None)
+        assert staged(wires) == [1, 1]
+        wires.is_cut = False
+        for node in wires.nodes:
+            node.host.wait_until(lambda state: [*state.control.requests.values()] == [2], LONG_S, "the record")
+        monkeypatch.setattr(changes_module, "TIMEOUT_S", LONG_S)
+        show(wires, changes_of(wires).add([chunk("c")], None))
+        assert (stored(wires), staged(wires)) == ([60, 60], [0, 0])
+
+
+def test_a_record_that_is_in_the_log_but_not_visible_in_time_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with wired(2) as wires:
+        node = wires.nodes[0]
+        injector = node.store.injector
+        with monkeypatch.context() as held:
+            held.setattr(injector, "expose", lambda sn: None)
+            wait_for = node.store.wait_for
+            held.setattr(node.store, "wait_for", lambda sn, _: wait_for(sn, 0.02))
+            with pytest.raises(StreamError, match=r"cannot be read here within 0.02 s.*It may still be done"):
+                changes_of(wires).add([chunk("a")], None)
+            assert staged(wires)[0] == 1
+        sn = node.host.node.control.last_sn
+        with node.store.core.lock:
+            injector.expose(sn)
+        show(wires, sn)
+        assert (stored(wires), staged(wires)) == ([20, 20], [0, 0])
+
+
+def test_an_update_that_did_not_see_the_last_one_is_let_go_on_all_nodes() -> None:
+    with wired(2) as wires:
+        first, second = changes_of(wires, 0), changes_of(wires, 1)
+        sn = first.change(NOTHING, chunk("a"), [], 0, 0, 1)
+        show(wires, sn)
+        with pytest.raises(Dropped):
+            second.change(NOTHING, chunk("b"), [], 0, 0, 1)
+        assert (staged(wires), stored(wires)) == ([0, 0], [20, 20])
+        after = wires.nodes[1].host.node.control.last_update()
+        show(wires, second.change(chunk("a"), chunk("c", 5), [], after, packed(sn), 1))
+        assert stored(wires) == [5, 5]
+
+
+def test_who_joins_is_told_each_quad_that_an_update_takes_away_and_none_that_has_come_since() -> None:
+    with wired(1) as wires:
+        node = wires.nodes[0]
+        engine, store = node.engine, node.store
+        engine.update(f"INSERT DATA {{ GRAPH <{EX}g> {{ <{EX}a> <{EX}p> <{EX}b> }} }}")
+        read_sn = store.core.sn
+        store.stage("c", 0, chunk("x", 3), goes=True)
+        store.stage("c", 1, chunk("y", 2), is_last=True)
+        store.hold_for("c", read_sn, [EX + "g"], LONG_S)
+        engine.load(io.BytesIO(f"<{EX}between> <{EX}p> <{EX}b> <{EX}g> .".encode()), format="nq")
+        with store.core.lock:
+            staged = store.staged()["c"]
+        assert [(len(part), goes) for part, goes in staged] == [(3, True), (2, False), (1, True)]
+        assert sorted(staged[2][0].terms.texts()) == [f"<{EX}{name}>" for name in "abgp"]
+        store.unstage("c")
+        assert not [handle.owner for handle in store.core.arrangement.trace.handles() if handle.owner == "change c"]

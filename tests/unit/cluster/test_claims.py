@@ -1,0 +1,286 @@
+"""Claims, in bad moments: a term has one meaning in the whole cluster, whoever comes, goes or refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.cluster.wires import EX, Wires, wired
+from wukongs.cluster import claims as claims_module
+from wukongs.cluster.claims import CLAIM, Claims
+from wukongs.errors import DataError, NodeUnavailable
+from wukongs.protocol import events as ev
+from wukongs.protocol.records import Membership, Role
+from wukongs.settings import Settings
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.encoded import TermTable
+from wukongs.store.encoder import encode_texts
+from wukongs.store.term_ids import HASH_BITS, hash_id
+from wukongs.wire.packets import Packet
+
+SHORT_S, LONG_S = 0.05, 20.0
+BITS = 12
+
+
+def clashing(count: int = 2) -> list[str]:
+    """Texts with one hash."""
+    found: dict[int, list[str]] = {}
+    for number in range(1 << 20):
+        text = f"<{EX}{number}>"
+        texts = found.setdefault(hash_id(text.encode(), BITS), [])
+        texts.append(text)
+        if len(texts) == count:
+            return texts
+    raise AssertionError
+
+
+@pytest.fixture
+def pair() -> Iterator[Wires]:
+    with wired(2, 2, Settings(hash_bits=BITS)) as wires:
+        yield wires
+
+
+def claims_of(wires: Wires, node: int) -> Claims:
+    return wires.nodes[node].engine._claims
+
+
+def take_out(wires: Wires, node: int) -> None:
+    """Take a node out, and wait until all others know."""
+    others = [one for one in wires.nodes if one.me.node != node]
+    leader = next(one for one in others if one.host.node.log.leader in (one.me.node, node))
+    leader.host.submit(ev.Submitted(Membership(node, 0, Role.OUT)), LONG_S)
+    for one in others:
+        one.host.wait_until(lambda state: state.control.members[node].role is Role.OUT, LONG_S, "it")
+
+
+def test_a_text_that_was_refused_is_re_encoded_when_the_call_returns(pair: Wires) -> None:
+    first, second = clashing()
+    claims_of(pair, 0).settle_texts([first])
+    claims_of(pair, 1).settle_texts([second])
+    assert dict(pair.nodes[1].host.node.control.exceptions) == {second: 1}
+    ids = [int(claims_of(pair, node).keep([text])[0]) for node in (0, 1) for text in (first, second)]
+    assert ids[:2] == ids[2:]
+    assert ids[0] != ids[1]
+
+
+def test_of_texts_that_clash_in_one_call_one_keeps_the_hash(pair: Wires) -> None:
+    texts = clashing(3)
+    claims_of(pair, 0).settle_texts(texts)
+    assert len(pair.nodes[0].host.node.control.exceptions) == 2
+    assert set(pair.nodes[0].host.node.control.exceptions) < set(texts)
+    pair.kinds()
+    claims_of(pair, 0).settle_texts(texts)
+    asked = [packet for _, _, packet in pair.asked if packet.kind == CLAIM]
+    assert {len(packet.arrays["ids"]) for packet in asked} <= {1}, "what was re-encoded is not asked again"
+
+
+def test_nothing_is_asked_when_nothing_is_new(pair: Wires) -> None:
+    claims = claims_of(pair, 0)
+    claims.keep([f"<{EX}a>"])
+    pair.kinds()
+    assert claims.settle(TermTable.empty()) == pair.nodes[0].host.node.control.view
+    claims.settle_texts([f"<{EX}a>"])
+    assert pair.kinds() == []
+
+
+def test_a_replica_that_is_away_is_asked_again_and_named_in_the_end(pair: Wires) -> None:
+    fault = pair.lose(CLAIM, 1, count=3)
+    claims = claims_of(pair, 0)
+    claims.settle_texts([f"<{EX}a>"])
+    assert fault.count == 0
+    pair.lose(CLAIM, 1)
+    table = encode_texts([f"<{EX}b>"], BITS).terms
+    with pytest.raises(
+        NodeUnavailable, match=r"node 0: 1 new terms could not be agreed on within 0.05 s: node 1: the connection"
+    ):
+        claims.settle(table, SHORT_S)
+
+
+def test_a_log_without_a_majority_ends_by_name(pair: Wires) -> None:
+    first, second = clashing()
+    claims_of(pair, 0).settle_texts([first])
+    pair.is_cut = True
+    table = encode_texts([second], BITS).terms
+    with pytest.raises(NodeUnavailable, match=r"could not be agreed on within 0.05 s: a majority of the nodes has not"):
+        claims_of(pair, 1).settle(table, SHORT_S)
+    pair.is_cut = False
+    claims_of(pair, 1).settle_texts([second])
+    assert dict(pair.nodes[1].host.node.control.exceptions) == {second: 1}
+
+
+def test_an_answer_of_another_kind_is_no_agreement(pair: Wires) -> None:
+    view = pair.nodes[0].host.node.control.view
+    wrong = [Packet(CLAIM, {"view": view}), Packet(CLAIM, {"view": view}, {"equal": np.ones(7, np.bool_)})]
+    table = encode_texts([f"<{EX}a>"], BITS).terms
+    pair.nodes[0].network.ask = lambda asked, timeout_s: [wrong[0] for _ in asked]  # type: ignore[method-assign]
+    with pytest.raises(NodeUnavailable, match="answered a claim of 1 terms with something else"):
+        claims_of(pair, 0).settle(table, SHORT_S)
+    pair.nodes[0].network.ask = lambda asked, timeout_s: [wrong[1] for _ in asked]  # type: ignore[method-assign]
+    with pytest.raises(NodeUnavailable, match="answered a claim of 1 terms with something else"):
+        claims_of(pair, 0).settle(table, SHORT_S)
+
+
+def test_a_claim_that_is_given_up_is_forgotten(pair: Wires) -> None:
+    host = pair.nodes[0].host
+    pair.lose(CLAIM, 1)
+    with pytest.raises(NodeUnavailable):
+        claims_of(pair, 0).settle(encode_texts([f"<{EX}a>"], BITS).terms, SHORT_S)
+    pair.faults.clear()
+    pair.refuse(CLAIM, 1, DataError("no such thing"))
+    with pytest.raises(DataError, match="no such thing"):
+        claims_of(pair, 0).settle(encode_texts([f"<{EX}b>"], BITS).terms, LONG_S)
+    host.wait_until(lambda node: not node.claims, LONG_S, "the ends of both")
+    assert not host._errands
+
+
+def test_a_claim_ends_with_its_node(pair: Wires) -> None:
+    claims = claims_of(pair, 0)
+    pair.before = lambda node, _: pair.nodes[0].host.close() if node == 1 else None
+    with pytest.raises(NodeUnavailable, match="node 0 is closing"):
+        claims.settle(encode_texts([f"<{EX}a>"], BITS).terms, LONG_S)
+    table = encode_texts([f"<{EX}a>"], BITS).terms
+    arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+    with pytest.raises(NodeUnavailable, match="node 0 is closing"):
+        claims.answer(Packet(CLAIM, {"view": 0}, arrays))
+
+
+def test_many_terms_are_compared_outside_of_the_protocols_thread(pair: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, threads = pair.nodes[1], []
+    compare = node.store.compare_terms
+
+    def noted(table: TermTable) -> BoolArray:
+        threads.append((len(table), threading.current_thread() is node.host._thread))
+        return compare(table)
+
+    monkeypatch.setattr(node.store, "compare_terms", noted)
+    monkeypatch.setattr(claims_module, "AT_ONCE_MAX", 3)
+    claims_of(pair, 0).settle_texts([f"<{EX}{number}>" for number in range(3)])
+    claims_of(pair, 0).settle_texts([f"<{EX}m{number}>" for number in range(4)])
+    with claims_of(pair, 1)._lock:
+        asking = threading.Thread(target=claims_of(pair, 0).settle_texts, args=([f"<{EX}n>"],))
+        asking.start()
+        while not node.host._errands or node.host._inbox.qsize():
+            threading.Event().wait(0.001)
+        node.host.run(lambda: None, LONG_S)  # so the question has had its turn
+    asking.join(LONG_S)
+    assert threads[:2] == [(3, True), (4, False)]
+    assert threads[2:] == [(1, False)], "what waits for many would keep the thread waiting"
+
+
+def test_a_node_that_is_alone_agrees_with_itself_and_asks_nobody() -> None:
+    first, second = clashing()
+    with wired(1, 1, Settings(hash_bits=BITS)) as wires:
+        claims_of(wires, 0).settle_texts([first, second])
+        assert len(wires.nodes[0].host.node.control.exceptions) == 1
+        assert wires.kinds() == []
+
+
+def test_a_claim_that_is_none_is_refused(pair: Wires) -> None:
+    answer, view = pair.networks[0].handlers[CLAIM], pair.nodes[0].host.node.control.view
+    with pytest.raises(DataError, match="claim: expected the index of a view, found None"):
+        answer(Packet(CLAIM))
+    table = encode_texts([f"<{EX}a>", f"<{EX}b>"], BITS).terms
+    arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+    assert answer(Packet(CLAIM, {"view": view + 1}, arrays)).fields == {"view": None}
+    for wrong in (
+        {"ids": -table.ids},
+        {"offsets": table.offsets[::-1].copy()},
+        {"offsets": table.offsets[1:]},
+        {"text": table.text[1:]},
+        {"ids": table.ids.astype(np.int32)},
+    ):
+        with pytest.raises(DataError, match="claim: expected a text for each hash"):
+            answer(Packet(CLAIM, {"view": view}, {**arrays, **wrong}))
+    with pytest.raises(DataError, match="claim: expected a text for each hash"):
+        answer(Packet(CLAIM, {"view": view}))
+
+
+def test_who_is_asked_is_of_the_view_under_which_they_are_asked() -> None:
+    """Members change between the two: the answers are of the old ones then, and void."""
+    with wired(3, 2) as wires:
+        host, claims = wires.nodes[0].host, claims_of(wires, 0)
+        before = host.node.control
+        asked: list[tuple[int, list[int]]] = []
+        ask = claims._peers.ask
+
+        def note(packets: list[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+            asked.append((packets[0][1].fields["view"], [node for node, _ in packets]))
+            if len(asked) == 1:
+                take_out(wires, 2)
+            return ask(packets, timeout_s)
+
+        claims._peers.ask = note  # type: ignore[method-assign]
+        table = encode_texts([f"<{EX}{row}>" for row in range(40)], HASH_BITS).terms
+        assert claims.settle(table, LONG_S) == host.node.control.view > before.view
+        assert asked[0] == (before.view, [1, 2]), "it has agreed itself"
+        assert asked[-1] == (host.node.control.view, [1])
+
+
+def test_who_comes_while_terms_are_compared_is_asked_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has perhaps taken over what this node had agreed to, before these terms were among it."""
+    with wired(3, 2) as wires:
+        node = wires.nodes[0]
+        compare = node.store.compare_terms
+
+        def compare_late(table: TermTable) -> BoolArray:
+            equal = compare(table)
+            take_out(wires, 2)
+            return equal
+
+        monkeypatch.setattr(node.store, "compare_terms", compare_late)
+        monkeypatch.setattr(claims_module, "AT_ONCE_MAX", 0)
+        table = encode_texts([f"<{EX}a>"], HASH_BITS).terms
+        arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+        view = node.host.node.control.view
+        answer = wires.networks[0].handlers[CLAIM](Packet(CLAIM, {"view": view}, arrays))
+        assert (answer.fields, dict(answer.arrays)) == ({"view": None}, {})
+
+
+def test_a_text_that_was_re_encoded_is_asked_again_when_members_have_changed_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They change while the refusal is on its way: the record that it calls for would be void."""
+    first, second = clashing()
+    with wired(3, 2, Settings(hash_bits=BITS)) as wires:
+        claims, host = claims_of(wires, 0), wires.nodes[0].host
+        claims.settle_texts([first])
+        before, ask = host.node.control.view, claims._ask
+        asked: list[int] = []
+
+        post = host.post
+
+        def post_late(event: ev.Event) -> None:
+            if isinstance(event, ev.ClaimAnswered) and len(asked) == 1:
+                take_out(wires, 2)
+            post(event)
+
+        def noted(errand: Any, *arguments: Any) -> None:
+            asked.append(errand.view)
+            ask(errand, *arguments)
+
+        monkeypatch.setattr(host, "post", post_late)
+        monkeypatch.setattr(claims, "_ask", noted)
+        assert claims.settle(encode_texts([second], BITS).terms, LONG_S) == host.node.control.view > before
+        assert [asked[0], asked[-1]] == [before, host.node.control.view]
+        assert second in host.node.control.exceptions
+
+
+def test_a_node_that_may_not_agree_says_nothing(pair: Wires) -> None:
+    node = pair.nodes[0].host.node
+    members = {**node.control.members, 0: replace(node.control.members[0], role=Role.JOINING)}
+    joining = replace(node, control=replace(node.control, members=members))
+    table = encode_texts([f"<{EX}a>"], BITS).terms
+    packet = Packet(
+        CLAIM, {"view": node.control.view}, {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+    )
+    host, claims = pair.nodes[0].host, claims_of(pair, 0)
+    host.run(lambda: setattr(host, "node", joining), LONG_S)
+    assert claims.answer(packet).fields == {"view": None}
+    assert len(pair.nodes[0].store.claims) == 1, "it has kept nothing"
+    host.run(lambda: setattr(host, "node", replace(host.node, control=node.control)), LONG_S)
+    assert claims.answer(packet).arrays["equal"].all()

@@ -1,0 +1,322 @@
+"""NodeStore in its nodes: which snapshots stay readable, whose slices are kept where, and what comes at which SN.
+
+What users see of windows and streams is told in tests/scenarios, over a cluster too."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
+from tests.unit.cluster.wires import Wires, wired
+from tests.unit.wire.pieces import make_piece
+from wukongs.cluster.node_core import unpacked
+from wukongs.cluster.node_store import MissingSlices, NodeStore
+from wukongs.cluster.node_stream import first_tick_of
+from wukongs.cluster.slices import SLICES
+from wukongs.errors import CompactedError
+from wukongs.live.declarations import stream_options
+from wukongs.protocol import events as ev
+from wukongs.protocol.actions import SealBatch
+from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
+from wukongs.settings import Settings
+from wukongs.store.encoder import encode_ntriples
+from wukongs.wire.sharding import ShardMap
+
+LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"
+LIVE_MS = 1 << 40
+"""What a tick of live streams is above its event time."""
+SETTLE_S = 30.0
+
+
+@pytest.fixture(params=[(1, 1), (3, 3), (3, 1)], ids=["alone", "whole", "shared"])
+def wires(request: pytest.FixtureRequest) -> Iterator[Wires]:
+    """One node; three that all hold everything; three that share the data."""
+    with wired(*request.param) as wires:
+        yield wires
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that a node does by itself."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "it does not come"
+        time.sleep(0.002)
+
+
+def load(wires: Wires, lines: bytes, graph: str | None = None) -> int:
+    return wires.nodes[0].engine.load(io.BytesIO(lines), graph=graph, format="nt")
+
+
+def test_loads_updates_and_streams_are_read_at_the_sns_that_the_log_gave(wires: Wires) -> None:
+    engine, core = wires.nodes[0].engine, wires.nodes[0].store.core
+    with core.lock:
+        reader = core.arrangement.open(core.sn, "a reader that keeps all SNs")
+    stream = engine.stream(A, batch_ms=100)
+    first = load(wires, LINE % b"l1")
+    stream.push([at("a", 50), at("b", 150), at("c", 250)])
+    engine.settle(SETTLE_S)
+    second = load(wires, LINE % b"l2" + LINE % b"a")
+    was, comes = ([f"{node(name)} {node('p')} {node('o')} ." for name in some] for some in (("a", "l1"), ("l3",)))
+    third = engine.update(f"DELETE DATA {{ {' '.join(was)} }} ; INSERT DATA {{ {' '.join(comes)} }}")
+    fourth = load(wires, LINE % b"g", graph="http://ex/g")
+    fifth = engine.update(f"CLEAR DEFAULT ; INSERT DATA {{ {node('last')} {node('p')} {node('o')} }}")
+    sixth = engine.update("CLEAR GRAPH <http://ex/g>")
+    assert [unpacked(one).minor for one in (second, third, fourth, fifth, sixth)] == [1, 2, 3, 4, 5]
+    assert unpacked(first).tick == 0
+    at_200 = unpacked(second).tick << 20
+    assert at_200 == (200 + LIVE_MS) << 20
+    expected = {
+        first: ["l1"],
+        at_200: ["a", "b", "l1"],
+        second: ["a", "b", "l1", "l2"],
+        third: ["b", "l2", "l3"],
+        fifth: ["last"],
+    }
+    for sn, found in expected.items():
+        assert names(engine.query("SELECT ?s { ?s ?p ?o }", at=sn)) == found
+    assert names(engine.query("SELECT ?s { GRAPH ?g { ?s ?p ?o } }", at=fifth)) == ["g"]
+    assert names(engine.query("SELECT ?s { GRAPH ?g { ?s ?p ?o } }", at=sixth)) == []
+    assert subjects(engine) == ["last"]
+    reader.close()
+
+
+def test_a_divided_graph_is_whole_by_subjects_and_by_objects() -> None:
+    """Each node has the triples whose subject or object is of its shards, and no others."""
+    lines = [(f"s{k % 70}", f"p{k % 3}", f"o{k % 50}") for k in range(400)]
+    data = "".join(f"{node(s)} {node(p)} {node(o)} .\n" for s, p, o in lines).encode()
+    with wired(3) as wires:
+        stream = wires.nodes[0].engine.stream(A, batch_ms=100)
+        load(wires, data)
+        stream.push([at(f"t{k}", 10 * k, term=f"o{k % 50}") for k in range(100)])
+        wires.nodes[0].engine.settle(SETTLE_S)
+        expected = {*lines, *((f"t{k}", "p", f"o{k % 50}") for k in range(91))}
+        out, into = set(), set()
+        for number, store in enumerate(one.store for one in wires.nodes):
+            registry = store.core.registry
+            with store.core.lock:
+                batch_set = store.core.arrangement.trace.read(store.core.sn)
+            for subject_ids, predicate, object_ids in batch_set.triples(store.core.default_graph):
+                for ends in zip(subject_ids.tolist(), object_ids.tolist(), strict=True):
+                    texts = registry.texts([ends[0], predicate, ends[1]])
+                    triple = rows([texts])[0]
+                    triple = tuple(text[1:-1].removeprefix("http://ex/") for text in triple)
+                    homes = [end >> 53 for end in ends]
+                    assert any(home % 3 == number for home in homes)
+                    out |= {triple} if homes[0] % 3 == number else set()
+                    into |= {triple} if homes[1] % 3 == number else set()
+        assert out == expected
+        assert into == expected
+        assert set(rows(wires.nodes[1].engine.query("SELECT ?s ?p ?o { ?s ?p ?o }"))) == expected
+
+
+def test_whole_slices_go_with_the_last_query_that_reads_them(wires: Wires) -> None:
+    home = wires.nodes[-1]
+    engine = home.engine
+    stream = engine.stream(A, timing=True, batch_ms=100, history_ms=100)
+    first = engine.register(register_text("RANGE 1s STEP 100ms", "q1"))
+    second = engine.register(register_text("RANGE TRIPLES 3", "q2"))
+    stream.push([at(f"s{k}", 10 * k) for k in range(100)])
+    engine.settle(SETTLE_S)
+    state = home.store.records.streams[A]
+    assert state.ring.slice_count > 5
+    first.close()
+    until(lambda: home.store.query("q1") is None)
+    assert state.is_home
+    second.close()
+    until(lambda: not state.is_home)
+    assert state.ring.size_bytes == 0
+    stream.push([at("last", 2000)])
+    stream.advance(9000)
+    engine.settle(SETTLE_S)
+    for one in wires.nodes:  # the last shares and their texts went, too; timestamps are younger than history_ms
+        assert one.store.held().oldest_firing == 9000 + LIVE_MS
+        until(lambda store=one.store: shares_of(store) == 0)  # type: ignore[misc]
+        assert len(one.store.core.registry.transient) <= 1  # the name of the default graph
+    query = engine.register(register_text("RANGE 100ms STEP 100ms", "q3"))
+    stream.push([at("new", 9050), at("newer", 9150)])
+    engine.settle(SETTLE_S)
+    assert windows(query) == {9100: ["new"]}
+
+
+def shares_of(store: NodeStore) -> int:
+    """How many rows of the stream this node keeps for homes."""
+    with store.core.lock:
+        count: int = store.records.streams[A].shares.row_count
+        return count
+
+
+def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
+    with wired(3) as wires:
+        home = wires.nodes[0]
+        engine = home.engine
+        stream = engine.stream(A, timing=True, batch_ms=100)
+        states = [one.store.records.streams[A] for one in wires.nodes]
+        for state in states[1:]:
+            state.slice_bytes_max = 4000
+        timed = engine.register(register_text("RANGE 300ms STEP 100ms", "timed"))
+        counted = engine.register(register_text("RANGE TRIPLES 20 STEP 10", "counted"))
+        stream.push([at("before", 50)] * 5)
+        stream.advance(100)
+        engine.settle(SETTLE_S)
+        faults = [wires.lose(SLICES, other) for other in (1, 2)]
+        for number in range(1, 40):
+            stream.push([at(f"s{k}", 100 * number + k, term=f"o{number}") for k in range(1, 31)])
+        stream.advance(4000)
+        tick = 4000 + LIVE_MS
+        until(lambda: home.store.injector.exposed.tick == tick)
+        assert home.store.missing_slices() == [MissingSlices(A, 2, 40)]
+        assert home.store.reached.tick < home.store.injector.exposed.tick
+        assert all(0 < state.shares.size_bytes <= 4000 < states[0].shares.size_bytes for state in states[1:])
+        for fault in faults:
+            fault.count = 0
+        engine.settle(SETTLE_S)
+        assert [(w.end_ms, w.partial) for w in timed.results(timeout_s=0.05)][:2] == [(100, False), (200, True)]
+        stream.push([at(f"t{k}", 4001 + k) for k in range(30)])
+        stream.advance(4400)
+        engine.settle(SETTLE_S)
+        later = [(w.end_ms, w.partial, len(names(w))) for w in timed.results(timeout_s=0.05)]
+        assert later == [(4100, False, 90), (4200, False, 60), (4300, False, 30), (4400, False, 0)]
+        last = list(counted.results(timeout_s=0.05))[-1]
+        assert (last.end_ms, last.partial, len(names(last))) == (4100, False, 20)
+        assert min(int(name[1:]) for name in names(last)) == 5  # 1205 have come: the last ten wait for the next STEP
+
+
+def test_a_query_moves_to_another_node_with_the_history() -> None:
+    with wired(3) as wires:
+        engine, other = wires.nodes[0].engine, wires.nodes[2]
+        stream = engine.stream(A, batch_ms=100)
+        first = engine.register(register_text("RANGE 300ms STEP 100ms"))
+        stream.push([at(f"s{k}", 50 * k) for k in range(1, 13)])
+        engine.settle(SETTLE_S)
+        other.host.carry_out(ev.Submitted(MoveQuery("q", (2,))), SETTLE_S)
+        second = other.store.query("q")
+        assert second is not None
+        stream.push([at(f"s{k}", 50 * k) for k in range(13, 18)])
+        engine.settle(SETTLE_S)
+        assert sorted(windows(first)) == [100, 200, 300, 400, 500]
+        assert windows(second) == {
+            600: sorted(f"s{k}" for k in range(7, 13)),
+            700: sorted(f"s{k}" for k in range(9, 15)),
+            800: sorted(f"s{k}" for k in range(11, 17)),
+        }
+        assert not wires.nodes[0].store.records.streams[A].is_home
+
+
+def test_what_a_late_stream_has_closed_before_shows_at_the_next_tick(wires: Wires) -> None:
+    engine = wires.nodes[-1].engine
+    first, late = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms", stream=B))
+    first.push([at("a", 950), at("a2", 1001)])
+    engine.settle(SETTLE_S)
+    late.push([at("b", 150), at("b2", 250), at("b3", 960)])
+    late.advance(1000)
+    engine.settle(SETTLE_S)
+    assert windows(query) == {}
+    first.advance(1200)
+    late.advance(1200)
+    engine.settle(SETTLE_S)
+    found = windows(query)
+    assert {end_ms: found[end_ms] for end_ms in found if found[end_ms]} == {200: ["b"], 300: ["b2"], 1000: ["b3"]}
+    assert min(found) == 200
+    assert max(found) == 1200
+    begun = wires.nodes[0].host.node.control.streams[B].began
+    assert begun == 1000 + LIVE_MS
+    assert names(engine.query("SELECT ?s { ?s ?p ?o }", at=(begun + 1) << 20)) == ["a", "b", "b2", "b3"]
+    assert subjects(engine) == ["a", "a2", "b", "b2", "b3"]
+
+
+def test_a_dropped_stream_is_gone_and_its_name_is_free(wires: Wires) -> None:
+    engine = wires.nodes[-1].engine
+    stores = [one.store for one in wires.nodes]
+    first, other = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
+    first.push([at("a", 50), at("b", 150), at("c", 250)])
+    other.push([at("x", 10), at("y", 110)])
+    engine.settle(SETTLE_S)
+    engine.drop_stream(A)
+    engine.settle(SETTLE_S)
+    assert all(A not in store.records.streams for store in stores)
+    assert all(list(store.core.streams) == [B] for store in stores)
+    again = engine.stream(A, timing=True, batch_ms=50)
+    assert stores[0].key_of(A) != A
+    query = engine.register(register_text("RANGE 50ms STEP 50ms"))
+    again.push([at("new", 120), at("newer", 180)])
+    other.advance(300)
+    again.advance(300)
+    engine.settle(SETTLE_S)
+    assert windows(query) == {150: ["new"], 200: ["newer"], 250: [], 300: []}
+    engine.drop_stream(B)
+    assert subjects(engine) == ["a", "b", "x", "y"]  # what was closed stays, what was open is forgotten
+    query.close()
+    engine.drop_stream(A)
+    engine.stream(A, batch_ms=100)
+    assert stores[0].key_of(A).startswith(A + " ")
+    engine.drop_stream(A)
+    engine.settle(SETTLE_S)
+    for store in stores:
+        assert not store.core.streams
+        assert not store.records.streams
+        assert len(store.core.registry.transient) == 1  # the name of the default graph
+
+
+def test_the_graph_stays_readable_from_the_oldest_sn_that_is_held() -> None:
+    with wired(1) as wires:
+        store, engine = wires.nodes[0].store, wires.nodes[0].engine
+        load(wires, LINE % b"0")
+        second = load(wires, LINE % b"1")
+        with store.core.lock:
+            handle = store.core.arrangement.open(store.core.sn, "a reader")
+        for k in range(2, 40):
+            load(wires, LINE % str(k).encode())
+        assert store.held().oldest_sn == unpacked(handle.sn) == unpacked(second)
+        assert len(names(engine.query("SELECT ?s { ?s ?p ?o }", at=second))) == 2
+        handle.close()
+        for k in range(40, 110):  # more than the newest SNs that stay readable anyway
+            load(wires, LINE % str(k).encode())
+        with pytest.raises(CompactedError):
+            engine.query("SELECT ?s { ?s ?p ?o }", at=second)
+        assert store.held().oldest_sn == store.reached
+
+
+def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
+    store = NodeStore(Settings(), 0, ShardMap.even(1))
+    options = stream_options(Settings(), (), 1000, None, None, None, "all")
+    first_tick, tick = first_tick_of(1000), 2000 + LIVE_MS
+    stream = "http://ex/s"
+    store.apply(
+        1, DeclareStream(stream, ("part-0",), 1000, first_tick=first_tick, payload=json.dumps(options)), Sn(0, 1)
+    )
+    store.apply(2, BeginStream(stream), Sn(0, 2))
+    piece = make_piece([(node("a"), node("p"), node("o"))])
+    store.check(piece)
+    store.take(piece)
+    store.expose(Sn(tick, 0), {stream: store.protocol_batch(stream, 2)})
+    store.injector.settle(10)
+    assert store.reached < Sn(tick, 0)
+    store.seal(SealBatch(stream, 0, store.protocol_batch(stream, 1), {}))
+    store.injector.settle(10)
+    assert store.reached == Sn(tick - 1, 0)
+    assert len(store.core.arrangement) == 1
+    store.seal(SealBatch(stream, 0, store.protocol_batch(stream, 2), {}))
+    store.wait_for(Sn(tick, 0), 10)
+    assert store.real_batch(stream, store.protocol_batch(stream, 2)) == 2
+    assert store.stats()["triples"] == 1
+    store.close()
+
+
+def test_until_others_have_said_what_they_need_a_node_keeps_everything() -> None:
+    store = NodeStore(Settings(), 0, ShardMap.even(2))
+    for number in range(1, 30):
+        store.stage(str(number), 0, encode_ntriples(LINE % str(number).encode(), b"")[0], is_last=True)
+        payload = json.dumps({"change": str(number), "graph": None, "cleared": [], "operations": 0})
+        store.apply(number, Change("c", number, payload, None, 0), Sn(0, number))
+        store.expose(Sn(0, number), {})
+        store.hold(None, None)
+    store.wait_for(Sn(0, 29), 10)
+    with store.core.lock:
+        assert [len(store.core.arrangement.trace.read(sn)) for sn in range(30)] == list(range(30))
+    store.close()

@@ -1,0 +1,358 @@
+"""The writer of a stream, in bad moments: what is cut off is finished, or refused by name, and the stream goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import pytest
+
+from tests.unit.cluster.wires import EX, STREAM, Fault, Wires, encoded, wired
+from wukongs.cluster import members
+from wukongs.cluster.claims import CLAIM
+from wukongs.cluster.feeding import FEED, feed_packet
+from wukongs.cluster.writing import PUSH, StreamWriter
+from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.live.stream_state import PUSH_PARTITION
+from wukongs.protocol.sealing import position
+from wukongs.settings import Settings
+from wukongs.wire.packets import Packet
+
+SHORT_S = 0.05
+LONG_S = 20.0
+
+
+def declared(wires: Wires) -> None:
+    wires.nodes[0].engine.stream(STREAM, batch_ms=100)
+
+
+@contextmanager
+def written() -> Iterator[tuple[Wires, StreamWriter]]:
+    """Give two nodes with a stream of which both have a row, a, and its writer."""
+    with wired(2) as wires:
+        declared(wires)
+        _, writer = wires.writer()
+        writer.push(encoded(("a", 50)), LONG_S)
+        yield wires, writer
+
+
+def offsets(wires: Wires) -> list[int]:
+    """How many rows each node has taken."""
+    return [position(node.host.node.intakes.get(STREAM), PUSH_PARTITION)[0] for node in wires.nodes]
+
+
+def check_stored(wires: Wires, names: Sequence[str]) -> None:
+    """Check that all nodes show these tuples when the stream has come to an end."""
+    wires.nodes[0].engine.declared(STREAM).close()
+    wires.nodes[0].engine.settle(LONG_S)
+    for node in wires.nodes:
+        found = sorted(str(row[0]).removeprefix(EX) for row in node.engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}"))
+        assert found == sorted(names)
+
+
+def other_writer(wires: Wires) -> StreamWriter:
+    """A writer at the node that is not the writer: what it does when it comes to be it."""
+    node, _ = wires.writer()
+    other = next(one for one in wires.nodes if one is not node)
+    return StreamWriter(STREAM, other.host, other.store, other.intake, other.network)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_push_that_was_cut_off_is_finished_before_the_next(is_done: bool) -> None:
+    with written() as (wires, writer):
+        fault = wires.lose(FEED, 1, is_done)
+        with pytest.raises(NodeUnavailable, match="the connection was lost"):
+            writer.push(encoded(("b", 150), ("c", 250)), SHORT_S)
+        assert offsets(wires) == [3, 3 if is_done else 1]
+        fault.count = 0
+        writer.push(encoded(("d", 250)), LONG_S)
+        assert offsets(wires) == [4, 4]
+        check_stored(wires, "abcd")
+
+
+def test_the_writer_has_the_terms_of_a_push_agreed_on_for_all_nodes() -> None:
+    with wired(3) as wires:
+        declared(wires)
+        node, writer = wires.writer()
+        writer.push(encoded(("a", 50)), LONG_S)
+        wires.kinds()
+        writer.push(encoded(*((f"b{number}", 150) for number in range(64))), LONG_S)
+        assert {asker for asker, _, _ in wires.asked} == {node.me.node}
+        others = [number for number in range(3) if number != node.me.node]
+        assert sorted(wires.kinds()) == [*((CLAIM, number) for number in others), *((FEED, n) for n in range(3))]
+        writer.push(encoded(("b1", 250)), LONG_S)
+        assert sorted(wires.kinds()) == [(FEED, number) for number in range(3)]
+        check_stored(wires, ["a", *(f"b{number}" for number in range(64))])  # what comes again counts once
+
+
+def test_a_node_that_knows_of_other_members_asks_for_itself() -> None:
+    with wired(2) as wires:
+        declared(wires)
+        node, writer = wires.writer()
+        other = next(one for one in wires.nodes if one is not node)
+        agree = writer._intake.agree
+        views = [12345]
+        with patch.object(writer._intake, "agree", lambda *told: views.pop() if views else agree(*told)):
+            writer.push(encoded(("a", 50), ("b", 51), ("c", 52)), LONG_S)
+        assert {asker for asker, _, packet in wires.asked if packet.kind == CLAIM} == {node.me.node, other.me.node}
+        check_stored(wires, "abc")
+
+
+def test_a_packet_whose_view_is_none_is_refused() -> None:
+    with wired(1) as wires, pytest.raises(DataError, match="feed: expected the index of a view, found 'x'"):
+        wires.networks[0].handlers[FEED](feed_packet([], view="x"))  # type: ignore[arg-type]
+
+
+def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:
+    with wired(2) as wires:
+        declared(wires)
+        _, writer = wires.writer()
+        fault = wires.lose(FEED, 1)
+        for _ in range(2):
+            with pytest.raises(NodeUnavailable):
+                writer.push(encoded(("a", 50), ("b", 150)), SHORT_S)
+        fault.count = 0
+        writer.push(encoded(("a", 50), ("b", 150)), LONG_S)
+        assert offsets(wires) == [2, 2]
+        check_stored(wires, "ab")
+
+
+def test_an_advance_that_was_cut_off_counts_and_is_finished_before_the_next_push() -> None:
+    with written() as (wires, writer):
+        fault = wires.lose(FEED, 1)
+        with pytest.raises(NodeUnavailable):
+            writer.advance(1000, SHORT_S)
+        fault.count = 0
+        with pytest.raises(StreamError, match="timestamp 500 ms at tuple 0 of the call, but the stream already stands"):
+            writer.push(encoded(("b", 500)), LONG_S)
+        writer.push(encoded(("c", 1050)), LONG_S)
+        assert offsets(wires) == [2, 2]
+        check_stored(wires, "ac")
+
+
+def test_an_end_that_was_cut_off_is_finished_and_nothing_comes_behind_it() -> None:
+    with written() as (wires, writer):
+        fault = wires.lose(FEED, 1)
+        with pytest.raises(NodeUnavailable):
+            writer.finish(SHORT_S)
+        fault.count = 0
+        with pytest.raises(StreamError, match=f"stream {STREAM} is closed: declare a new one to push more"):
+            writer.push(encoded(("b", 150)), LONG_S)
+        assert offsets(wires) == [1, 1]
+        writer.finish(LONG_S)
+        asked = len(wires.asked)
+        writer.finish(LONG_S)
+        assert len(wires.asked) == asked, "it has ended"
+        with pytest.raises(StreamError, match="is closed"):
+            writer.advance(2000, LONG_S)
+        check_stored(wires, "a")
+
+
+def test_an_end_that_one_node_refuses_is_finished_as_well() -> None:
+    with written() as (wires, writer):
+        wires.refuse(FEED, 1, StreamError("not now"), 1)
+        with pytest.raises(NodeUnavailable, match=r"some nodes have .* others refuse it: not now"):
+            writer.finish(LONG_S)
+        with pytest.raises(StreamError, match="is closed"):
+            writer.push(encoded(("b", 150)), LONG_S)
+        assert [position(node.host.node.intakes[STREAM], "")[2] for node in wires.nodes] == [True, True]
+
+
+def test_an_advance_backwards_says_nothing() -> None:
+    with wired(2) as wires:
+        declared(wires)
+        _, writer = wires.writer()
+        writer.advance(1000, LONG_S)
+        wires.kinds()
+        writer.advance(900, LONG_S)
+        writer.advance(1000, LONG_S)
+        assert wires.kinds() == []
+        with pytest.raises(StreamError, match="timestamp 900 ms"):
+            writer.push(encoded(("a", 900)), LONG_S)
+
+
+def test_a_push_that_nobody_took_is_forgotten_and_one_that_some_took_is_not() -> None:
+    refusal = StreamError("no room here")
+    with wired(2) as wires:
+        declared(wires)
+        node, writer = wires.writer()
+        other = 1 - node.me.node
+        writer.push(encoded(("a", 50)), LONG_S)
+        refused = wires.refuse(FEED, 0, refusal, 1), wires.refuse(FEED, 1, refusal, 1)
+        with pytest.raises(StreamError, match="no room here"):
+            writer.push(encoded(("b", 150)), LONG_S)
+        assert [one.count for one in refused] == [0, 0]
+        writer.push(encoded(("c", 150)), LONG_S)
+        wires.refuse(FEED, other, refusal, 1)
+        with pytest.raises(NodeUnavailable, match=r"some nodes have .* others refuse it: no room here"):
+            writer.push(encoded(("d", 250)), LONG_S)
+        writer.push(encoded(("e", 250)), LONG_S)
+        check_stored(wires, "acde")
+
+
+def test_the_next_writer_goes_on_behind_what_any_node_has_of_a_push() -> None:
+    """The last one went when one node had both stream batches of its push, and the other none."""
+    with wired(2) as wires:
+        declared(wires)
+        node, writer = wires.writer()
+        writer.push(encoded(("a", 50)), LONG_S)
+        pieces = writer._pieces(encoded(("b", 150), ("c", 750)))
+        shares = writer._shares(pieces)
+        wires.networks[0].handlers[FEED](feed_packet(shares[0]))
+        assert offsets(wires) == [3, 1]
+        following = other_writer(wires)
+        with pytest.raises(StreamError, match="timestamp 150 ms at tuple 0 of the call, but the stream already stands"):
+            following.push(encoded(("b", 150), ("c", 750)), LONG_S)
+        following.push(encoded(("d", 750)), LONG_S)
+        assert offsets(wires) == [4, 4]
+        following.finish(LONG_S)
+        wires.nodes[0].engine.settle(LONG_S)
+        for one in wires.nodes:
+            assert f"{EX}d" in {str(row[0]) for row in one.engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}")}
+        assert node.host.failure is None
+
+
+def test_the_next_writer_finishes_an_end_that_some_nodes_have() -> None:
+    with written() as (wires, writer):
+        wires.lose(FEED, 1, count=1 << 20)
+        with pytest.raises(NodeUnavailable):
+            writer.finish(SHORT_S)
+        wires.faults.clear()
+        following = other_writer(wires)
+        with pytest.raises(StreamError, match="is closed"):
+            following.push(encoded(("b", 150)), LONG_S)
+        following.finish(LONG_S)
+        assert [position(node.host.node.intakes[STREAM], "")[2] for node in wires.nodes] == [True, True]
+
+
+def test_who_was_locked_out_in_a_push_comes_back_without_it() -> None:
+    with written() as (wires, writer):
+        fault = wires.lose(FEED, 1)
+        with pytest.raises(NodeUnavailable):
+            writer.push(encoded(("b", 150)), SHORT_S)
+        fault.count = 0
+        other_writer(wires).push(encoded(("c", 250)), LONG_S)
+        assert offsets(wires) == [3, 3]
+        writer.push(encoded(("d", 350)), LONG_S)
+        assert offsets(wires) == [4, 4]
+
+
+def test_an_old_writer_is_locked_out_by_the_next_one() -> None:
+    with written() as (wires, writer):
+        pieces = writer._pieces(encoded(("b", 150)))
+        other_writer(wires).push(encoded(("c", 150)), LONG_S)
+        with pytest.raises(StreamError, match=r"writer \d+ is locked out by the newer writer \d+"):
+            writer._send(writer._shares(pieces), time.monotonic() + LONG_S)
+        assert offsets(wires) == [2, 2]
+
+
+def test_a_push_without_room_on_one_node_is_refused_on_all() -> None:
+    with wired(2, settings=Settings(queued_bytes_max=1024)) as wires:
+        declared(wires)
+        _, writer = wires.writer()
+        wires.nodes[0].engine.stream(EX + "holds", batch_ms=100).advance(0)
+        writer.push(encoded(("a", 50)), LONG_S)
+        wires.kinds()
+        with pytest.raises(StreamError, match=r"more tuples would exceed queued_bytes_max at node \d, which has room"):
+            writer.push(encoded(*((f"b{i}", 150) for i in range(40))), LONG_S)
+        assert offsets(wires) == [1, 1]
+        writer.push(encoded(("c", 150)), LONG_S)
+        assert offsets(wires) == [2, 2]
+
+
+def test_pushes_of_two_clients_come_one_after_the_other_on_all_nodes() -> None:
+    with written() as (wires, writer):
+        second = threading.Thread(target=writer.push, args=(encoded(("c", 150), ("d", 150)), LONG_S))
+        held: list[list[int]] = []
+
+        def begin_second(node: int, packet: Packet) -> None:
+            if packet.kind == FEED and not held:
+                second.start()
+                held.append(offsets(wires))
+
+        wires.before = begin_second
+        writer.push(encoded(("b", 150)), LONG_S)
+        second.join()
+        assert held == [[1, 1]]
+        assert offsets(wires) == [4, 4]
+        check_stored(wires, "abcd")
+
+
+def test_who_waits_for_another_push_waits_no_longer_than_it_says() -> None:
+    with wired(1) as wires:
+        declared(wires)
+        _, writer = wires.writer()
+        told: list[WukongsError] = []
+
+        def wait(call: object) -> None:
+            try:
+                call(SHORT_S)  # type: ignore[operator]
+            except WukongsError as error:
+                told.append(error)
+
+        def hold(node: int, packet: Packet) -> None:
+            if packet.kind == FEED and not told:
+                calls = (
+                    lambda timeout_s: writer.push(encoded(("b", 150)), timeout_s),
+                    lambda timeout_s: writer.advance(1000, timeout_s),
+                    writer.finish,
+                )
+                for call in calls:
+                    thread = threading.Thread(target=wait, args=(call,))
+                    thread.start()
+                    thread.join()
+
+        wires.before = hold
+        writer.push(encoded(("a", 50)), LONG_S)
+        assert len(told) == 3
+        for error in told:
+            assert isinstance(error, NodeUnavailable)
+            assert f"stream {STREAM}: another call is under way, for longer than {SHORT_S} s" in str(error)
+        writer.push(encoded(("c", 150)), LONG_S)
+        check_stored(wires, "ac")
+
+
+def test_who_is_not_the_writer_says_who_is() -> None:
+    with wired(2) as wires:
+        declared(wires)
+        at, _ = wires.writer()
+        other = wires.nodes[1 - at.me.node]
+        other.engine._writers.push(STREAM, encoded(("a", 50)), LONG_S)
+        _, asked, packet = next(one for one in wires.asked if one[2].kind == PUSH)
+        assert asked == at.me.node
+        answer = wires.networks[other.me.node].handlers[PUSH](packet)
+        assert (answer.fields, offsets(wires)) == ({"writer": at.me.node}, [1, 1])
+        wires.faults.append(Fault(PUSH, at.me.node, Packet(PUSH, {"writer": other.me.node})))
+        with pytest.raises(NodeUnavailable, match=r"the nodes did not agree within 0.05 s who writes it"):
+            other.engine._writers.push(STREAM, encoded(("b", 150)), SHORT_S)
+        with pytest.raises(DataError, match="push: timeout_s = 'long': expected a number of seconds"):
+            wires.networks[at.me.node].handlers[PUSH](
+                Packet(PUSH, {**packet.fields, "timeout_s": "long"}, packet.arrays)
+            )
+        assert offsets(wires) == [1, 1]
+
+
+def test_writers_of_streams_that_are_gone_are_forgotten() -> None:
+    with wired(1) as wires:
+        engine = wires.nodes[0].engine
+        for _ in range(3):
+            engine.stream(STREAM, batch_ms=100).push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}o>", 50)])
+            engine.drop_stream(STREAM)
+        engine.stream(EX + "t", batch_ms=100).push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}o>", 50)])
+        assert list(engine._writers._writers) == [EX + "t"]
+
+
+def test_members_are_asked_again_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    with wired(2) as wires:
+        declared(wires)
+        _, writer = wires.writer()
+        wires.lose(FEED, 1, count=2)
+        writer.push(encoded(("a", 50)), LONG_S)
+        assert [node for kind, node in wires.kinds() if kind == FEED].count(1) >= 3
+        monkeypatch.setattr(members, "ROUND_S", 0.001)
+        wires.lose(FEED, 1)
+        with pytest.raises(NodeUnavailable, match="node 1"):
+            writer.push(encoded(("b", 150)), SHORT_S)

@@ -1,0 +1,343 @@
+"""How time moves on: what is sealed, held back, fired, kept and dropped, through an Engine in event time only."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.engine_helpers import A, B, at, names, register_text, windows
+from tests.unit.wire.test_ingest import Pipe
+from wukongs.errors import StreamError, WukongsError
+from wukongs.live.core import Core
+from wukongs.settings import Settings
+
+STORED = "FROM <urn:x-wukongs:default>"
+
+
+@pytest.fixture
+def engine() -> Iterator[wukongs.Engine]:
+    with wukongs.Engine(settings=Settings(batch_ms=100)) as engine:
+        yield engine
+
+
+def join_text(name: str = "q", window: str = "RANGE 100ms STEP 100ms") -> str:
+    streams = f"FROM STREAM <{A}> [{window}] FROM STREAM <{B}> [{window}]"
+    return f"REGISTER QUERY {name} AS SELECT ?s {streams} WHERE {{ ?s ?p ?o }}"
+
+
+def settled(engine: wukongs.Engine, query: Any) -> dict[int, list[str]]:
+    engine.settle(timeout_s=60)
+    return windows(query)
+
+
+# --- first firing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "ends"),
+    [(1, [100]), (100, [100]), (101, [200]), (0, [0]), (-1, [0]), (-100, [-100]), (-101, [-100]), (-250, [-200])],
+)
+def test_the_first_firing_is_the_multiple_at_or_after_the_first_tuple(
+    engine: wukongs.Engine, first: int, ends: list[int]
+) -> None:
+    stream = engine.stream(A)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    stream.push([at("a", first)])
+    stream.advance(ends[-1])
+    assert settled(engine, query) == {end: ["a"] for end in ends}
+
+
+@pytest.mark.parametrize(("advanced", "first"), [(500, 500), (501, 600), (-1, 0), (-200, -200)])
+def test_an_advance_begins_as_a_tuple_does(engine: wukongs.Engine, advanced: int, first: int) -> None:
+    stream = engine.stream(A)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    stream.advance(advanced)
+    stream.advance(first + 199)
+    assert list(settled(engine, query)) == [first, first + 100]
+
+
+def test_windows_over_zero_are_exact(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A)
+    query = engine.register(register_text("RANGE 300ms STEP 100ms"))
+    stream.push([at(f"t{t}", t) for t in (-250, -200, -199, -100, 0, 1, 100)])
+    stream.advance(200)
+    assert settled(engine, query) == {
+        -200: ["t-200", "t-250"],
+        -100: ["t-100", "t-199", "t-200", "t-250"],
+        0: ["t-100", "t-199", "t-200", "t-250", "t0"],
+        100: ["t-100", "t-199", "t0", "t1", "t100"],
+        200: ["t0", "t1", "t100"],
+    }
+
+
+def test_after_registration_the_next_multiple_fires_and_no_earlier(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A)
+    stream.push([at("a", 250)])
+    stream.advance(300)
+    engine.settle(timeout_s=60)
+    query = engine.register(register_text("RANGE 200ms STEP 100ms"))
+    stream.advance(500)
+    assert settled(engine, query) == {400: ["a"], 500: []}
+
+
+def test_two_streams_fire_when_both_have_begun(engine: wukongs.Engine) -> None:
+    a, b = engine.stream(A), engine.stream(B)
+    query = engine.register(join_text())
+    a.push([at("a", 150)])
+    a.advance(1000)
+    assert settled(engine, query) == {}
+    assert "first tuple or advance of http://ex/streamB" in query.why()
+    b.push([at("b", 850)])
+    b.advance(1000)
+    expected: dict[int, list[str]] = {end: [] for end in range(200, 1001, 100)}
+    assert settled(engine, query) == expected | {200: ["a"], 900: ["b"]}
+
+
+def test_the_first_firing_does_not_hang_on_which_partition_is_read_first(engine: wukongs.Engine) -> None:
+    """A partition with later tuples comes first; before all have closed a batch, nothing is certain."""
+    engine.stream(A)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    core: Core = engine._core
+    one, other = Pipe(engine, "p1"), Pipe(engine, "p2")
+    one.inject(0, ("late", 450))
+    one.close(1, 500)
+    engine.settle(timeout_s=60)
+    other.inject(0, ("early", 150))
+    other.close(1, 500)
+    assert settled(engine, query) == {200: ["early"], 300: [], 400: [], 500: ["late"]}
+    assert core.streams[A].first_ms == 150
+
+
+# --- who waits for whom -----------------------------------------------------------------------------------------------
+
+
+def test_held_back_by_names_the_slow(engine: wukongs.Engine) -> None:
+    a, b = engine.stream(A), engine.stream(B)
+    a.advance(500)
+    engine.settle(timeout_s=60)
+    assert engine.stats()["held_back_by"] == {}, "a stream that has not begun holds nobody"
+    b.advance(200)
+    a.advance(700)
+    engine.settle(timeout_s=60)
+    assert engine.stats()["held_back_by"] == {B: 200}
+    b.advance(700)
+    assert engine.stats()["held_back_by"] == {}
+    a.advance(900)
+    b.close()
+    assert engine.stats()["held_back_by"] == {}
+
+
+def test_a_stream_without_a_closed_batch_is_the_one_that_holds(engine: wukongs.Engine) -> None:
+    a = engine.stream(A)
+    engine.stream(B)
+    a.advance(500)
+    engine.settle(timeout_s=60)
+    core: Core = engine._core
+    with core.lock:
+        core.streams[B].open_partition("p")
+        core.streams[B].first_ms = 450  # a tuple has come, no batch has closed
+        assert core.held_back_by() == {B: None}
+        assert core.stable_ms() == core.sealed_ms == 500
+
+
+def test_an_ended_stream_holds_nobody_and_its_last_tuples_count(engine: wukongs.Engine) -> None:
+    a, b = engine.stream(A), engine.stream(B)
+    query = engine.register(join_text())
+    a.push([at("a", 120)])
+    b.push([at("b", 130)])
+    a.close()
+    b.advance(400)
+    assert settled(engine, query) == {200: ["a", "b"], 300: [], 400: []}
+    b.push([at("c", 450)])
+    b.close()
+    assert settled(engine, query) == {500: ["c"]}
+    assert "streams have ended" in query.why()
+
+
+def test_a_stream_that_begins_late_loses_nothing(engine: wukongs.Engine) -> None:
+    """Its tuples are older than what the others have sealed: they are absorbed, and its own windows are exact."""
+    a, b = engine.stream(A), engine.stream(B)
+    a.push([at("a", 950)])
+    a.advance(1000)
+    engine.settle(timeout_s=60)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms", stream=B))
+    b.push([at("b1", 150), at("b2", 250)])
+    b.advance(300)
+    assert settled(engine, query) == {200: ["b1"], 300: ["b2"]}
+    assert names(engine.query("SELECT ?s { ?s ?p ?o }")) == ["a", "b1", "b2"]
+    assert engine.stats()["held_back_by"] == {B: 300}
+    b.advance(1000)
+    a.push([at("a2", 1050)])
+    a.advance(1100)
+    b.advance(1100)
+    engine.settle(timeout_s=60)
+    assert names(engine.query("SELECT ?s { ?s ?p ?o }")) == ["a", "a2", "b1", "b2"]
+
+
+# --- one snapshot a time ----------------------------------------------------------------------------------------------
+
+
+def test_all_firings_at_a_time_read_one_snapshot(engine: wukongs.Engine) -> None:
+    """What is loaded between two firings of one time is seen at the next time, by both."""
+    stream = engine.stream(A, timing=True)
+    engine.load(io.BytesIO(b"<http://ex/base> <http://ex/p> <http://ex/o> .\n"), format="nt")
+    seen: dict[int, list[str]] = {}
+
+    def load(window: Any) -> None:
+        seen[window.end_ms] = names(window)
+        if window.end_ms == 100:
+            engine.load(io.BytesIO(b"<http://ex/loaded> <http://ex/p> <http://ex/o> .\n"), format="nt")
+
+    text = register_text("RANGE 100ms STEP 100ms", "first").replace("WHERE", f"{STORED} WHERE")
+    engine.register(text, on_result=load)
+    second = engine.register(text.replace("first", "second"))
+    stream.push([at("x", 50)])
+    stream.advance(200)
+    expected = {100: ["base", "x"], 200: ["base", "loaded"]}
+    assert settled(engine, second) == expected
+    assert seen == expected
+
+
+def test_explain_changes_nothing(engine: wukongs.Engine) -> None:
+    """It looks at a window that is still being filled."""
+    stream = engine.stream(A)
+    query = engine.register(register_text("RANGE 1s STEP 1s"))
+    stream.push([at("a", 50)])
+    stream.advance(100)
+    engine.settle(timeout_s=60)
+    assert query.explain() == query.explain()
+    stream.push([at("b", 150), at("c", 950)])
+    query.explain()
+    stream.advance(1000)
+    assert settled(engine, query) == {1000: ["a", "b", "c"]}
+
+
+def test_a_paused_query_skips_and_goes_on(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    stream.push([at("a", 50)])
+    stream.advance(100)
+    engine.settle(timeout_s=60)
+    query.pause()
+    stream.push([at("b", 150)])
+    stream.advance(300)
+    engine.settle(timeout_s=60)
+    assert "paused" in query.why()
+    query.resume()
+    stream.push([at("c", 350)])
+    stream.advance(400)
+    assert settled(engine, query) == {100: ["a"], 400: ["c"]}
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_settle_from_on_result_is_refused(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A)
+    caught: list[BaseException] = []
+
+    def settle(_: Any) -> None:
+        try:
+            engine.settle(timeout_s=60)
+        except StreamError as error:
+            caught.append(error)
+
+    engine.register(register_text("RANGE 100ms STEP 100ms"), on_result=settle)
+    stream.advance(100)
+    engine.settle(timeout_s=60)
+    assert [str(error) for error in caught] == [
+        "settle() called from on_result would wait for itself: call it from another thread"
+    ]
+
+
+def test_on_result_that_raises_does_not_stop_the_engine(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A)
+    ends: list[int] = []
+
+    def fail(window: Any) -> None:
+        ends.append(window.end_ms)
+        raise RuntimeError("mine")
+
+    query = engine.register(register_text("RANGE 100ms STEP 100ms", "failing"), on_result=fail)
+    other = engine.register(register_text("RANGE 100ms STEP 100ms", "other"))
+    stream.push([at("a", 50)])
+    stream.advance(200)
+    assert settled(engine, other) == {100: ["a"], 200: []}
+    assert ends == [100, 200]
+    assert query.stats()["errors"] == 2
+
+
+def test_settle_says_when_it_gives_up(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A)
+    going_on = threading.Event()
+    engine.register(register_text("RANGE 100ms STEP 100ms"), on_result=lambda _: going_on.wait(60))
+    stream.advance(100)
+    try:
+        with pytest.raises(StreamError, match=r"not settled within timeout_s = 0.05: give it more time"):
+            engine.settle(timeout_s=0.05)
+    finally:
+        going_on.set()
+    engine.settle(timeout_s=60)
+
+
+def test_an_error_of_the_engine_itself_is_told_to_every_caller(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = engine.stream(A)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug of ours")
+
+    monkeypatch.setattr(engine._core.streams[A].ring, "add", broken)
+    stream.push([at("a", 50)])
+    stream.advance(100)
+    for call in (
+        lambda: engine.settle(timeout_s=60),
+        lambda: stream.push([at("b", 150)]),
+        lambda: stream.advance(200),
+        lambda: engine.query("SELECT * { ?s ?p ?o }"),
+        lambda: engine.register(register_text("RANGE 100ms STEP 100ms", "r")),
+    ):
+        with pytest.raises(WukongsError, match="the engine has stopped: ZeroDivisionError: a bug of ours"):
+            call()
+    with pytest.raises(WukongsError, match="the engine has stopped: ZeroDivisionError: a bug of ours"):
+        list(query.results(timeout_s=60))
+    assert list(query.results(timeout_s=60)) == [], "its readers end instead of waiting for ever"
+
+
+def test_too_much_waiting_is_refused_and_nothing_is_applied() -> None:
+    with wukongs.Engine(settings=Settings(queued_bytes_max=1024, batch_ms=100)) as engine:
+        a, b = engine.stream(A), engine.stream(B)
+        b.advance(0)
+        a.push([at(f"x{i}", 150) for i in range(20)])
+        before = engine.stats()
+        with pytest.raises(StreamError, match=r"streamA: .* queued_bytes_max = 1024"):
+            a.push([at(f"y{i}", 250) for i in range(20)])
+        after = engine.stats()
+        assert before["terms"] == after["terms"]
+        assert before["streams"] == after["streams"]
+        b.advance(1000)
+        a.advance(200)  # 250 has not happened
+        engine.settle(timeout_s=60)
+        a.push([at(f"y{i}", 250) for i in range(20)])
+        a.advance(1000)
+        engine.settle(timeout_s=60)
+        assert len(list(engine.query("SELECT ?s { ?s ?p ?o }"))) == 40
+
+
+@pytest.mark.parametrize("time_ms", [10**15, -(10**15), 2**62])
+def test_an_advance_to_a_time_that_is_none_is_refused(engine: wukongs.Engine, time_ms: int) -> None:
+    stream = engine.stream(A)
+    with pytest.raises(StreamError, match=f"{time_ms} ms is outside of what can be named"):
+        stream.advance(time_ms)
+    stream.push([at("a", 50)])
+
+
+def test_a_named_graph_that_is_not_stored_is_reported_by_its_name(engine: wukongs.Engine) -> None:
+    assert names(engine.query("SELECT ?g FROM NAMED <http://ex/nowhere> { GRAPH ?g {} }")) == ["nowhere"]

@@ -1,0 +1,190 @@
+"""Several clients of one node, one after the other and at the same time; connections that end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import wukongs
+from tests.engine_helpers import A, at, register_text, windows
+from tests.unit.remote.served import Wire, connected, served, windows_until
+from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
+from wukongs.remote import kinds
+
+
+def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as one, connected(wire) as two:
+        stream, same = one.stream(A, batch_ms=100), two.stream(A, batch_ms=100)
+        with pytest.raises(StreamError, match="declared already"):
+            two.stream(A, batch_ms=100)
+        with pytest.raises(StreamError, match="declared already"):
+            two.stream(A, batch_ms=200)
+        one.register(register_text("RANGE 100ms STEP 100ms"))
+        with pytest.raises(StreamError, match="registered already"):
+            two.register(register_text("RANGE 100ms STEP 100ms"))
+        stream.push([at("a", 50)])
+        same.push([at("b", 150)])
+        two.settle(60) if stream.advance(200) is None else None
+        (watched,) = two.queries()
+        assert windows(watched) == {100: ["a"], 200: ["b"]}
+
+
+def test_streams_and_queries_of_another_node_are_found(
+    embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a cluster: what was declared and registered elsewhere is known to the engine, not to this service."""
+    declared = embedded.stream(A, timing=["http://ex/p"], batch_ms=100)
+    monkeypatch.setattr(embedded, "declared", lambda name: declared, raising=False)
+    text = register_text("RANGE 100ms STEP 100ms")
+    embedded.register(text)
+    with served(embedded) as (_, wire), connected(wire) as client:
+        with pytest.raises(StreamError, match="declared already"):
+            client.stream(A, batch_ms=100)
+        stream = client.stream(A, batch_ms=100, timing=["<http://ex/p>"])
+        with pytest.raises(StreamError, match="declared already"):
+            client.stream(A, batch_ms=100, timing=["<http://ex/p>"])
+        with pytest.raises(StreamError, match="registered already"):
+            client.register(text)
+        again, _ = client._connection.call("register", {"text": text, "is_again": True, "life": "elsewhere"})
+        assert again.fields["value"]["name"] == "q"
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        client.settle(60)
+        assert windows(client.queries()[0]) == {100: ["a"]}
+
+
+def test_a_query_goes_on_for_who_registers_the_same_text_later(embedded: wukongs.Engine) -> None:
+    text = register_text("RANGE 100ms STEP 100ms")
+    with served(embedded) as (_, wire):
+        with connected(wire) as one:
+            stream = one.stream(A, batch_ms=100)
+            query = one.register(text)
+            stream.push([at("a", 50), at("b", 150)])
+            stream.advance(200)
+            one.settle(60)
+            assert next(query.results(timeout_s=60)).end_ms == 100  # never confirmed
+        with connected(wire) as two:
+            assert two.streams() == [A]
+            with pytest.raises(StreamError, match="registered already"):
+                two.register(register_text("RANGE 200ms STEP 100ms"))
+            assert windows(two.register(text)) == {100: ["a"], 200: ["b"]}
+
+
+def test_a_reader_that_leaves_does_not_take_its_window_along(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as stays:
+        stream = stays.stream(A, batch_ms=100)
+        query = stays.register(register_text("RANGE 100ms STEP 100ms"))
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        stays.settle(60)
+        with connected(wire) as leaves:
+            assert next(leaves.queries()[0].results(timeout_s=60)).end_ms == 100
+            assert windows(query) == {}
+        assert windows_until(query, 100) == {100: ["a"]}
+
+
+def test_one_thread_serves_all_queries_with_on_result(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        seen: dict[str, list[int]] = {}
+
+        def note(window: wukongs.WindowResult) -> None:
+            seen.setdefault(window.query, []).append(window.end_ms)
+            if window.query == "q3":
+                raise LookupError("a mistake of the user")
+
+        queries = [
+            client.register(register_text("RANGE 100ms STEP 100ms", name=f"q{n}"), on_result=note) for n in range(40)
+        ]
+        assert [thread.name for thread in threading.enumerate()].count("wukongs-on-result") == 1
+        stream.advance(100)  # the first window ends at the first advance
+        stream.advance(500)
+        client.settle(60)
+        assert seen == {f"q{n}": [100, 200, 300, 400, 500] for n in range(40)}
+        queries[0].close()
+        stream.advance(600)
+        client.settle(60)
+        assert (len(seen["q0"]), len(seen["q1"])) == (5, 6)
+        assert list(queries[1].results(timeout_s=0.05)) == []
+
+
+def test_an_error_in_the_place_of_a_window_waits_beside_on_result(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        seen: list[int] = []
+        query = client.register(register_text("RANGE 100ms STEP 100ms"), on_result=lambda w: seen.append(w.end_ms))
+        (there,) = embedded.queries()
+        there.subscription.put(50, wukongs.BudgetExceeded("too much"))
+        stream.advance(100)
+        client.settle(60)
+        assert seen == [100]
+        with pytest.raises(wukongs.BudgetExceeded, match="too much"):
+            next(query.results(timeout_s=60))
+
+
+def test_where_pipelines_find_the_nodes(embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        assert client.listen() == "tcp://127.0.0.1:0"
+        monkeypatch.setattr(embedded, "ingest_addresses", ("tcp://a:1", "tcp://b:2"), raising=False)
+        assert client.listen() == "tcp://a:1,tcp://b:2"
+        with pytest.raises(SettingsError, match="a node opens its sockets as its own file says"):
+            client.listen("tcp://127.0.0.1:0")
+
+
+def test_a_closed_connection_refuses_all_work(wire: Wire) -> None:
+    client = connected(wire)
+    stream = client.stream(A)
+    query = client.register(register_text("RANGE 100ms STEP 100ms"))
+    client.close()
+    client.close()
+    stream.close()
+    query.close()
+    assert list(query.results()) == []
+    for work in (lambda: client.query("ASK {}"), lambda: stream.push([at("a", 50)]), client.stats, query.why):
+        with pytest.raises(WukongsError, match=r"this connection is closed: make a new one with wukongs\.connect"):
+            work()
+
+
+def test_a_node_that_closes_ends_its_clients(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire):
+        client = connected(wire, silence_s=0.2)
+        embedded.stream(A)
+    with pytest.raises(NodeUnavailable, match="this node stops"):
+        client.stats()
+    client.close()
+
+
+def test_a_window_of_a_reader_that_is_cancelled_is_kept_for_the_next(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        query = client.register(register_text("RANGE 100ms STEP 100ms"))
+        asked = threading.Event()
+        wire.on_ask = lambda packet: asked.set() if packet.kind == kinds.WINDOW else None
+
+        async def read() -> None:
+            async for _ in query.aresults():
+                raise AssertionError
+
+        async def cancelled() -> None:
+            reading = asyncio.create_task(read())
+            while not asked.is_set():
+                await asyncio.sleep(0.01)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            # The request is still under way, in a thread: it takes the window.
+            stream.push([at("a", 50)])
+            stream.advance(100)
+            client.settle(60)
+
+        asyncio.run(cancelled())
+        assert windows_until(query, 100) == {100: ["a"]}
+
+        async def all_of() -> list[int]:
+            return [window.end_ms async for window in query.aresults(timeout_s=0.5)]
+
+        stream.advance(300)
+        client.settle(60)
+        assert asyncio.run(all_of()) == [200, 300]

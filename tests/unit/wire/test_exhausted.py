@@ -1,0 +1,202 @@
+"""Threads, memory and descriptors come to an end: a node sheds load with a named error, or ends, and serves again."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from typing import Any
+
+import pytest
+import zmq
+
+from tests.unit.wire.conftest import ANY_PORT, Nodes, echo, wait_until
+from tests.unit.wire.pieces import STREAM, make_piece, many
+from tests.unit.wire.test_client_socket import Ingest
+from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
+from wukongs.wire import bound_socket, ingesting, transport
+from wukongs.wire.client_channel import ClientChannel
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.link import IngestLink
+from wukongs.wire.packets import Packet
+from wukongs.wire.workers import Workers
+
+
+class Threads:
+    """Makes threads fail to start while there are none left."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.are_left = True
+        start = threading.Thread.start
+
+        def maybe(thread: threading.Thread) -> None:
+            if not self.are_left:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", maybe)
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    return Threads(monkeypatch)
+
+
+def test_a_thread_that_cannot_start_is_not_counted(threads: Threads) -> None:
+    workers, done = Workers("test", 2, 10), list[int]()
+    threads.are_left = False
+    assert not any(workers.submit(lambda: done.append(-1)) for _ in range(50))
+    threads.are_left = True
+    for number in range(20):
+        wait_until(lambda number=number: workers.submit(lambda: done.append(number)), "there is room")  # type: ignore[misc]
+    wait_until(lambda: sorted(done) == list(range(20)), "all are done")
+    assert workers.close(20)
+
+
+def test_what_runs_takes_the_work_of_a_thread_that_cannot_start(threads: Threads) -> None:
+    workers, done, may_go_on = Workers("test", 2, 10), list[int](), threading.Event()
+    assert workers.submit(lambda: done.append(int(may_go_on.wait(20))))
+    threads.are_left = False
+    assert workers.submit(lambda: done.append(2))
+    may_go_on.set()
+    wait_until(lambda: done == [1, 2], "one thread has done both")
+    assert workers.close(20)
+
+
+def test_a_thread_that_ends_is_replaced() -> None:
+    workers, done = Workers("test", 1, 10), threading.Event()
+
+    def leave() -> None:
+        raise SystemExit
+
+    assert workers.submit(leave)
+    wait_until(lambda: not workers._threads, "it has ended")
+    assert workers.submit(done.set)
+    assert done.wait(20)
+    assert workers.close(20)
+
+
+def test_a_node_without_threads_says_so_and_serves_again(nodes: Nodes, threads: Threads) -> None:
+    networks = nodes.start(0), nodes.start(1, {"echo": echo})
+    nodes.join(*networks)
+    threads.are_left = False
+    for _ in range(3):
+        with pytest.raises(NodeUnavailable, match=r"the node is busy: .* or no thread can start. Ask again"):
+            networks[0].ask([(1, Packet("echo"))], 20)
+    threads.are_left = True
+    assert networks[0].ask([(1, Packet("echo", {"n": 1}))], 20)[0].fields == {"n": 1}
+
+
+NO_DESCRIPTORS = (OSError(errno.EMFILE, "Too many open files"), zmq.ZMQError(errno.EMFILE))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "expected"),
+    [
+        (MemoryError(), BudgetExceeded, "the node has too little memory left for this request. Ask for less"),
+        *((error, NodeUnavailable, r"the node has no file descriptors left \(.*ulimit -n") for error in NO_DESCRIPTORS),
+    ],
+)
+def test_a_handler_that_lacks_something_refuses_by_name(
+    nodes: Nodes, error: Exception, kind: type[WukongsError], expected: str
+) -> None:
+    def fail(_: Packet) -> Packet:
+        raise error
+
+    networks = nodes.start(0), nodes.start(1, {"rows": fail, "echo": echo}, workers_max=1, requests_max=2)
+    nodes.join(*networks)
+    for _ in range(3):
+        with pytest.raises(kind, match=expected):
+            networks[0].ask([(1, Packet("rows"))], 20)
+    assert networks[0].ask([(1, Packet("echo", {"n": 1}))], 20)[0].fields == {"n": 1}
+
+
+def test_a_client_that_cannot_connect_is_told_why_and_can_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = ClientSocket(ANY_PORT, {"echo": echo})
+    channel = ClientChannel(clients.address)
+
+    def none(*_: Any) -> Any:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transport.context(), "socket", none, raising=False)
+        with pytest.raises(NodeUnavailable, match=r"this process cannot open one more connection .*ulimit -n"):
+            channel.ask(Packet("echo"), 20)
+    assert channel.ask(Packet("echo", {"n": 1}), 20).fields == {"n": 1}
+    channel.close()
+    clients.close()
+
+
+def test_what_is_told_waits_for_descriptors(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    networks = nodes.start(0), nodes.start(1)
+    nodes.join(*networks)
+    gone = networks[1]
+    wait_until(lambda: networks[0].send(1, Packet("n")), "the connection is there")
+    gone.close()
+    wait_until(lambda: not networks[0].send(1, Packet("n")), "the connection is lost")
+
+    def none(*_: Any) -> Any:
+        raise NodeUnavailable("no descriptors")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("wukongs.wire.network.Line", none)
+        patched.setattr("wukongs.wire.network.RENEW_S", 0.0)
+        for _ in range(3):
+            assert not networks[0].send(1, Packet("n"))
+    again = nodes.start(1, {}, gone.address, boot=2)
+    again.join({0: networks[0].address})
+    nodes.told[1].clear()
+    wait_until(lambda: networks[0].send(1, Packet("n")) and bool(nodes.told[1]), "it is told")
+
+
+def test_a_piece_that_there_is_no_memory_for_is_refused_and_the_next_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ingest = Ingest()
+    clients = ClientSocket(ANY_PORT, {}, ingest)
+    read, is_full = ingesting.from_frames, threading.Event()
+
+    def no_memory(frames: Any) -> Any:
+        if is_full.is_set():
+            raise MemoryError
+        return read(frames)
+
+    monkeypatch.setattr(ingesting, "from_frames", no_memory)
+    link = IngestLink([clients.address])
+    link.open(STREAM, "p0", 1)
+    is_full.set()
+
+    def send() -> None:
+        link.send(make_piece(many(3)))
+        link.flush(20)
+
+    with pytest.raises(WukongsError, match="too little memory left for this request"):
+        send()
+    is_full.clear()
+    link.close()
+    link = IngestLink([clients.address])
+    link.open(STREAM, "p0", 1)
+    send()
+    assert ingest.pieces == [3]
+    link.close()
+    clients.close()
+
+
+def test_a_socket_that_fails_says_so_instead_of_staying_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[BaseException] = []
+    is_told = threading.Event()
+
+    def fail(error: BaseException) -> None:
+        told.append(error)
+        is_told.set()
+
+    clients = ClientSocket(ANY_PORT, {"echo": echo}, failed=fail)
+
+    def no_memory(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(bound_socket, "receive_frames", no_memory)
+    channel = ClientChannel(clients.address)
+    with pytest.raises(NodeUnavailable):
+        channel.ask(Packet("echo"), 5)
+    assert is_told.wait(20)
+    assert isinstance(told[0], MemoryError)
+    channel.close()
+    clients.close()
