@@ -22,7 +22,7 @@ from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
 
 PRODUCT = Path(__file__).resolve().parents[2] / "wukongs"
-LOADED_ANEW = ("wukongs.protocol", "wukongs.nodes", "tests.sim.")
+LOADED_ANEW = ("wukongs.protocol", "wukongs.cluster", "tests.sim.")
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """module: in wukongs/protocol, or nodes.x in wukongs/nodes. old occurs in its text once. first: the seed from which
+    """module: in wukongs/protocol, or cluster.x in wukongs/cluster. old occurs in its text once. first: the seed from which
     on to look. simulator: of tests/sim."""
 
     name: str
