@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """module: in wukongs/protocol, or cluster.x in wukongs/cluster. old occurs in its text once. first: the seed to look
-    from. simulator: of tests/sim."""
+    """module: in wukongs/protocol, or cluster.x in wukongs/cluster. old occurs in its text once. first: the seed from
+    which to look. simulator: of tests/sim."""
 
     name: str
     module: str

@@ -102,7 +102,7 @@ def numbered(columns: Sequence[Int64Array], length: int) -> tuple[Int64Array, In
 
 
 def number_rows(keys: Keys) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """As operator_kernels.number_rows."""
+    """Run `rows_kernels.number_rows` piece by piece, so that limits are checked."""
     limits, length = current(), keys.shape[1]
     if length <= PIECE_ROWS:
         limits.hold(48 * length)
@@ -117,7 +117,7 @@ def number_rows(keys: Keys) -> tuple[Int64Array, Int64Array, Int64Array]:
 
 
 def find_rows(keys: Keys, firsts: Int64Array, slots: Int64Array, lookup: Keys) -> Int64Array:
-    """As operator_kernels.find_rows."""
+    """Run `rows_kernels.find_rows` piece by piece, so that limits are checked."""
     limits, length = current(), lookup.shape[1]
     limits.hold(8 * length)
     numbers = np.empty(length, np.int64)
@@ -127,7 +127,7 @@ def find_rows(keys: Keys, firsts: Int64Array, slots: Int64Array, lookup: Keys) -
 
 
 def group_members(numbers: Int64Array, n_groups: int) -> tuple[Int64Array, Int64Array]:
-    """As operator_kernels.group_members."""
+    """Run `rows_kernels.group_members` piece by piece, so that limits are checked."""
     limits, length = current(), len(numbers)
     limits.hold(16 * n_groups + 8 * length)
     if length <= PIECE_ROWS:
@@ -143,14 +143,14 @@ def group_members(numbers: Int64Array, n_groups: int) -> tuple[Int64Array, Int64
 
 
 def count_pairs(offsets: Int64Array, found: Int64Array) -> int:
-    """As operator_kernels.count_pairs."""
+    """Run `rows_kernels.count_pairs` piece by piece, so that limits are checked."""
     return sum(int(kernels.count_pairs(offsets, found[start:stop])) for start, stop in pieces(len(found), current()))
 
 
 def fill_pairs(
     offsets: Int64Array, members: Int64Array, found: Int64Array, pair_count: int
 ) -> tuple[Int64Array, Int64Array]:
-    """As operator_kernels.fill_pairs."""
+    """Run `rows_kernels.fill_pairs` piece by piece, so that limits are checked."""
     limits = current()
     limits.hold(16 * pair_count)
     place = np.zeros(2, np.int64)
