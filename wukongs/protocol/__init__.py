@@ -10,5 +10,5 @@ and does what is asked. Everything is a frozen value. Where to read what:
 * progress.py, snapshots.py: reports, the stable VTS, and what an SN stands for;
 * membership.py: how a node leaves and comes back.
 
-Each module says what it keeps true and why; docs/decisions/0016-protocol.md puts the argument together.
+Each module says what it keeps true and why; docs/protocol.md puts the argument together.
 """
