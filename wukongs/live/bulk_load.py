@@ -1,8 +1,9 @@
 """Loading a file into a running engine: built beside the engine, and joined to the stored graph at one snapshot number.
 
-The engine's lock is held to pick what is compared with, and to seal. Newness is decided against the snapshot at which
-the load began, while nothing waits; at sealing only what was stored since then is looked at, unless triples
-were deleted meanwhile. What is long under the lock, such as merging, goes in steps, between which others get it.
+The engine's lock is held to pick the snapshot that the file is compared with, and to seal. The load is compared with
+the snapshot at which it began, while nothing waits. At sealing it is compared only with the batches that were stored
+since, unless triples were deleted meanwhile. Long work under the lock, such as merging, goes in steps; between two
+steps others get the lock.
 """
 
 from __future__ import annotations

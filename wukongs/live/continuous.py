@@ -42,7 +42,7 @@ class QuerySource(NamedTuple):
 
 
 class Schedule(Protocol):
-    """What a registered query asks of whoever fires it."""
+    """The side of the injector that a registered query calls."""
 
     def wake(self) -> None:
         """Look again whether something is to be done."""
@@ -91,7 +91,7 @@ class ContinuousQuery:
         self.windows = QueryWindows(core, query, self.name, known)
         self.plans = PlanMemo(is_patient=True)
         self._answer_to_nothing: Answer | None = None
-        """What the query answers when all its windows are empty and it reads nothing else, if that has no row."""
+        """The answer when all windows are empty and nothing else is read; kept if it has no row."""
         self._states = self.windows.states
         self._closed_at_start = {s: at for s, state in self._states.items() if (at := state.closed_ms) is not None}
         self._next_ms: int | None = None
@@ -113,11 +113,11 @@ class ContinuousQuery:
         return self.subscription.read(timeout_s)
 
     def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
-        """As results, for `async for`."""
+        """Do the same as results, for `async for`."""
         return self.subscription.aread(timeout_s)
 
     def close(self) -> None:
-        """End the query. What it has reported can still be read. Raises StorageError (it cannot be logged)."""
+        """End the query. Reported windows can still be read. Raises StorageError (it cannot be logged)."""
         with self._core.lock:
             if self.is_closed:
                 return
@@ -205,8 +205,8 @@ class ContinuousQuery:
         }
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what the query may have got wrong, by its text and by the data so far: a sentence each, with its
-        place in the text. They are logged when it is registered."""
+        """Return likely mistakes of the query, by its text and by the data so far: a sentence each, with its place in
+        the text. They are logged when the query is registered."""
         with self._core.lock:
             return self.windows.advice(self.query)
 
@@ -280,8 +280,8 @@ class ContinuousQuery:
         self._next_ms = first_multiple(self.step_ms or 1, time_ms, is_strict=True)
 
     def is_skipped(self, at_ms: int) -> bool:
-        """Tell whether the firing at a time is left out: while paused, or because its window was taken before (and no
-        other is compared with it)."""
+        """Tell whether the firing at a time is left out: the query is paused, or the window was taken before and no
+        other is compared with it."""
         return self.is_paused or (self._was_taken(at_ms) and not self.reporter.is_compared)
 
     def _was_taken(self, at_ms: int) -> bool:
@@ -299,8 +299,9 @@ class ContinuousQuery:
         self.subscription.skip(firing.at_ms)
 
     def prepare(self, at_ms: int) -> Firing | None:
-        """Pick what the firing at a time reads; None if it is not to be reported. Called with the lock held, when
-        everything up to then is sealed."""
+        """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
+
+        Called with the lock held, when everything up to then is sealed."""
         reading = self.windows.read(at_ms)
         self.skip_to(at_ms)
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
@@ -311,7 +312,8 @@ class ContinuousQuery:
         return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
 
     def run(self, firing: Firing, due_at_s: float) -> None:
-        """Execute a firing and report its window, unless it was taken before: then only the next firing needs it.
+        """Execute a firing and report its window. A window that was taken before is not reported again: only the next
+        firing needs it.
 
         Called without the lock. due_at_s: perf_counter when it was due."""
         self.report_backlog()
@@ -414,8 +416,8 @@ class ContinuousQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firing:
-    """What one firing reads, picked at one moment. explored: what the core of the query's template matches, where that
-    was found together with other queries."""
+    """The batches and terms that one firing reads, picked at one moment. explored: the matches of the core of the
+    query's template, if they were found together with other queries."""
 
     query: ContinuousQuery
     at_ms: int

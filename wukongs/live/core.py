@@ -32,12 +32,12 @@ from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
 
 FOREVER_MS = 1 << 62
-"""What a stream that has ended covers."""
+"""A stream that has ended covers all time up to here."""
 
 
 @dataclass(slots=True)
 class UpdateCounts:
-    """Of the updates that were applied by this process: requests, their operations, triples that went and came."""
+    """Counts of the updates that this process has applied: requests, operations, triples that went and came."""
 
     requests: int = 0
     operations: int = 0
@@ -55,8 +55,9 @@ class Core:
         self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
         self.arrangement = Arrangement("stored graph")
         self.replayed_to: int | None = None
-        """While a log is replayed over a checkpoint: the snapshot number that the replay has come to. The trace holds
-        more already then; what is sealed below its own `upper` is there."""
+        """The snapshot number that a replay of the log has come to; None: there is no replay.
+
+        The trace of the checkpoint holds more already. Whatever the replay seals below the trace's `upper` is there."""
         self.journal = Journal()
         self.default_graph = int(self.registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
         self.reserved = {iri(DEFAULT_GRAPH_IRI): self.default_graph}
@@ -74,7 +75,7 @@ class Core:
         self.query_count = 0
         self.malformed_count = 0
         self.reach: Reach | None = None
-        """What a node of a cluster reads the whole graph by; None: this core holds it whole."""
+        """The way of a cluster's node to the whole graph; None: this core holds the graph whole."""
 
     @property
     def sn(self) -> int:
@@ -171,10 +172,10 @@ class Core:
         return tick_sn(time_ms)
 
     def merge(self, fuel: int) -> bool:
-        """Go on with merging that seals have left to do: by at most `fuel` values each merge of the stored graph, and
-        the blocks of each stream. Return whether there is more to do.
+        """Go on with merges that seals have left: each merge of the stored graph by at most `fuel` values, and the
+        blocks of each stream. Return whether there is more to do.
 
-        Nothing waits for it: what is not done when the next stream batch is sealed is paid there."""
+        Nothing waits for it. The seal of the next stream batch pays for the rest."""
         is_more = self.arrangement.trace.pay(fuel)
         for state in self.streams.values():
             is_more |= state.ring.work(fuel)

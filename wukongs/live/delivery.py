@@ -1,8 +1,8 @@
 """Delivery: which windows of an engine with a data folder somebody has taken, and which would have to come again.
 
-A window counts as taken (acknowledged) once on_result has returned, or the results() iterator was asked for the next
-one, or it was dropped unread for want of room. A handle on the stored graph keeps merges from taking away the snapshot
-that the oldest firing without acknowledgement reads: so far a checkpoint may go.
+A window counts as taken (acknowledged) once on_result has returned, once the results() iterator was asked for the next
+one, or once it was dropped unread for want of room. A handle on the stored graph keeps the snapshot of the oldest
+firing without acknowledgement readable. A checkpoint may go up to that snapshot.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Delivery:
     def fired(
         self, query_lsn: int, at_ms: int, lsn: int, needs_ms: Mapping[str, int], is_compared: bool = False
     ) -> None:
-        """Note a firing, record `lsn` being the next one of the log. is_compared: the next one will be compared with
-        it, so it has to be evaluated again if that one does."""
+        """Note a firing. lsn: the next record of the log. is_compared: the next firing is compared with this one, so
+        this one is evaluated again if that one is."""
         if is_compared:
             self._compared.add(query_lsn)
         fired = Fired(at_ms, self._core.upper - 1, lsn, needs_ms)

@@ -32,15 +32,15 @@ log = logging.getLogger("wukongs")
 FIRINGS_MAX = 100
 """So many are picked under one hold of the engine's lock, and explored together."""
 SHARED_MAX = 1000
-"""Of more templates than these the plans are forgotten."""
+"""Plans are kept for so many templates; with one more all are forgotten."""
 ALONE_MAX = 64
 _ROW = Variable(".row")
 
 
 @dataclass(slots=True)
 class _Shared:
-    """What is explored for a group: the core with variables in the place of the constants that differ. failures: in a
-    row; alone: so many times more its queries are explored alone."""
+    """The exploration of a group. node: the core, with variables in the place of the constants that differ; failures:
+    in a row; alone: for so many more firings the queries are explored alone."""
 
     node: Node
     plans: PlanMemo = field(default_factory=lambda: PlanMemo(is_patient=True))
@@ -62,16 +62,17 @@ class _Start:
 
 
 class Groups:
-    """Of one engine. Called by the injector's thread."""
+    """The groups of one engine. Called by the injector's thread."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._shared: dict[tuple[Hashable, tuple[Term | int, ...]], _Shared] = {}
 
     def explored(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> Sequence[Firing]:
-        """Return firings of one template at one time with what their patterns match; as they are where there is nothing
-        to share, or where it fails together: then each one finds its own error. stale: added to, plans to be renewed.
-        """
+        """Return firings of one template at one time with the matches of their patterns.
+
+        They are returned unchanged if there is nothing to share, or if exploring them together fails: then each finds
+        its own error. stale: plans to be renewed are added to it."""
         sound = [firing for firing in firings if firing.reading.error is None]
         if len(sound) < 2 or sound[0].is_over_nothing:
             return firings

@@ -1,6 +1,6 @@
 """The header frame with which every message begins: one JSON object with the version of the wire format.
 
-Read with json and nothing else; whatever a peer sends, the answer is an object or a DataError that says what was wrong.
+It is read with json and nothing else. Any bytes of a peer give an object, or a DataError that names the fault.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Injector: the thread that moves time on: it seals stream batches in order of time, and fires the queries due.
 
-What seals leave to merge is done afterwards, when all that is due has fired, so that no firing waits for it; and plans
-are made anew between two moments.
+Merges that seals leave are done when everything due has fired, so no firing waits for them. Plans are renewed between
+two moments.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Injector:
         self._news_at_s = 0.0
         self._waits_for_update = False
         self._stale: list[PlanMemo] = []
-        """Of queries that have fired by plans for other sizes."""
+        """Plans of queries that have fired by plans for other sizes."""
 
     @property
     def queries(self) -> dict[str, ContinuousQuery]:
@@ -142,11 +142,11 @@ class Injector:
             self._core.check_is_open()
 
     def catch_up(self) -> None:
-        """Wait until what is stable now is sealed, and the firings due by then have picked what they read.
+        """Wait until everything that is stable now is sealed, and until the firings due by then have picked their
+        batches.
 
-        So a load that comes after an advance is seen by no earlier firing. Called with the lock held. From on_result it
-        returns at once, since it would wait for itself, and also if on_result waits for the update of the caller.
-        """
+        So no earlier firing sees a load that comes after an advance. Called with the lock held. From on_result it
+        returns at once, because it would wait for itself; also if on_result waits for the update of the caller."""
         core = self._core
         target_ms = core.stable_ms()
         if target_ms is None or self.is_own_thread:
@@ -163,7 +163,7 @@ class Injector:
     def update_turn(self) -> Iterator[None]:
         """Be the one update that is under way. Called without the engine's lock.
 
-        An update in on_result may have to wait here for another one, which must not wait for the thread meanwhile."""
+        An update in on_result may wait here for another one. That one must not wait for the thread meanwhile."""
         is_own = self.is_own_thread
         self._waits_for_update |= is_own
         with self._core.update_turn:
@@ -217,9 +217,9 @@ class Injector:
             return self._is_busy
 
     def replay(self, upper: int = UPPER_MAX) -> None:
-        """Seal and fire what the stored graph had sealed and fired when it had come to `upper`, no more.
+        """Seal and fire as far as the stored graph had come at `upper`, and no further.
 
-        For who reads a log, in place of the thread. Called with the lock held."""
+        The replay of a log calls this in place of the thread, with the lock held."""
         is_done = False
         while not is_done:
             firings, is_done = self._step(upper)
@@ -249,9 +249,9 @@ class Injector:
 
     def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
         """Seal the stream batches that end next, or pick the next firing, with others of the query's template at that
-        time; return them, and whether nothing is left that moves the stored graph to at most `upper`.
+        time. Return the firings, and whether nothing is left that moves the stored graph to at most `upper`.
 
-        Called with the lock held; between two steps others can have it, however long the backlog is."""
+        Called with the lock held. Between two steps others get the lock, however long the backlog is."""
         core = self._core
         end_ms = core.next_batch_end()
         query = self._next_due()

@@ -1,4 +1,4 @@
-"""Journal: through which an engine's changes go, so that those of a durable engine are logged before they hold.
+"""Journal: the way of all changes of an engine. A durable engine logs them here before they hold.
 
 Every change is made under the engine's lock, in one of two ways:
 
@@ -32,16 +32,16 @@ MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
 """The kinds of records: the state of streams and queries at the head of a segment (JSON); a message of
 wukongs.live.pieces; another change (JSON); up to which window the results of queries were taken (JSON)."""
 LOAD_STREAM = ""
-"""The stream of a Piece that holds triples of a load or update; its partition is the number of that. No stream is named
-so."""
+"""The stream of a Piece that holds triples of a load or update. Its partition is the number of the load or update. No
+real stream has this name."""
 COMES, GOES = 0, 1
-"""What such a Piece has as its number: whether its triples are stored, or an update deletes them."""
+"""The number of such a Piece: whether its triples are stored, or an update deletes them."""
 
 Change: TypeAlias = dict[str, Any]
 
 
 class Journal:
-    """Of an engine in memory: nothing is logged, and what is noted or committed holds at once."""
+    """The journal of an engine in memory: nothing is logged, and every change holds at once."""
 
     def prepare(self) -> None:
         """Be ready for `note`. Called with the engine's lock held, before anything is changed. Raises StorageError."""
@@ -59,7 +59,7 @@ class Journal:
         goes: it is what an update deletes."""
 
     def note_quads(self, number: int, quads: Quads, goes: bool = False) -> None:
-        """As note_load, of quads whose terms are known: what an update stores, or, with goes, deletes."""
+        """Log quads whose terms are known, as note_load does: an update stores them or, with goes, deletes them."""
 
     def abandon_load(self, number: int) -> None:
         """Forget the chunks of a load that has failed."""
@@ -71,12 +71,13 @@ class Journal:
         return 0
 
     def wait(self, lsn: int | None = None) -> None:
-        """Return when the record `lsn` (default: all that there are) is safe and holds. Called without the lock.
+        """Wait until the record `lsn` (default: every record so far) is safe and holds. Called without the lock.
 
         Raises StorageError."""
 
     def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
-        """Note that a query has picked what its firing at a time reads: of each stream, what came after needs_ms.
+        """Note that a query has picked the batches of a firing. needs_ms: it reads, of each stream, what came after
+        this.
 
         is_compared: its next firing is compared with this one. Called with the lock held."""
 

@@ -1,8 +1,8 @@
-"""What a node has of one source partition: which pieces it may take, and in which order.
+"""The ledger of one source partition on this node: which pieces it may take, and in which order.
 
-Pieces tile the rows of a partition: a new one begins exactly where the one before it, or a Close, ended. So repeats are
-known without a list of what was seen, and a gap or an overlap is refused instead of losing or doubling rows. The shares
-of one offset range never go to one node twice, so a range is known by its end.
+Pieces tile the rows of a partition: a new one begins exactly where the one before it, or a Close, ended. So a repeat is
+known without a list of all pieces, and a gap or an overlap is refused: no row is lost or doubled. The shares of one
+offset range never go to one node twice, so a range is known by its end.
 """
 
 from __future__ import annotations

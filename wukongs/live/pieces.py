@@ -1,9 +1,9 @@
-"""What writers tell of a stream, Open, Piece, Close and Finish, and the frames that they are sent and logged as.
+"""The messages of a stream's writer, Open, Piece, Close and Finish, and their frames on the wire and in the log.
 
 The frames of a message are a JSON header (header.py) and, for a Piece, three Arrow IPC record batches: its tuples, the
 texts of its terms, and those of its clashing terms (an empty frame when there are none). Their schemas belong to the
-protocol version and do not travel. Nothing that comes in is unpickled or evaluated; whatever a peer sends, the answer
-is a message or a DataError that says what was wrong with it.
+protocol version and do not travel. Nothing that comes in is unpickled or evaluated. Any frames of a peer give a
+message, or a DataError that names the fault.
 
 Invariants of a decoded Piece: all columns have one length; ids are >= 0 or codes of its clashes (a graph may be
 UNBOUND); 0 <= first_offset < end_offset; the terms are distinct, and every id that is not inlined has its text.
@@ -81,7 +81,7 @@ class Finish:
 
 
 Told: TypeAlias = Open | Piece | Close | Finish
-"""What a writer tells, and what the log of a data folder holds of streams."""
+"""The messages of writers; the log of a data folder holds them too."""
 
 _KINDS: dict[type, str] = {Open: "open", Piece: "piece", Close: "close", Finish: "finish"}
 TOLD = tuple(_KINDS.values())
@@ -165,8 +165,8 @@ def _terms_frame(terms: TermTable) -> Frame:
 
 
 def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told:
-    """Return the message of some frames. is_trusted: a checksum says that these are the frames of to_frames, so that
-    the ids and texts of a piece are not looked through.
+    """Return the message of some frames. is_trusted: a checksum says that to_frames made these frames, so the ids and
+    texts of a piece are not checked.
 
     Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big)."""
     return read_told(read_kind(frames, TOLD), frames, is_trusted)
@@ -260,8 +260,7 @@ _PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number"
 
 
 def _read_batch(frame: Frame, schema: Any, what: str, is_trusted: bool) -> Any:
-    """Return the record batch of a frame, checked against the schema of the protocol: through and through, unless it
-    is trusted."""
+    """Return the record batch of a frame, checked against the schema of the protocol; in full, unless it is trusted."""
     import pyarrow as pa
 
     try:

@@ -1,8 +1,8 @@
-"""Template: what registered queries have in common that differ in constants alone, so that one exploration serves all.
+"""Template: the common part of registered queries that differ in constants alone. One exploration serves all of them.
 
-Such queries read the same (one dataset clause, so at one time the same windows and the same snapshot), and their triple
-patterns are the same but for subjects and objects that are constants. What stands over the patterns may differ: it is
-worked out for each query by itself. Predicates, graphs and what filters compare with are part of what is the same.
+Such queries read the same data: they have one dataset clause, so at one time the same windows and the same snapshot.
+Their triple patterns are the same but for subjects and objects that are constants. The operators over the patterns may
+differ: each query evaluates its own. Predicates, graphs and the values in filters belong to the common part.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from wukongs.csparql.terms import Term, iri
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 _OVER_ROWS = (Project, Distinct, OrderBy, Slice, Group, Extend, Filter)
-"""What only looks at the rows of what it stands over."""
+"""Operators that look only at the rows below them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Of one query. shape: equal for all queries of a group; core: its triple patterns with the filters right above;
-    constants: the subjects and objects of the patterns that are terms, in order."""
+    """The template of one query. shape: equal for all queries of a group; core: its triple patterns with the filters
+    right above; constants: the subjects and objects of the patterns that are terms, in order."""
 
     shape: Hashable
     core: Node
@@ -46,8 +46,10 @@ class Template:
 
 
 def template_of(query: Query) -> Template | None:
-    """Return the template of a registered query, None if it is explored alone: one solution is enough for ASK, what a
-    function draws belongs to one query, and patterns with OPTIONAL, UNION, MINUS, paths or EXISTS are not shared."""
+    """Return the template of a registered query, None if it is explored alone.
+
+    ASK is, because one solution is enough for it. So are queries with functions that draw values, because these belong
+    to one query, and patterns with OPTIONAL, UNION, MINUS, paths or EXISTS."""
     node = query.pattern
     while isinstance(node, _OVER_ROWS) and FilteredBgp.of(node) is None:
         node = node.pattern

@@ -27,9 +27,9 @@ NOTHING_KNOWN = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one firing reads. extents: what each window of the clause holds, in order; partial: a window reaches back
-    before what is held; error: it was dropped for want of room; needs_ms: per stream, the time after which all that it
-    reads has come."""
+    """The data that one firing reads. extents: of each window of the clause, in order; partial: a window reaches back
+    further than the engine holds; error: a window's slices were dropped for want of room; needs_ms: per stream, the
+    time after which all tuples that it reads have come."""
 
     dataset: Dataset
     intervals: dict[StreamWindow, Interval]
@@ -78,7 +78,7 @@ class QueryWindows:
         return found
 
     def advice(self, query: Query) -> tuple[str, ...]:
-        """Return what the query may have got wrong."""
+        """Return likely mistakes of the query."""
         return advice(self._core, query, self._constants)
 
     def next_edge_ms(self, from_ms: int) -> int | None:
@@ -207,9 +207,9 @@ def advice(core: Core, query: Query, resolve: Resolve) -> tuple[str, ...]:
 
 
 def _stored_only(core: Core, query: Query, resolve: Resolve) -> Iterator[str]:
-    """Find patterns that only windows can match, although what they ask for has come as stored data only.
+    """Find patterns that only windows can match, although their predicate has come in stored data only.
 
-    Only what streams have brought can tell: nothing is said while one of them has brought nothing."""
+    Nothing is said while one of the streams has brought nothing: its tuples may still have the predicate."""
     clause = query.dataset
     merged = [window for window in clause.windows if not window.named]
     states = [core.streams[window.stream] for window in merged]

@@ -75,7 +75,7 @@ def ask(
 ) -> tuple[Result, Dataset]:
     """Answer a query over the newest stable snapshot, or that of SN `at`; return also what it read.
 
-    owner: who holds the snapshot meanwhile, for stats(); profile: takes down what the plan did.
+    owner: the holder of the snapshot meanwhile, for stats(); profile: notes rows and times of the plan.
     Raises QueryTimeout, BudgetExceeded, CompactedError (at).
     """
     with core.lock:

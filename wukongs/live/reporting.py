@@ -26,14 +26,14 @@ from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import UNBOUND, Int64Array
 
 Extent: TypeAlias = tuple[int, int] | None
-"""What a window holds, by its first and last stream batch with tuples (or arrivals); None: nothing. A window only moves
-forward, so it holds the same tuples as before exactly when these are the same."""
+"""The content of a window, by its first and last stream batch with tuples (or arrivals); None: it is empty. A window
+only moves forward, so it holds the same tuples as before exactly when these are the same."""
 Row: TypeAlias = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """Of the firing at at_ms: what its windows held, and its rows or triples; `[()]` or `[]` for an ASK."""
+    """The extents of the windows at the firing at at_ms, and its rows or triples; `[()]` or `[]` for an ASK."""
 
     at_ms: int
     extents: tuple[Extent, ...]
@@ -49,14 +49,14 @@ class Remembered:
 
 
 class Reporter:
-    """Of one query. Called by the injector's thread only, but for `progress`."""
+    """The reporter of one query. Only `progress` is called by other threads than the injector's."""
 
     def __init__(self, registration: Registration) -> None:
         self._output = registration.output
         self._policies = registration.report
         self._remembered: Remembered | None = None
         self.recorded: list[Remembered] = []
-        """What was remembered at some times, according to the log that is replayed; in order."""
+        """The memory at some times, by the log that is replayed; in order."""
 
     @property
     def looks_at_contents(self) -> bool:

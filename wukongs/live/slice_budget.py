@@ -1,8 +1,8 @@
-"""The memory of a stream's slices: what goes when it is full, and what the queries that needed it are told.
+"""The memory of a stream's slices: which slices go when it is full, and which error the queries that needed them get.
 
 A stream holds slices, their blocks, arrivals that windows count, and the texts of their transient terms within
-slice_bytes_max. When that is full, what no registered window needs goes first, although history_ms promised it; then
-the oldest slices and arrivals go although a window needs them. Such a window is not reported: its reader gets a
+slice_bytes_max. When that is full, slices that no registered window needs go first, although history_ms promised them.
+Then the oldest slices and arrivals go, although a window needs them. Such a window is not reported: its reader gets a
 BudgetExceeded in its place, never a smaller answer.
 """
 

@@ -14,18 +14,19 @@ import numpy as np
 from wukongs.store.dtypes import BoolArray, Int64Array
 
 ANY_PREDICATE = None
-"""What a query with a variable predicate matches."""
+"""Stands for a query with a variable predicate: it matches any."""
 Predicate = int | None
 
 
 class SliceFilter:
-    """Of one stream. The owner serialises the calls."""
+    """The filter of one stream. The owner serialises the calls."""
 
     def __init__(self) -> None:
         self.discarded_count = 0
         self._discarded_to: int | None = None
         self._lacks_to: dict[Predicate, int | None] = {}
-        """What registered queries match -> the last stream batch that may lack tuples of it; None: none does."""
+        """Predicate that a registered query matches -> the last stream batch that may lack its tuples; None: none
+        does."""
         self._predicates: Int64Array = np.empty(0, np.int64)
 
     def match(self, wanted: Set[Predicate]) -> None:

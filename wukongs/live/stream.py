@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 TABLE_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
-"""Of a table that is pushed; it may have a graph, too."""
+"""The columns of a table that is pushed; it may also have a graph."""
 
 
 def columns_of(
@@ -77,7 +77,7 @@ class Stream:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What it was declared with, defaults filled in, as JSON."""
+        """The options of its declaration, defaults filled in, as JSON."""
         return self._state.options
 
     def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
@@ -85,8 +85,8 @@ class Stream:
 
         Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
         falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
-        returns when the tuples are safe; StorageError says that they are not. With a full disk they are kept, and
-        become safe with what is written once there is room.
+        returns when the tuples are safe; StorageError says that they are not. On a full disk they are kept in memory,
+        and become safe with the next write once there is room.
         """
         columns = columns_of(self.iri, tuples)
         return self._encode_and_take(*columns) if columns is not None else 0

@@ -27,7 +27,7 @@ PUSH_PARTITION = ""
 """The source partition of Stream.push; pipelines name theirs."""
 FRAGMENT_BYTES_PER_TUPLE = 41
 _BYTES_PER_TRANSIENT_TERM = 24
-"""What a dictionary takes for a term beside its text, about."""
+"""A dictionary takes about so much for a term, beside its text."""
 _PROGRESS = ("closed_ms", "first_ms", "last_ms", "is_ended", "tuple_count")
 
 
@@ -77,7 +77,7 @@ class StreamState:
     """The last stream batch that was dropped for want of room although a registered window needed it."""
     evicted_count: int = 0
     options: dict[str, Any] = field(default_factory=dict)
-    """What it was declared with, as JSON."""
+    """The options of its declaration, as JSON."""
     lsn: int = 0
     """The record of the log that declared it: its name even after a stream of the same IRI is declared anew."""
     ring: SliceRing = field(default_factory=SliceRing)

@@ -135,7 +135,7 @@ class Subscription:
         return taken.window
 
     def _take(self, timeout_s: float | None) -> FetchedWindow | None:
-        """As take, but not acknowledged."""
+        """Do the same as take, without acknowledging the window."""
         taken = self.fetch(timeout_s)
         if taken is not None and isinstance(taken.item, WukongsError):
             self.confirm(taken)
@@ -153,7 +153,8 @@ class Subscription:
             self.confirm(taken)
 
     async def aread(self, timeout_s: float | None) -> AsyncIterator[WindowResult]:
-        """As read, for `async for`. Waits in the event loop, not in a thread: one who is cancelled takes no window."""
+        """Do the same as read, for `async for`. It waits in the event loop, not in a thread: a cancelled reader takes
+        no window."""
         loop = asyncio.get_running_loop()
         arrived = asyncio.Event()
 

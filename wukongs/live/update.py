@@ -1,11 +1,11 @@
 """Engine.update: a request of SPARQL Update as one change of the stored graph (docs/decisions/0012-updates.md).
 
-* It reads one snapshot, and each of its operations also what those before have changed. It is stored at one SN, after
-  that snapshot: all of it or, with an error, nothing.
+* It reads one snapshot. Each of its operations also sees the changes of those before it. The request is stored at one
+  SN, after that snapshot: all of it or, with an error, nothing.
 * Updates are serial: one is under way at a time. Queries, streams and loads go on meanwhile: the engine's lock is held
-  to pick the snapshot and to store the change. What is stored in between can only be additions. They stay, also in a
-  graph that the request clears: it has not seen them, and so could not have copied them.
-* The change is logged, then its SN; what an update makes visible is safe.
+  only to pick the snapshot and to store the change. In between only additions can be stored. They stay, also in a graph
+  that the request clears: the request has not seen them, and so could not have copied them.
+* The change is logged, then its SN. So a visible update is safe.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def update(core: Core, injector: Injector, text: str, base: str | None, timeout_
 
 
 def evaluated(core: Core, handle: Handle, number: int, operations: Sequence[Operation], limits: Limits) -> GraphChange:
-    """Return what a request changes of the snapshot of a handle; nothing is stored. number: of the request, which names
-    its blank nodes. Raises as Engine.update."""
+    """Return the changes of a request to the snapshot of a handle; nothing is stored. number: of the request, which
+    names its blank nodes. Raises as Engine.update."""
     request = UpdateRequest(core, handle, number, limits)
     with limits:
         for place, operation in enumerate(operations, 1):

@@ -31,7 +31,7 @@ from wukongs.store.trace import Handle
 
 
 class _View:
-    """What an operation reads: stored, or of a divided graph what is here of it by now."""
+    """The graph that an operation reads: the stored batches, or the part of a divided graph that is here by now."""
 
     def __init__(self, stored: BatchSet | None, divided: ReachedGraph | None) -> None:
         self._stored = stored
@@ -101,7 +101,7 @@ class UpdateRequest:
 
     @property
     def change(self) -> GraphChange:
-        """What the operations so far have changed, with all of the snapshot at hand that this rests on."""
+        """The changes of the operations so far, with all parts of the snapshot that they rest on."""
         if self._divided is not None:
             self._change.see(self._divided.snapshot_for(self._change))
         return self._change

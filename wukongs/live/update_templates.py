@@ -1,7 +1,7 @@
 """Templates of updates, filled with the solutions of their pattern: columns of ids to quads (Update, 4.2.2).
 
 A quad with an unbound part, or one that is not RDF (a literal as subject or graph, a predicate that is no IRI), is left
-out. What is inserted becomes known for ever; what is deleted has to be known already, or it is nowhere.
+out. Inserted terms become known for ever. Deleted terms have to be known already: an unknown term is in no triple.
 
 Solutions may be many: columns are worked on in pieces (wukongs/query/rows.py), terms resolved some at a time.
 """
@@ -29,7 +29,7 @@ from wukongs.store.terms import blank_node
 _IRI, _BLANK = ord("<"), ord("_")
 _QUAD_BYTES = 4 * 8
 _LABEL_BYTES = OBJECT_BYTES + CHARACTER_BYTES * 40
-"""Of a new blank node: two hashes of twenty letters, with their row."""
+"""The bytes of a new blank node: two hashes of twenty letters, with their row."""
 Resolve = Callable[[Sequence[str]], Int64Array]
 
 

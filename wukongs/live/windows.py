@@ -86,8 +86,8 @@ def covered_ms(stable_ms: int | None, step_ms: int, states: Collection[StreamSta
 def waits_for(
     states: Mapping[str, StreamState], streams: Iterable[StreamState], next_ms: int | None, is_begun: bool
 ) -> str:
-    """Return, in words, what a query waits for that is not due. states: its streams; streams: all of the engine;
-    next_ms: its next firing, if that can be told; is_begun: whether its first firing could be."""
+    """Return, in words, for what a query waits that is not due. states: its streams; streams: all of the engine;
+    next_ms: its next firing, if that is known; is_begun: whether its first firing is known."""
     waiting = [name for name, state in states.items() if not (state.is_started or state.is_ended)]
     if waiting:
         return f"waits for the first tuple or advance of {', '.join(sorted(waiting))}"
