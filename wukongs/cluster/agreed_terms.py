@@ -1,5 +1,5 @@
-"""Agreed terms: what a node has had agreed on lately, so that it does not ask for it again. Most terms of a stream come
-again and again, and a node holds only those of its own share."""
+"""Agreed terms: the terms that were agreed on lately, so that a node does not ask for them again. Most terms of a
+stream come again and again, and a node holds only those of its own share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ longer than asking."""
 
 
 class AgreedTerms:
-    """Of one view of the members: what was agreed on under another one may be gone with a disk. Thread-safe."""
+    """The terms of one view of the members. An agreement under another view may be gone with a disk. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class AgreedTerms:
             return table.take(np.flatnonzero(self._terms.compare(table) != EQUAL))
 
     def add(self, table: TermTable, view: int) -> None:
-        """Note that terms were agreed on. Of several with one hash only one is remembered: the log has the others."""
+        """Note that terms were agreed on. If several have one hash, only one is remembered: the log has the others."""
         if not 0 < len(table) <= TABLE_MAX:
             return
         _, firsts = np.unique(table.ids, return_index=True)

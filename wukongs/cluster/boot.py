@@ -1,17 +1,17 @@
 """Which life of a node begins: its first one in the cluster, or one after its memory was lost.
 
-Who has voted before and does not remember it must not vote again (wukongs/protocol/records.py, Voter), and what it held
-is gone. A node in memory cannot know by itself whether it was there before, but the others do: it asks until a majority
-of the cluster, itself included, has answered. When all start for the first time, they say of each other that they have
-not heard of it. With the question goes what the node was told of the cluster, so that one of another is refused.
+A node that has voted before and does not remember it must not vote again (wukongs/protocol/records.py, Voter), and the
+data that it held is gone. A node in memory cannot know by itself whether it was there before, but the others do. It
+asks until a majority of the cluster, itself included, has answered. When all start for the first time, none has heard
+of any other. The question carries the node's settings of the cluster, so that a node of another cluster is refused.
 
-Who was there before comes back with a new generation of its disk, if other nodes hold all that it held: it is another
-voter, without a vote until it is in sync, and nothing that was said of what it had is taken for what it has now
+A node that was there before comes back with a new generation of its disk, if other nodes hold everything that it held.
+It is another voter, without a vote until it is in sync. Reports about its old disk do not count for the new one
 (wukongs/protocol/membership.py). The generation is the time at which it starts, or one more than the newest that the
-others know: no two lives have the same one, also if nobody who answers has heard of the life in between.
+others know. So no two lives have the same one, also if no node that answers has heard of the life in between.
 
-While the node's earlier life is still heard, the new one waits: perhaps it has just died, and perhaps it runs, and the
-new one was started by mistake. After HEARD_S the new one gives up.
+While the node's earlier life is still heard, the new one waits: the earlier one has just died, or it runs and the new
+one was started by mistake. After HEARD_S the new one gives up.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def hello_handler(
     is_covered: Callable[[int], bool] = lambda _: False,
     is_heard: Callable[[int], bool] = lambda _: False,
 ) -> Handler:
-    """Return the handler of HELLO. last_life: the newest incarnation of a node that this one has heard of; shape: what
-    all nodes of the cluster are told alike; is_covered: whether others hold all that a node held; is_heard: whether a
-    node still says something. Nodes of another shape are refused."""
+    """Return the handler of HELLO. last_life: the newest incarnation of a node that this one has heard of; shape: the
+    settings that all nodes of the cluster share; is_covered: whether others hold everything that a node held; is_heard:
+    whether a node is still heard. Nodes of another shape are refused."""
 
     def answer(packet: Packet) -> Packet:
         number = packet.fields.get("node")
@@ -77,11 +77,11 @@ def hello_handler(
 
 
 def next_disk(peers: Peers, others: Sequence[int], shape: str, timeout_s: float, heard_s: float | None = None) -> int:
-    """Return the generation of this node's disk once a majority of the cluster has said what it knows of it: FIRST_DISK
-    for a node that they have not heard of. heard_s: as HEARD_S.
+    """Return the generation of this node's disk once a majority of the cluster has said what it knows of this node:
+    FIRST_DISK for a node that they have not heard of. heard_s: in the place of HEARD_S.
 
-    Raises NodeUnavailable (it was there before, and nobody else holds what it held; another process is this node; no
-    majority answers within timeout_s seconds), SettingsError (the others were told something else of the cluster)."""
+    Raises NodeUnavailable (it was there before, and nobody else holds its data; another process is this node; no
+    majority answers within timeout_s seconds), SettingsError (the others have other settings of the cluster)."""
     began = time.monotonic()
     known: dict[int, int | None] = {}
     heard_by: set[int] = set()

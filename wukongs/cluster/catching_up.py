@@ -1,5 +1,5 @@
-"""CatchingUp: hands on to the store what the protocol says of records and SNs. A node that joins first takes over what
-came before; until then it is kept back here."""
+"""CatchingUp: hands records and SNs of the protocol on to the store. A node that joins first takes over what came
+before; until then they are kept back here."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class Store(Protocol):
 
 
 class CatchingUp:
-    """Of one node. Called by the protocol's thread. is_installed: whether the store has what came before.
+    """The catching up of one node. Called by the protocol's thread. is_installed: whether the store has what came
+    before.
 
-    least_sn: what is taken over has to be as new as this, since this node was sent no record before it."""
+    least_sn: the data that is taken over has to be as new as this, because this node was sent no record before it."""
 
     def __init__(self, store: Store, is_installed: bool) -> None:
         self.is_installed = is_installed
@@ -47,7 +48,7 @@ class CatchingUp:
             self._exposed = exposed
 
     def jump(self, control: Control) -> None:
-        """Note that this node goes on from a control state, without the records before it: what they did it gets of
+        """Note that this node goes on from a control state, without the records before it. It gets their effects from
         other nodes, and shows nothing until then."""
         self.is_installed = False
         for _, record, _ in self._records:

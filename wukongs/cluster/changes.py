@@ -62,11 +62,11 @@ class Changes:
         self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int, read_sn: int, operations: int
     ) -> Sn:
         """Empty graphs, let quads go and come, in this order, if no other update was applied since the one at index
-        `after` of the log; return their SN once reads here see it. What goes is what the snapshot of read_sn had, which
-        this node has to hold meanwhile. operations: how many the update has.
+        `after` of the log; return their SN once reads here see it. Only quads of the snapshot of read_sn go; this node
+        has to hold that snapshot meanwhile. operations: how many the update has.
 
         Raises Dropped (there was another update), CompactedError (a node has merged beyond read_sn: evaluate it anew),
-        as add."""
+        and the errors of add."""
         with self._staged((read_sn, list(cleared)) if len(gone) or cleared else None) as staged:
             staged.send(gone, goes=True)
             staged.send(come)

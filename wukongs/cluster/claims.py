@@ -1,5 +1,5 @@
-"""Claims: carries out what the protocol says of new terms (wukongs/protocol/claims.py): shows tables of them to the
-nodes that replicate their shards, and compares those of others. Long work is done in the caller's thread."""
+"""Claims: carries out the protocol's actions about new terms (wukongs/protocol/claims.py). It shows tables of terms to
+the nodes that replicate their shards, and compares the tables of others. Long work is done in the caller's thread."""
 
 from __future__ import annotations
 

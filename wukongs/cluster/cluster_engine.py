@@ -1,5 +1,5 @@
 """ClusterEngine: the methods of Engine, at one node of a cluster. Queries read the whole graph from here, whatever
-other nodes hold of it; what changes something goes through the majority log or to the writer of a stream."""
+other nodes hold of it. Changes go through the majority log, or to the writer of a stream."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class ClusterEngine(Engine):
         strict: bool = False,
         on_malformed: Callable[[str, MalformedLine], object] | None = None,
     ) -> int:
-        """As Engine.load: the triples are divided among the nodes, and seen at one SN on all of them. Raises also
-        NodeUnavailable (a node is away: nothing was added, unless the message says otherwise)."""
+        """Load a file as Engine.load does. The triples are divided among the nodes, and seen at one SN on all of them.
+        Raises also NodeUnavailable (a node is away: nothing was added, unless the message says otherwise)."""
         core = self._core
         with core.lock:
             core.check_is_open()
@@ -117,7 +117,7 @@ class ClusterEngine(Engine):
         return self._shown(self._changes.add(chunks, None if into is None else into[1:-1]))
 
     def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
-        """As Engine.update. It is evaluated here, and again if another update came into the log meanwhile."""
+        """Apply a request as Engine.update does. It is evaluated here, and again if another update came first."""
         core = self._core
         limits = limits_of(core.settings, timeout_s or 0)
         operations = parse_update(text, base).operations
@@ -155,8 +155,8 @@ class ClusterEngine(Engine):
         timeout_s: float | None = None,
         at: int | None = None,
     ) -> Result:
-        """As Engine.query; asked again when a node was taken out meanwhile. Raises also NodeUnavailable (a node that
-        holds what is asked for is away)."""
+        """Answer a query as Engine.query does; again if a node was taken out meanwhile. Raises also NodeUnavailable (a
+        node that holds needed triples is away)."""
         while True:
             view = self._host.node.control.view
             try:
@@ -177,7 +177,7 @@ class ClusterEngine(Engine):
         slice_bytes_max: int | None = None,
         index: Literal["all", "matching"] = "all",
     ) -> Stream:
-        """As Engine.stream, on all nodes."""
+        """Declare a stream as Engine.stream does, on all nodes."""
         self._core.check_is_open()
         name = graph_term(stream_iri).text[1:-1]
         options = stream_options(self._core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
@@ -197,7 +197,7 @@ class ClusterEngine(Engine):
             return ClusterStream(self._core, self._injector, self._core.stream(name), self._writers)
 
     def drop_stream(self, stream_iri: str) -> None:
-        """As Engine.drop_stream, on all nodes."""
+        """Drop a stream as Engine.drop_stream does, on all nodes."""
         with self._core.lock:
             self._core.check_is_open()
             self._core.stream(stream_iri)
@@ -217,10 +217,11 @@ class ClusterEngine(Engine):
         base: str | None = None,
         output: Output | None = None,
     ) -> ContinuousQuery:
-        """As Engine.register: the query runs on this node, which holds its windows whole from now on.
+        """Register a query as Engine.register does. It runs on this node, which holds its windows whole from now on.
 
-        If another node ran it, with the same text, and was taken out since, it is taken over: windows that ended
-        meanwhile may be missing. Raises also NodeUnavailable (that node does not answer, and cannot be taken out)."""
+        If another node ran the query, with the same text, and was taken out since, this node takes it over: windows
+        that ended meanwhile may be missing. Raises also NodeUnavailable (that node does not answer, and cannot be taken
+        out)."""
         source = QuerySource(text, base, output)
         query = parse_continuous(source)
         assert query.registration is not None
@@ -281,8 +282,8 @@ class ClusterEngine(Engine):
     # --- the engine itself --------------------------------------------------------------------------------------------
 
     def queries(self) -> list[ContinuousQuery | DistantQuery]:  # type: ignore[override]
-        """Return the registered queries of the whole cluster. Those of other nodes are DistantQuery objects: they say
-        and do the same, but have no windows to read here."""
+        """Return the registered queries of the whole cluster. Those of other nodes are DistantQuery objects: they have
+        the same methods, but no windows to read here."""
         host, found = self._host, list[ContinuousQuery | DistantQuery]()
         distant = dict[str, DistantQuery]()
         for name, registered in sorted(host.node.control.queries.items()):
@@ -308,9 +309,9 @@ class ClusterEngine(Engine):
         return DistantQuery(self._peers, name, node, address, source, is_stream, registered.since)
 
     def stats(self) -> dict[str, Any]:
-        """Return what Engine.stats returns, for the cluster: each thing counts once, however many nodes hold it
+        """Return the counts of Engine.stats for the cluster: each thing counts once, however many nodes hold it
         (docs/api.md). node: this node's number; this_node: the facts of this node alone; silent_nodes: members that
-        have not answered, so that what only they know is not counted."""
+        have not answered; counts that only they know are missing."""
         node = self._host.node
         counts, silent = self._counting.cluster()
         reads = counts.pop("reads_of_other_nodes", {})

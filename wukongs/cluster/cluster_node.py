@@ -44,7 +44,7 @@ from wukongs.wire.trust import Trust
 
 
 class NodeJournal(Journal):
-    """Of one node."""
+    """The journal of one node: it hands the ends of queries to the log."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -64,17 +64,19 @@ SILENCE_PULSES_MAX = 100
 QUIET_PULSES = 5
 """A node that nobody waits for says every 100 ms that it is there."""
 ELECTION_PULSES = 20
-"""Who hears no leader for 400 to 800 ms stands for election."""
+"""A voter that hears no leader for 400 to 800 ms stands for election."""
 
 WAITS = ((FEED, STAGE, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH, OF_QUERY), (SETTLE,))
-"""Who feeds a node waits for its claims and for what it takes over, and who reads, stages or halts at an SN for the
-slices that it needs; who pushes for the feeds, and who calls another node's query for its reads and records; who
-settles for firings, which read, and whose callbacks may push."""
+"""Kinds of requests, from the lowest level that waits for others up.
+
+Feeding a node waits for its claims, and for the data that it takes over. Reading, staging and halting at an SN wait for
+the slices that the node needs. A push waits for the feeds. A call of another node's query waits for its reads and
+records. Settling waits for firings, which read, and whose callbacks may push."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """What all nodes of a cluster are told alike."""
+    """The settings that all nodes of a cluster share."""
 
     node_count: int
     replica_count: int = 1
@@ -189,8 +191,8 @@ class ClusterNode:
         self.host.start()
 
     def wait_until_ready(self, timeout_s: float) -> None:
-        """Wait until the majority log works and reads may begin; of a node that was there before, until it is in sync
-        again, and votes: from then on another one may go. Raises NodeUnavailable."""
+        """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
+        again and votes: from then on another node may go. Raises NodeUnavailable."""
         deadline = time.monotonic() + timeout_s
         try:
             node = self.host.wait_until(
@@ -225,7 +227,7 @@ class ClusterNode:
         return max((life for life in known if life is not None), default=None)
 
     def _admit(self, life: Incarnation, known: Incarnation | None, introduction: Packet) -> None:
-        """Raise what speaks against letting in another life of a node than the one that was let in before.
+        """Raise an error if another life of a node may not be let in, after the one that was let in before.
 
         A life counts if the log has it, if there was none before, or if the one before is not heard any more."""
         check_shape(life.node, introduction.fields.get("shape"), self._shape)

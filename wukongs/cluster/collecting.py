@@ -47,8 +47,8 @@ QUAD_COLUMNS = ("graphs", "subjects", "predicates", "objects")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """What one donor is asked for. node: who joins; mine: the shards that it is to hold; asked: those of them that this
-    donor is asked for: bool[1024]."""
+    """The question to one donor. node: the one that joins; mine: the shards that it is to hold; asked: those of them
+    that this donor is asked for. bool[1024]"""
 
     node: int
     shard_map: ShardMap
@@ -62,7 +62,7 @@ class Wanted:
         return self._of(shards_of(subjects), shards_of(objects), is_whole)
 
     def of_tuples(self, encoded: Encoded, timing: BoolArray | None = None) -> BoolArray:
-        """As of_rows, of tuples as they have come; timing tuples go by their subjects. bool[n]"""
+        """Do the same as of_rows for tuples as they have come; timing tuples go by their subjects. bool[n]"""
         of_subject, of_object, is_whole = ends_of(encoded, self.shard_map)
         return self._of(of_subject, of_object, is_whole if timing is None else is_whole & ~timing)
 
@@ -73,7 +73,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamPart:
-    """Of one stream. facts: as JSON; dropped: per shard, the last stream batch with rows that was dropped."""
+    """The data of one stream. facts: as JSON; dropped: per shard, the last stream batch with rows that was dropped."""
 
     facts: Mapping[str, Any]
     waiting: Sequence[tuple[int, Fragment]]
@@ -210,7 +210,7 @@ def _bounded(parts: Sequence[Any], size_of: Any) -> Iterator[list[Any]]:
 
 
 def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -> Collected:
-    """Collect what a store holds at an SN, behind which it has been kept from going. head: what else stands in it.
+    """Collect the data of a store at an SN; the store has been kept from going on behind it. head: further facts.
 
     Called by the protocol's thread, so that no piece comes in between. Raises NodeUnavailable (it does not stand there,
     or no longer)."""

@@ -1,8 +1,8 @@
 """Counting: what a cluster counts, each thing once, though several nodes hold it. Asks each other node once.
 
-A node counts by shards what it holds of them as a replica: stored triples, tuples and what updates have changed by the
-shards of their subjects, terms by the shards of their hashes. Of the replicas of a shard the largest count stands: the
-others are behind, or have joined later. What has no shard is counted where it is, and added.
+A node counts its data by shards: stored triples, tuples and the changes of updates by the shards of their subjects,
+terms by the shards of their hashes. The largest count of a shard's replicas stands: the others are behind, or have
+joined later. Things without a shard are counted at each node and added.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Donor: gives a joining node what this one holds of its shards.
 
-All donors of a joining node have to stand at one SN: it becomes one trace there. So each halts first (HALT), for one
-joining node at a time, and says how far it is: it shows nothing behind that, while pieces and records come in as ever.
-Then all go on as far as the one that is furthest, and collect what they hold (COLLECT). That takes a moment, and ends
-by itself after HALT_S if nobody asks on. What was collected is kept for LEASE_S since it was last asked for, and goes
-in packets, one at a time (STATE).
+All donors of a joining node have to stand at one SN, because their data becomes one trace there. So each donor halts
+first (HALT), for one joining node at a time, and says how far it is. It shows nothing behind that, while pieces and
+records come in as ever. Then all go on as far as the one that is furthest, and collect their data (COLLECT). That takes
+a moment, and ends by itself after HALT_S if nobody asks on. The collected data is kept for LEASE_S after the last
+question, and goes in packets, one at a time (STATE).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Halt:
 
 
 class Donor:
-    """Of one node."""
+    """The donor of one node."""
 
     def __init__(self, host: Host, store: NodeStore, intake: Intake) -> None:
         self._host, self._store, self._intake = host, store, intake

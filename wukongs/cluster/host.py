@@ -1,9 +1,9 @@
 """Host: runs the protocol of one node. One thread takes events in, one after the other, and carries out what they ask.
 The simulator (tests/sim) runs it without the thread, on a store, a disk, a network and a clock of its own.
 
-Everybody else reads `host.node`, an immutable value, and hands events in by `post`, or by the calls that wait for an
-outcome. What each call waits for has a deadline. The thread itself waits for nobody: what needs an answer of another
-node, or takes long, happens elsewhere (claims.py, slices.py).
+Other threads read `host.node`, an immutable value, and hand events in by `post`, or by the calls that wait for an
+outcome. Each such call has a deadline. The thread itself waits for nobody: work that needs an answer of another node,
+or takes long, is done elsewhere (claims.py, slices.py).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Host:
         self._errands: dict[int, Callable[[Errand | None], object]] = {}
         self._errand_numbers = itertools.count(1)
         self._outcomes: set[Future[Any]] = set()
-        """What callers wait for. Under the lock of `_changed`."""
+        """The outcomes that callers wait for. Under the lock of `_changed`."""
         self._waiting: dict[Hashable, list[Future[Applied]]] = {}
         """By record: of these, also some that nobody waits for any more."""
         self._decided: list[tuple[Future[Applied], Applied | Dropped]] = []
@@ -206,8 +206,8 @@ class Host:
         self._inbox.put(end)
 
     def run(self, function: Callable[[], Outcome], timeout_s: float) -> Outcome:
-        """Run a function in the protocol's thread, and return what it returns. What it raises but NodeUnavailable ends
-        the node.
+        """Run a function in the protocol's thread, and return its result. An error that it raises ends the node, unless
+        it is NodeUnavailable.
 
         Raises NodeUnavailable (it does; not within timeout_s seconds)."""
         outcome: Future[Outcome] = Future()
@@ -259,7 +259,7 @@ class Host:
 
         event: or what makes it, in the protocol's thread: so numbers are given in the order of the records.
 
-        Raises as submit, and why it could not be carried out."""
+        Raises as submit, and the reason why it could not be carried out."""
         applied = self.submit(event, timeout_s)
         self._store.wait_for(applied.sn, timeout_s)
         refused = self._store.refused(applied.index)
@@ -476,8 +476,8 @@ class Host:
         self._decided += [(outcome, found) for outcome in self._waiting.pop(record_key(record), [])]
 
     def _check_is_in(self, record: Record) -> None:
-        """End a node without a disk when it was taken out, or has begun anew elsewhere: what it has missed only a new
-        life takes over."""
+        """End a node without a disk when it was taken out, or has begun anew elsewhere: only a new life takes over the
+        data that it has missed."""
         if self._disk.is_lasting or not isinstance(record, Membership) or record.node != self.me.node:
             return
         if record.disk > self.me.disk:
@@ -490,8 +490,8 @@ class Host:
             )
 
     def go_on(self, sn: Sn, events: Iterable[ev.Event]) -> None:
-        """Go on from what the store has taken over, as of an SN. In the protocol's thread. events: what the protocol is
-        to be told; the pieces among them are in the store."""
+        """Go on from the data that the store has taken over, as of an SN. In the protocol's thread. events: to be taken
+        in; the pieces among them are in the store."""
         self.catching_up.go_on(sn)
         self._keep = lambda: None
         for event in events:

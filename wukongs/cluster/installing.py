@@ -1,5 +1,5 @@
 """Installing: makes the store of a node that joins stand where its donors' stood, at one SN and one set of inserted
-stream batches (collecting.py). What other nodes say is checked before anything is installed."""
+stream batches (collecting.py). The answers of other nodes are checked before anything is installed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NOTHING: Int64Array = np.empty(0, np.int64)
 
 @dataclass(slots=True)
 class StreamTaken:
-    """What the donors have of one stream. inserted_to: the stream batch up to which all of them have inserted it;
+    """The donors' data of one stream. inserted_to: the stream batch up to which all of them have inserted it;
     pieces: of those that are not exposed; waiting: inserted and not exposed, with stream batch and partition; shares:
     by stream batch, with the texts of their terms; counts, dropped: per shard."""
 
@@ -62,7 +62,7 @@ class StreamTaken:
 
 
 class Taken:
-    """What has come of the donors so far."""
+    """The data that has come from the donors so far."""
 
     def __init__(self) -> None:
         self.heads: list[Mapping[str, Any]] = []
@@ -225,7 +225,7 @@ def _used(terms: TermTable, columns: Sequence[Int64Array]) -> TermTable:
 
 
 def prepare(store: NodeStore, taken: Taken) -> TraceEntry:
-    """Take over the terms, and build the stored graph: what takes long, and what nobody reads before `install`.
+    """Take over the terms, and build the stored graph. This takes long, and nobody reads it before `install`.
 
     Raises DataError (donors that do not agree)."""
     exceptions = max((head["exceptions"] for head in taken.heads), key=len)

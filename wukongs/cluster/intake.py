@@ -1,5 +1,5 @@
-"""Intake: what writers send to a node. Each piece's new terms are claimed, then the protocol decides whether it is
-taken, repeated or refused; a return means that it is safe here, as far as memory is.
+"""Intake: takes the messages of writers. Each piece's new terms are claimed. Then the protocol decides whether the
+piece is taken, repeated or refused. A return means that it is safe here, as far as memory is.
 
 It is the IngestHandler of the node's socket for pipelines, and answers other nodes that write for their clients.
 """
@@ -182,7 +182,7 @@ class Intake:
         return PartitionAt(known.offset, closed, known.is_ended, self._store.room(stream))
 
     def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool = False) -> None:
-        """Hand in a marker. All that a writer has sent before it is acknowledged, so rows that are missing here were
+        """Hand in a marker. Everything that its writer sent before is acknowledged. So rows that are missing here were
         set aside: they come as no piece."""
         stream, partition, epoch = message.stream, message.partition, message.epoch
         self._check_writer(message)

@@ -1,11 +1,11 @@
 """Joiner: lets a node that has started anew take over what the in-sync replicas of its shards hold, and go on from it.
 
 The protocol says when (InstallState): all nodes that take part know by then that this one is joining. Donors collect
-what they hold at one SN (donating.py). What came there later comes here as well, since whoever sends it knows of this
-node, or learns of it from the answer (members.py); it is kept waiting until what came before is installed, and what is
-here by then is known as repeated. Records behind the SN are applied as they are on every node.
+their data at one SN (donating.py). Later data comes here as well, because its senders know of this node, or learn of it
+from the answer (members.py). It waits until the earlier data is installed; parts that are here by then are known as
+repeated. Records behind the SN are applied as on every node.
 
-A donor that goes in the middle of it is asked again, or another one in its place; what was fetched is dropped then.
+If a donor goes in the middle of it, it is asked again, or another donor in its place; the fetched data is dropped then.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GIVE_UP_S = 60.0
 
 
 class Joiner:
-    """Of one node that joins."""
+    """The joining of one node."""
 
     def __init__(self, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
         self._host, self._store, self._intake, self._peers = host, store, intake, peers
@@ -202,8 +202,8 @@ def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
 
 
 def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
-    """Return what the protocol is to be told of what was installed: the inserted stream batches, then what has come of
-    later ones, as if it had come here."""
+    """Return the events of an installation for the protocol: the inserted stream batches, then the pieces of later
+    ones, as if they had come here."""
     inserted: dict[str, int] = {}
     offsets: dict[str, dict[str, int]] = {}
     for stream in node.control.live_streams:

@@ -50,11 +50,12 @@ def await_word(host: Host, other: int, timeout_s: float) -> None:
 
 
 def ask_members(host: Host, peers: Peers, asked: Mapping[int, Packet], timeout_s: float) -> dict[int, Packet]:
-    """Ask nodes at the same time, those that take part, again and again; return the answers of those that still do.
-    What is asked may come more than once.
+    """Ask all member nodes at the same time, again and again until each has answered. A node that leaves the cluster
+    meanwhile is skipped. A question may come more than once.
 
-    A node that has begun to join meanwhile is asked as well. Who has answered that it knows of it (VIEW) may have given
-    it what it had before this was asked: so what is not there goes to the new node from here.
+    A node that has begun to join meanwhile is asked as well. A node whose answer shows that it knows of the new one
+    (VIEW) may have given its data to the new one before this question came. So the new node gets the question from
+    here.
 
     Raises NodeUnavailable (one takes part and does not answer within timeout_s), and what a node answers by name."""
     deadline, round_s = time.monotonic() + timeout_s, ROUND_S

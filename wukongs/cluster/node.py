@@ -1,4 +1,4 @@
-"""What `wukongs node` runs when the file has several nodes: a ClusterNode, and the socket that its clients use."""
+"""The process of `wukongs node` when the file has several nodes: a ClusterNode, and the socket for its clients."""
 
 from __future__ import annotations
 

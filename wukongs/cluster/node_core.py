@@ -1,8 +1,9 @@
 """NodeCore: the state of a node's store, whose time is told from outside.
 
-An embedded engine finds out itself what is stable; here the protocol exposes an SN, and the injector comes to it in
-stages: a tick (what ends at or before it is sealed, what is due by then fires), then the records behind it, one by one.
-`shown` is how far the stage in hand shows streams; `reached`, what reads may see.
+An embedded engine finds out itself which time is stable. Here the protocol exposes an SN, and the injector comes to it
+in stages. The first is a tick: stream batches that end at or before it are sealed, and firings due by then fire. Then
+come the records behind the tick, one by one. `shown` is how far the current stage shows streams; `reached` is how far
+reads may see.
 
 Loads, updates and ticks are sealed at exactly the SNs that the protocol has given them, which rise. So the trace of a
 node is an ordinary one. It differs from an embedded engine's in one way: the stream batches of a stream that began late
@@ -53,13 +54,13 @@ class NodeCore(Core):
         return not self._unsealed
 
     def stopped(self) -> WukongsError:
-        """As Core.stopped."""
+        """Return the error of Core.stopped, by the name of the failure."""
         if isinstance(self.failure, NodeUnavailable):
             return NodeUnavailable(str(self.failure))
         return super().stopped()
 
     def stream(self, stream_iri: str) -> NodeStream:
-        """As Core.stream."""
+        """Return a declared stream, as Core.stream does."""
         state = super().stream(stream_iri)
         assert isinstance(state, NodeStream), type(state)
         return state
@@ -93,7 +94,7 @@ class NodeCore(Core):
         return FOREVER_MS if all(state.is_ended for state in begun) else self.shown + TICK_MIN_MS
 
     def next_batch_end(self) -> int | None:
-        """As Core.next_batch_end."""
+        """Return the earliest end of a stream batch that may be sealed, as Core.next_batch_end does."""
         found = [(state.next_batch(), state.batch_ms) for state in self.streams.values()]
         return min((number * batch_ms for number, batch_ms in found if number is not None), default=None)
 
@@ -111,8 +112,10 @@ class NodeCore(Core):
         return max(tick_sn(end_ms), self.upper)
 
     def sn_at(self, time_ms: int) -> int:
-        """As Core.sn_at; of a time that is not shown yet, or never will be (the last firing of streams that have ended
-        may come after their end), the newest one that other nodes come to."""
+        """Return the SN that a firing at a time reads, as Core.sn_at does.
+
+        The last firing of streams that have ended may come after their end, at a time that is never shown. It reads the
+        newest SN that other nodes come to."""
         return min(tick_sn(time_ms), packed(max(self.reached, Sn(self.shown, 0))))
 
     def move_to(self, time_ms: int) -> None:

@@ -1,8 +1,8 @@
-"""NodeInjector: the injector of a node, which comes to what the protocol exposes in order of SN.
+"""NodeInjector: the injector of a node. It comes to the exposed SNs in their order.
 
-A stage is a tick or a record. At a tick, streams show what it covers; what ends there is sealed and what is due fires,
-as in an embedded engine, in order of time. Then come the records behind the tick. A stage waits for the whole slices
-that it needs from other nodes; nothing behind it is seen before.
+A stage is a tick or a record. At a tick, streams show the stream batches that it covers. They are sealed, and due
+queries fire, as in an embedded engine, in order of time. Then come the records behind the tick. A stage waits for the
+whole slices that it needs from other nodes. Nothing behind it is seen before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wukongs.store.snapshot import TICK_MIN_MS
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a committed record does when its SN is exposed. Both are called with the lock held."""
+    """The effect of a committed record when its SN is exposed. Both functions are called with the lock held."""
 
     sn: Sn
     run: Callable[[], None]
@@ -55,8 +55,9 @@ class NodeInjector(Injector):
         return (firings, False) if not is_done else ((), not self._go_on())
 
     def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
-        """As Injector._picked. Everything up to this time is sealed, and is shown before the firing asks other nodes:
-        they may be in firings of the same stage, and ask this one. So a firing waits for earlier ones only."""
+        """Pick firings as Injector._picked does. Everything up to this time is sealed. Reads may see it before the
+        firing asks other nodes: they may be in firings of the same stage, and ask this one. So a firing waits for
+        earlier ones only."""
         core = self._node
         core.come_to(Sn(min(self._ready_ms - TICK_MIN_MS, core.shown), 0))
         return super()._picked(query)

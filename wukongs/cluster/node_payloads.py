@@ -1,4 +1,4 @@
-"""What the payloads of control records say to a node's store: JSON that another node has written."""
+"""The payloads of control records for a node's store: JSON that another node has written."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""NodeRecords: what the committed records of the log do to a node's store, when their SNs are exposed.
+"""NodeRecords: carries out the committed records of the log on a node's store, when their SNs are exposed.
 
-What is asked of a node while a record is on its way to its SN (pieces of a stream that was just declared) goes by the
-log: `streams`. What readers see goes by what was exposed: the streams and queries of core and injector.
+A record may be committed before its SN is exposed. Requests in between, such as pieces of a stream that was just
+declared, go by the log: `streams`. Readers go by the exposed records: the streams and queries of core and injector.
 
-A record that cannot be carried out, since who proposed it did not check it, does nothing, on all nodes alike; the error
-is logged and kept for whoever asks.
+A record that cannot be carried out does nothing, on all nodes alike: its proposer did not check it. The error is logged
+and kept for the proposer.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class NodeRecords:
         self._ask_for_slices = ask_for_slices
         self._registered: dict[str, RecordedQuery] = {}
         self.shown_keys: dict[str, str] = {}
-        """As keys, of the streams whose declaration is exposed."""
+        """Like keys, for the streams whose declaration is exposed."""
         self.homes: dict[str, tuple[RecordedQuery, tuple[int, ...]]] = {}
         """The queries whose registration is exposed, and the nodes that run them."""
 
@@ -242,7 +242,7 @@ class NodeRecords:
         state.show(self._core.shown)
 
     def _drop(self, state: NodeStream) -> None:
-        """Free the name of a stream. What it has brought is still sealed, as on other nodes, until it is gone."""
+        """Free the name of a stream. Its tuples are still sealed, as on other nodes, until it is gone."""
         state.is_dropped = True
         del self._core.streams[state.iri]
         self._core.streams[_dropped_name(state)] = state
@@ -358,8 +358,8 @@ class NodeRecords:
 
 
 def _changed(core: NodeCore, read: Handle | None, cleared: Collection[int], gone: Quads, come: Quads) -> Difference:
-    """Return what an update changes now, which has read a snapshot: what was stored since, additions only, stays. read:
-    None if what it does is the same over any."""
+    """Return the changes of an update now. It has read a snapshot; additions that were stored since then stay. read:
+    None if the changes are the same over any snapshot."""
     trace = core.arrangement.trace
     change = GraphChange(trace.read(trace.upper) if read is None else read.read())
     change.clear(cleared)

@@ -1,9 +1,9 @@
-"""NodeStore: the data side of a node: its share of streams and graph, brought forward by what the protocol exposes.
+"""NodeStore: the data side of a node: its share of streams and graph, brought forward to the exposed SNs.
 
-The protocol loop tells it what has been decided, in that order, from one thread; no call waits for firings or for other
-nodes. What is exposed is carried out by the injector's thread, in order of SN: the stream batches that end at or before
-a tick, the firings due by then, then the records behind the tick, each at exactly its SN. Readers use `core` under its
-lock, as those of an embedded engine.
+The protocol's thread tells it all decisions, in their order. No call waits for firings or for other nodes. The
+injector's thread carries out an exposed SN, in order: the stream batches that end at or before a tick, the firings due
+by then, then the records behind the tick, each at exactly its SN. Readers use `core` under its lock, as those of an
+embedded engine.
 
 Stream batches go by the protocol's numbers (from 1 on, counted from DeclareStream.first_tick) in calls that carry out
 its actions, and by their real numbers (ceil(timestamp_ms / batch_ms)) between nodes; `real_batch` and `protocol_batch`
@@ -194,8 +194,8 @@ class NodeStore:
             self.staging.hold(change, held, cleared)
 
     def staged(self) -> dict[str, list[tuple[Encoded, bool]]]:
-        """Return what is staged, for a node that joins: chunks of quads, and whether they go. What an update that holds
-        a snapshot takes away is said quad by quad, since the other node has no such snapshot. With the lock held."""
+        """Return what is staged, for a node that joins: chunks of quads, and whether they go. An update that holds a
+        snapshot lists each quad that it takes away, because the other node has no such snapshot. With the lock held."""
         core, found = self.core, dict[str, list[tuple[Encoded, bool]]]()
         for name, change in self.staging.changes().items():
             chunks = list(change.chunks.values())
@@ -340,10 +340,10 @@ class NodeStore:
 
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         """Keep the graph readable at the cluster's oldest SN and at the newest SNs from there on, HELD_ENTRIES_MAX of
-        them at least, and slices from the cluster's oldest firing (a tick) on; what lies before may go.
+        them at least. Keep slices from the cluster's oldest firing (a tick) on. Older ones may go.
 
-        None: no node has said anything. Then a node that is alone holds nothing, and one that is not goes on to hold
-        what it did, at first everything: `held` always says something, so it will hear of others soon."""
+        None: no node has said anything. Then a node that is alone holds nothing. Any other node holds what it did
+        before, at first everything: `held` always says something, so it will hear of others soon."""
         with self.core.lock:
             if oldest_firing is not None or self._is_alone:
                 self._oldest_firing = oldest_firing

@@ -9,7 +9,7 @@ A stream batch goes through here in these steps:
    put together (`add_whole`).
 4. When its end is exposed, the injector takes it: the timeless rows join the stored graph, the whole slice the ring.
 
-What readers see of the stream (`closed_ms`, `is_ended`, `first_ms`) follows what was exposed: `show`.
+The facts that readers see (`closed_ms`, `is_ended`, `first_ms`) follow the exposed ticks: `show`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class NodeStream(StreamState):
     shares: SliceShares = field(default_factory=SliceShares)
     is_home: bool = False
     whole_to: int = 0
-    """Of a home: whole slices are here up to this stream batch (its real number)."""
+    """At a home: whole slices are here up to this stream batch (its real number)."""
     _pieces: list[Piece] = field(default_factory=list)
     _inserted: list[Piece] = field(default_factory=list)
     """Pieces that are inserted and not exposed yet: a node that joins may need them as they came."""
@@ -89,7 +89,8 @@ class NodeStream(StreamState):
     """The partitions of which something has come."""
     _first_advance_ms: int | None = None
     _first_piece: int | None = None
-    """Of the partitions that began with a marker, its earliest time; of the others, their earliest stream batch."""
+    """The earliest stream batch of the partitions that began with a piece. `_first_advance_ms` is the earliest time of
+    the partitions that began with a marker."""
     _first_whole_ms: int | None = None
 
     def counts_by_shard(self) -> Int64Array:
@@ -104,7 +105,7 @@ class NodeStream(StreamState):
 
     @property
     def shift(self) -> int:
-        """What has to be added to the protocol's number of a stream batch for its real one."""
+        """The real number of a stream batch, less the protocol's number."""
         return (self.first_tick + TICK_MIN_MS) // self.batch_ms
 
     def _batch_at(self, tick: int) -> int:
@@ -119,8 +120,8 @@ class NodeStream(StreamState):
         return self._batch_at(tick) + self.shift if self._batch_at(tick) else None
 
     def closed_at_beginning(self) -> int | None:
-        """Return up to where the stream was closed, of what became visible right after it had begun, in ms; None if it
-        has not begun, or nothing was closed by then."""
+        """Return how far the stream was closed right after it had begun, in ms; None if it has not begun, or nothing
+        was closed by then."""
         if self.began is None or self.inserted_to is None:
             return None
         began_ms = (self.began + TICK_MIN_MS) // self.batch_ms * self.batch_ms
@@ -196,7 +197,7 @@ class NodeStream(StreamState):
             self._first_advance_ms = message.complete_ms if known is None else min(known, message.complete_ms)
 
     def count(self, timestamps: Int64Array) -> None:
-        """As StreamState.count; when the stream has begun is for `show` to say."""
+        """Count as StreamState.count does; `show` says when the stream has begun."""
         first_ms = self.first_ms
         StreamState.count(self, timestamps)
         self.first_ms = first_ms
@@ -230,9 +231,9 @@ class NodeStream(StreamState):
     # --- whole slices -------------------------------------------------------------------------------------------------
 
     def become_home(self) -> None:
-        """Keep whole slices from now on, and of those exposed already as many as an embedded engine would have.
+        """Keep whole slices from now on, and as many of those exposed already as an embedded engine would have.
 
-        At least one is asked for, since with it comes what was before."""
+        At least one is asked for, because its answer also has the counts of earlier rows."""
         assert not self.is_home, self.iri
         self.is_home = True
         self.whole_to = self.shift
@@ -258,8 +259,8 @@ class NodeStream(StreamState):
         return (self.whole_to + 1, last) if last > self.whole_to else None
 
     def ready_tick(self, tick: int) -> int:
-        """Return the last tick, up to this one, of which everything is here: what it covers is inserted (who joins a
-        cluster is not waited for), and whole if this node is a home."""
+        """Return the last tick, up to this one, that is complete here: its stream batches are inserted (the cluster
+        does not wait for a node that joins), and whole if this node is a home."""
         ready_to = self.shift if self.inserted_to is None else self.inserted_to
         ready_to = min(ready_to, self.whole_to) if self.is_home else ready_to
         covered = self.covered_to(tick)
@@ -325,7 +326,7 @@ class NodeStream(StreamState):
         return first_ms if first_ms is None or after_ms is None or first_ms <= after_ms else None
 
     def seal(self, number: int) -> Columns:
-        """As StreamState.seal; the slice is the whole one, if this node is a home."""
+        """Seal as StreamState.seal does; the slice is the whole one, if this node is a home."""
         whole = self._whole.pop(number, None)
         columns: Columns = (_NOTHING, _NOTHING, _NOTHING, _NOTHING)
         if number in self._waiting:

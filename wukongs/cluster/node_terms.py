@@ -1,12 +1,12 @@
-"""The terms of a node: what it holds under which id, and what it has agreed to as a replica of a hash's shard.
+"""The terms of a node: the texts that it holds under their ids, and those that it has agreed to as a replica.
 
-* An embedded registry decides by itself which of two texts with one hash gets another id. On a node that is decided by
-  the log: of the texts that come here, each has been agreed to under its hash by all replicas of the hash's shard, or
-  re-encoded by a record, before it is used. So under one hash there is one text in the whole cluster.
+* An embedded registry decides by itself which of two texts with one hash gets another id. On a node the log decides
+  that. Before a text is used here, all replicas of its hash's shard have agreed to it under its hash, or a record has
+  re-encoded it. So under one hash there is one text in the whole cluster.
 * A re-encoded text's id is a function of the records before its own, so all nodes give it the same. It lies in the
-  shard of the hash, since who sends a tuple goes by hashes. Nothing keeps another text's hash from being this id but 52
-  bits of another seed; replicas refuse such a text, so it can only have been agreed on before.
-* What a replica has agreed to it keeps for ever, in a dictionary of its own: the texts may stand in no tuple here.
+  shard of the hash, because senders of tuples go by hashes. Another text's hash may be this id, by a chance of 52 bits.
+  Replicas refuse such a text, so it can only have been agreed on before.
+* A replica keeps the texts that it has agreed to for ever, in a dictionary of its own: they may stand in no tuple here.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class NodeRegistry(TermRegistry):
                 self._record_exception(exception_id(text, self.hash_bits, self._exception_ids), text, hashed)
 
     def new(self, encoded: Encoded) -> TermTable:
-        """Return the terms of encoded tuples that this node neither holds nor knows as re-encoded, those that clash
-        among them as well, under their hashes."""
+        """Return the terms of encoded tuples that this node neither holds nor knows as re-encoded, under their hashes.
+        Clashing terms are among them."""
         clashes = encoded.clashes
         with self._lock:
             terms = encoded.terms.take(np.flatnonzero(~self._holds(encoded.terms)))
@@ -116,7 +116,7 @@ def _other_text(terms: TermTable, row: int) -> DataError:
 
 
 class TermClaims:
-    """What this node has agreed to as a replica. Called by one thread."""
+    """The texts that this node has agreed to as a replica. Called by one thread."""
 
     def __init__(self, registry: NodeRegistry) -> None:
         self._registry = registry

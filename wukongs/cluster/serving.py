@@ -38,8 +38,8 @@ class ServedEngine:
         self.address = self._socket.address
 
     def on_failure(self, tell: Callable[[BaseException], object]) -> None:
-        """Let somebody be told when clients cannot be answered any more. An engine that has failed says so itself, to
-        who asks."""
+        """Let somebody be told when clients cannot be answered any more. An engine that has failed tells each asker
+        itself."""
         self._tell = tell
         if self._failure is not None:
             tell(self._failure)

@@ -29,7 +29,7 @@ TELL_S = 1.0
 
 
 class Settling:
-    """Of one node: asks the others, and answers them."""
+    """The settling of one node: asks the others, and answers them."""
 
     def __init__(self, host: Host, store: NodeStore, peers: Peers) -> None:
         self._host, self._store, self._peers = host, store, peers

@@ -28,7 +28,7 @@ _BYTES_PER_TERM = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceAnswer:
-    """What a node answers. Columns : int64[n]; partition: int32[n], by their places in `partitions`; before: rows in
+    """The answer of a node. Columns : int64[n]; partition: int32[n], by their places in `partitions`; before: rows in
     stream batches before the first one asked for, and the last of these with one."""
 
     partitions: tuple[str, ...]

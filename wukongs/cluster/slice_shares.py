@@ -3,9 +3,9 @@
 The rows are those whose subjects lie in shards that this node replicates. Each shard is asked of one node, so the
 answers of all nodes are the stream batch, each row once.
 
-* Rows are here from when their stream batch is inserted until `drop`; the terms that only they need as long.
-* Each shard's number of rows so far, and the last stream batch with rows that was dropped, stay: who begins to need
-  whole slices late has to know how many arrivals there were before, and whether a window lacks some.
+* Rows stay from the insertion of their stream batch until `drop`; so do the terms that only they need.
+* Each shard's number of rows so far stays, and so does the last stream batch with rows that was dropped. A node that
+  begins late to need whole slices has to know how many arrivals there were before, and whether a window lacks some.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ShareRows:
 
 
 class SliceShares:
-    """Of one stream. The owner serialises the calls."""
+    """The shares of one stream. The owner serialises the calls."""
 
     def __init__(self) -> None:
         self.row_count = 0

@@ -1,5 +1,5 @@
-"""SlicePuller: fetches for a node with registered queries what the other nodes hold of its streams' batches, so that
-its windows are whole; and answers others. One thread, since the store goes on as soon as it has what it misses."""
+"""SlicePuller: fetches the other nodes' shares of stream batches for a node with registered queries, so that its
+windows are whole; and answers others. It has one thread, because the store goes on as soon as it has all slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RETRY_S = 0.02
 
 
 class SlicePuller:
-    """Of one node."""
+    """The puller of one node."""
 
     def __init__(
         self,

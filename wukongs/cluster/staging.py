@@ -1,7 +1,8 @@
 """Staging: this node's shares of loads and updates, from their arrival until the record that makes them count.
 
-What never gets a record goes STAGED_AGE_MAX_S after its last part has come: its coordinator has given up long before,
-or is gone. If it has not, and sends more, it is refused. Of what was taken or let go, late repetitions are passed over.
+A share that never gets a record goes STAGED_AGE_MAX_S after its last part has come: its coordinator has given up long
+before, or is gone. If it has not, and sends more, it is refused. Late repetitions of a share that was taken or let go
+are passed over.
 
 An update that deletes or clears holds the snapshot that it has read, from its last chunk until it is applied or let go:
 it removes what was there, and nothing that has come since (decision 0027).

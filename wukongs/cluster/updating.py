@@ -1,4 +1,4 @@
-"""Evaluates a SPARQL Update at one node of a cluster: what it lets go and come, with the texts of all terms, so that
+"""Evaluates a SPARQL Update at one node of a cluster. The quads that go and come have the texts of all terms, so that
 every node can be given its share."""
 
 from __future__ import annotations

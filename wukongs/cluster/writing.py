@@ -53,8 +53,8 @@ def writer_of(node: Node, stream: str) -> int:
 class StreamWriter:
     """One stream's writer. Its calls come one after the other, in order of time.
 
-    What one of them has begun to send, and cannot tell to be on all nodes or on none, is sent before anything else: so
-    all nodes take the same in the same order."""
+    A call may end while its messages are on some nodes only. They are sent again before anything else, so all nodes
+    take the same messages in the same order."""
 
     def __init__(self, stream: str, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
         self._stream, self._host, self._store, self._intake, self._peers = stream, host, store, intake, peers
@@ -66,7 +66,7 @@ class StreamWriter:
         self._room: dict[int, int] = {}
         """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
         self._unfinished: tuple[list[Message], Encoded | None] | None = None
-        """What some nodes may have; if it is a push, its tuples."""
+        """The messages that some nodes may have; of a push, its tuples."""
 
     def push(self, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples in order of time. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is
@@ -148,8 +148,8 @@ class StreamWriter:
         return encoded is not None and pushed is not None and _is_same(pushed, encoded)
 
     def _deliver(self, messages: list[Message], deadline: float, pushed: Encoded | None = None) -> None:
-        """Send all nodes what a call has to say; it counts from then on. If it cannot be told that none has anything of
-        it, it is to be finished first."""
+        """Send the messages of a call to all nodes; they count from then on. If some node may have a part of them, they
+        are to be finished first."""
         shares = self._shares(messages)
         if self._unfinished is None:
             self._check_room(shares, deadline)
@@ -188,11 +188,11 @@ class StreamWriter:
             return False
 
     def _open(self, deadline: float) -> None:
-        """Be the writer: of all nodes, from the first row that none has.
+        """Be the writer of the stream, from the first row that no node has.
 
-        The last writer may have gone in the middle of a push, which nobody was told of then: some nodes have its rows.
-        They keep them, and the others go on behind them. The same goes for what this one has not finished, if there was
-        another one since."""
+        The last writer may have gone in the middle of a push. Then nobody was told that it was taken, and some nodes
+        have its rows. They keep them, and the others go on behind them. The same holds for a push that this writer has
+        not finished, if there was another writer since."""
         newest = self._intake.newest_epoch(self._stream, PUSH_PARTITION)
         if self._epoch and self._epoch >= newest:
             return
@@ -265,8 +265,8 @@ class StreamWriter:
         return Finish(self._stream, PUSH_PARTITION, self._epoch)
 
     def _send(self, shares: Mapping[int, Sequence[Message]], deadline: float, view: int | None = None) -> None:
-        """Send every node its share of some messages, in order, until all that take part have them. What some have
-        already they know as repeated. view: see feeding.feed_packet."""
+        """Send every node its share of some messages, in order, until all members have them. A node that has some
+        already knows them as repeated. view: see feeding.feed_packet."""
         for start in range(0, len(shares[self._peers.me]), TOGETHER_MAX):
             some = slice(start, start + TOGETHER_MAX)
             asked = {node: feed_packet(of_node[some], self._index, view) for node, of_node in shares.items()}
@@ -383,20 +383,20 @@ PUSH_S = 60.0
 
 
 class ClusterStream(Stream):
-    """As Stream: what is pushed is safe on all nodes when the call returns. Raises also NodeUnavailable."""
+    """A Stream whose tuples are safe on all nodes when a call returns. Raises also NodeUnavailable."""
 
     def __init__(self, core: Core, injector: Injector, state: StreamState, writers: Writers) -> None:
         super().__init__(core, injector, state)
         self._writers = writers
 
     def advance(self, timestamp_ms: int) -> None:
-        """As Stream.advance."""
+        """Do the same as Stream.advance."""
         check_timestamp(self.iri, timestamp_ms)
         self._check_is_open()
         self._writers.advance(self.iri, int(timestamp_ms), PUSH_S)
 
     def close(self) -> None:
-        """As Stream.close; a stream that pipelines feed as well goes on until they are at their end, too."""
+        """Close as Stream.close does. A stream that pipelines feed as well goes on until they are at their end."""
         if not (self._state.is_ended or self._state.is_dropped or self._core.is_closed):
             self._writers.finish(self.iri, PUSH_S)
 

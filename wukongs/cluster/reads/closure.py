@@ -23,8 +23,8 @@ _NODE, _PREDICATE, _END = Variable("n"), Variable("p"), Variable("e")
 def follow(
     automaton: Automaton, nodes: Int64Array, graph: GraphRef, stored: Graphs, fetched: FetchedGraph, dataset: Dataset
 ) -> None:
-    """Complete all that a search may meet from some nodes: each pair of node and state once, in whatever of the stored
-    graphs the search may walk."""
+    """Complete all triples that a search may meet from some nodes: each pair of node and state once, in all stored
+    graphs that the search may walk."""
     seen = {0: np.unique(nodes[nodes >= 0])}
     frontier = dict(seen)
     while frontier:

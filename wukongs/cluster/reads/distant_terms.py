@@ -1,10 +1,10 @@
 """Terms that this node does not know: their texts, and the ids by which other nodes know texts.
 
-An id is the hash of a text, so nodes agree on ids without asking. Where two texts have one hash the cluster settles
-which of them keeps it, and every node knows how (TermRegistry.exceptions). What remains is a text that no data has:
-that its hash is another's shows only where that other text is known. So what is unknown here is asked of the node that
-answers for the id, and what that does not know either of all: predicates, names of graphs and objects of split
-predicates are known where they stand, which need not be where their own shard is.
+An id is the hash of a text, so nodes agree on ids without asking. Where two texts have one hash, the cluster settles
+which of them keeps it, and every node knows the outcome (TermRegistry.exceptions). One case remains: a text that no
+data has. Its hash may be that of another text, and only nodes that know the other text can tell. So an unknown text is
+asked of the node that answers for the id. If that node does not know it either, all nodes are asked: predicates, names
+of graphs and objects of split predicates are known where they stand, which need not be where their own shard is.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class DistantIds:
         """Texts that another node knows for ever."""
 
     def resolve(self, canonical: str) -> int:
-        """As TermRegistry.resolve. Raises NodeUnavailable."""
+        """Return the id of a text, as TermRegistry.resolve does. Raises NodeUnavailable."""
         return int(self.resolve_all([canonical])[0])
 
     def resolve_all(self, texts: Sequence[str]) -> Int64Array:
-        """As TermRegistry.resolve_all. Raises NodeUnavailable."""
+        """Return the ids of texts, as TermRegistry.resolve_all does. Raises NodeUnavailable."""
         ids = self._registry.resolve_all(texts)
         hashed = np.flatnonzero((ids >= 0) & (ids & INLINE_MARK == 0))
         unknown = hashed[~self._registry.snapshot_reader().contains(ids[hashed])]
@@ -86,15 +86,15 @@ class DistantIds:
         return self.resolve(text)
 
     def known_all(self, texts: Sequence[str]) -> Int64Array:
-        """As known, for many terms at once."""
+        """Do the same as known, for many terms at once."""
         return self.resolve_all(texts)
 
     def keep(self, text: str) -> int:
-        """As keep_all, for one."""
+        """Do the same as keep_all, for one text."""
         return int(self.keep_all([text])[0])
 
     def confirm(self, encoded: Encoded) -> tuple[Encoded, Int64Array]:
-        """As TermRegistry.confirm, of tuples that are all timeless."""
+        """Make terms known as TermRegistry.confirm does; all tuples are timeless."""
         terms, clashes = encoded.terms, encoded.clashes
         ids, others = self.keep_all(terms.texts()), self.keep_all(clashes.texts())
         old = np.concatenate((terms.ids, CLASH_FIRST - np.arange(len(others))))
@@ -136,8 +136,8 @@ def _resolve_packet(texts: Sequence[str]) -> Packet:
 
 
 class DistantReader:
-    """A `Utf8Reader`: the texts that a node knows, and those that others do, kept once they have
-    come. Thread-safe: a result holds one."""
+    """A `Utf8Reader` of this node's texts and those of other nodes, which are kept once they have come. Thread-safe: a
+    result holds one."""
 
     def __init__(self, own: TermReader, owners: Owners) -> None:
         self._own = own
@@ -155,7 +155,7 @@ class DistantReader:
         return split_texts(*self.gather(ids))
 
     def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
-        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        """Return the texts of ids as UTF-8, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
         is_own = self._own.contains(ids)
         if is_own.all():
             return self._own.gather(ids)

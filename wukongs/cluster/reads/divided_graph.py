@@ -1,16 +1,17 @@
 """DividedGraph: the stored graph of one execution, of which this node holds a share: wukongs.query.plans.dataset.
 
-*In place*: before a step is run, what it will look up and this node does not hold is fetched: the triples of all keys
-that miss, in one question to each node that answers for some of them, once per execution. They become batches beside
-the node's own, and the ordinary kernel runs over all of them. Why that is right:
+*In place*: before a step is run, the triples that it will look up and that are not here are fetched. One question goes
+to each node that answers for some of the missing keys, once per execution. The fetched triples become batches beside
+the node's own, and the ordinary kernel runs over all of them. This is right because the batches are
 
-* complete: a triple stands with the node that answers for its subject, and with that for its object unless its
-  predicate is split. So a key's triples are here if this node answers for the key; else they are fetched from who does,
-  or, of a split predicate (or of any, which may be split) by their object, from all nodes, each for its own subjects.
-* true: what is fetched are triples of the snapshot, as a node sees them. Together with the node's own a triple may
-  stand in several batches, and steps over them unite: it matches once.
-* what an update has changed so far, and is sealed nowhere, comes last, so that its tombstones hide fetched triples too;
-  those of the node's own trace come before them, and hide none.
+* complete: a triple stands with the node that answers for its subject, and with the node that answers for its object
+  unless its predicate is split. So a key's triples are here if this node answers for the key. Otherwise they are
+  fetched from the node that does. The in-edges of a split predicate (or of any, which may be split) are fetched from
+  all nodes, each for its own subjects.
+* true: fetched triples are triples of the snapshot, as a node sees them. A triple may stand in several batches, and
+  steps over them unite: it matches once.
+* in order: the changes of an update that is not sealed come last, so that their tombstones hide fetched triples too.
+  The tombstones of the node's own trace come before the fetched triples, and hide none of them.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ ROWS_AT_A_TIME = 1 << 16
 PREDICATES_MAX = 16
 """If rows bind more predicates than these, all triples of their keys are fetched."""
 MADE, FETCHED, FORKED, REQUESTS = range(4)
-"""What is noted of each step: the rows it has made, whether triples were fetched for it, whether it was sent to other
-nodes; then what moved: requests, rows, bytes."""
+"""Figures of each step: the rows that it has made, whether triples were fetched for it, whether it was sent to other
+nodes; then the requests, rows and bytes that moved."""
 FIGURES = 6
 
 
 class DividedGraph(FetchedGraph):
-    """As FetchedGraph; a wukongs.query.plans.dataset.Completion."""
+    """A FetchedGraph that is a wukongs.query.plans.dataset.Completion."""
 
     _figures = np.zeros((0, FIGURES), np.int64)
 
@@ -64,7 +65,7 @@ class DividedGraph(FetchedGraph):
 
     @property
     def moved(self) -> list[Moved]:
-        """What each step of the last run moved between nodes."""
+        """The traffic of each step of the last run."""
         found = []
         for _, is_fetched, is_forked, *numbers in self._figures.tolist():
             ways = ("fork-join",) * is_forked + ("in place",) * is_fetched
@@ -92,7 +93,7 @@ class DividedGraph(FetchedGraph):
         rows_wanted: int | None = None,
         rows_of_steps: list[int] | None = None,
     ) -> BindingTable:
-        """As plan_runner.run, over the whole graph."""
+        """Run a plan as plan_runner.run does, over the whole graph."""
         if plan.is_void:
             return plan_runner.run(plan, seeds, dataset, limits, rows_wanted, rows_of_steps)
         figures = np.zeros((len(plan.steps), FIGURES), np.int64)

@@ -1,6 +1,6 @@
-"""FetchedGraph: what one execution has of a stored graph that is divided: this node's own batches, and what it fetched.
+"""FetchedGraph: the part of a divided graph that one execution has: this node's own batches, and the fetched ones.
 
-Everything fetched is there once, for the whole execution, and is remembered by what was asked: keys in one direction
+Fetched triples are there once, for the whole execution. They are remembered by the question: keys in one direction
 under one predicate (or any) in some graphs, or all triples of a predicate there.
 """
 
@@ -22,7 +22,7 @@ from wukongs.store.tombstones import Difference
 
 
 class FetchedGraph:
-    """Of one execution, at one SN. One thread at a time."""
+    """The graph of one execution, at one SN. One thread at a time."""
 
     def __init__(self, asking: Asking, own: BatchSet, change: Difference | None = None) -> None:
         """own: what this node holds at the SN; change: of which nothing is sealed, read on top of all."""
@@ -39,17 +39,17 @@ class FetchedGraph:
 
     @property
     def own(self) -> BatchSet:
-        """What this node holds itself, with the change on top."""
+        """This node's own batches, with the change on top."""
         return self._read((), self.change)
 
     @property
     def stored(self) -> BatchSet:
-        """What is here by now, with the change on top."""
+        """All batches that are here by now, with the change on top."""
         return self._read(tuple(self._fetched), self.change)
 
     @property
     def snapshot(self) -> BatchSet:
-        """What is here by now, without the change."""
+        """All batches that are here by now, without the change."""
         return self._read(tuple(self._fetched), None)
 
     def _read(self, fetched: tuple[Batch, ...], change: Difference | None) -> BatchSet:
@@ -62,8 +62,8 @@ class FetchedGraph:
 
     @property
     def share(self) -> float:
-        """About which part of the triples this node holds: one of the ends is its own (of split predicates it holds
-        less)."""
+        """The part of all triples that this node holds, about: those with an end of its own. Of split predicates it
+        holds less."""
         return 1 - (1 - self.answered) ** 2
 
     @property

@@ -1,8 +1,8 @@
 """ForkJoin: a joint stage sent, with the rows that need it, to the nodes that can answer it; and whether that pays.
 
-What moves is compared in bytes, each time anew, from the rows that there are: in place, the keys that are not here yet
-and the triples that they have on average; by fork-join, the columns that the steps need, for every row, and what they
-become. A scan is asked of all nodes, each for its own shards; in place all its triples would have to come.
+The bytes that would move are compared each time, for the rows that there are. In place: the keys that are not here yet,
+and the triples that they have on average. By fork-join: the columns that the steps need, for every row, and the rows
+that come back. A scan is asked of all nodes, each for its own shards; in place all its triples would have to come.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from wukongs.store.dtypes import Int64Array
 from wukongs.store.lookup_kernels import count_edges
 
 TRIPLE_BYTES = 24
-"""Of a triple that is fetched: key, value, graph."""
+"""A fetched triple takes so much: key, value, graph."""
 CHECK_SHARE = 0.5
-"""Of rows that a step checks, so many are taken to stay."""
+"""The share of rows that are taken to pass a check."""
 
 
 class ForkJoin:
@@ -52,7 +52,7 @@ class ForkJoin:
     @property
     def is_possible(self) -> bool:
         """Whether each row can be sent to one node that can answer the steps for it, or to all for their own shards.
-        What an update has changed so far only this node knows."""
+        Only this node knows the changes of an update so far."""
         return self._stage.home is not None and self._rows.length > 0 and self._graph.change is None
 
     @property

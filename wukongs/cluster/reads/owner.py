@@ -39,7 +39,7 @@ from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packets import Array, Handler, Packet
 
 KINDS = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE)
-"""What `handlers` answers."""
+"""The kinds that `handlers` answers."""
 WaitForSn = Callable[[int, float], None]
 """(sn, timeout_s): returns once this node's trace has come to an SN. Raises NodeUnavailable if that takes longer."""
 TEXT_BYTES_PER_ANSWER = 1 << 26
@@ -47,7 +47,7 @@ TEXT_BYTES_PER_ANSWER = 1 << 26
 
 
 def handlers(core: Core, wait_for_sn: WaitForSn) -> dict[str, Handler]:
-    """Return what answers the reads of other nodes: kind of a packet -> its handler. They may be called from any
+    """Return the handlers of the reads of other nodes: kind of a packet -> its handler. They may be called from any
     thread, several at a time, without the core's lock.
 
     Each raises DataError for a packet that is not what its kind says; those with an SN raise NodeUnavailable (not

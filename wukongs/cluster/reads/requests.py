@@ -1,7 +1,8 @@
-"""What nodes ask each other to read, and answer: packets to values and back, everything received being checked.
+"""The reads that nodes ask of each other, and their answers: packets to values and back. Everything received is
+checked.
 
-A node that asks may lie, and so may one that answers: what is not as it must be is refused before it comes near a
-kernel, with a DataError on the side of who answers, and with NodeUnavailable, naming the node, on the side of who asks.
+A node that asks may lie, and so may one that answers. A wrong packet is refused before it comes near a kernel. The side
+that answers raises DataError; the side that asks raises NodeUnavailable, which names the node.
 """
 
 from __future__ import annotations

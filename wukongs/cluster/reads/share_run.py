@@ -1,7 +1,8 @@
 """Runs steps over one node's batches, and keeps of their matches those that the node is to answer for.
 
-The shard that decides is that of the end by which a triple is found, or of its subject where the predicate is split. So
-the answers of all nodes together are the matches over the whole graph, each once, although a triple is stored twice.
+A node answers for a match by the shard of the end at which the triple is found, or of the subject if the predicate is
+split. So the answers of all nodes together are the matches over the whole graph, each once, although a triple is stored
+twice.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Stages: the steps of a plan, cut at what one node can look up in one go.
 
-A *joint* stage is a run of steps whose triples all stand with one node, for each row: that which answers for the row's
-*home*, the end by which a step finds them. So the row can be sent there, and what it becomes comes back (fork-join).
-Other stages hold windows, or triples that are spread over the nodes.
+In a *joint* stage all triples of a row's steps stand with one node: the one that answers for the row's *home*, the end
+by which the steps find them. So the row can be sent there, and its results come back (fork-join). Other stages hold
+windows, or triples that are spread over the nodes.
 
-In place, a stage falls into pieces, each a call of the kernel: a new one begins with a step that looks up, in the
-stored graph, what steps before it in the stage bind: these keys have to be known before their triples can be fetched.
-"""
+In place, a stage falls into pieces, each a call of the kernel. A new piece begins with a step that looks up, in the
+stored graph, keys that earlier steps of the stage bind: these keys have to be known before their triples can be
+fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads ask of the owners of shards: the asking, its count, and how long an answer may take."""
+"""The questions of reads to the owners of shards: asking, counting, and how long an answer may take."""
 
 from __future__ import annotations
 
