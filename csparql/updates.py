@@ -61,7 +61,7 @@ class InsertData:
 
 @dataclass(frozen=True, slots=True)
 class DeleteData:
-    """As InsertData."""
+    """Like InsertData, for quads that go."""
 
     quads: tuple[TriplePattern, ...]
     columns: tuple[DataColumns, ...] = ()

@@ -64,7 +64,7 @@ class CountedWindow:
 
 
 class ArrivalSequence:
-    """Of one stream. The owner serialises the calls (one lock); what `window` returns is immutable."""
+    """The arrivals of one stream. The owner serialises the calls (one lock); what `window` returns is immutable."""
 
     def __init__(self) -> None:
         self.count = 0

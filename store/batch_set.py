@@ -90,7 +90,7 @@ class BatchSet:
         return self.pairs(graph)
 
     def pairs(self, graph: int) -> Iterator[tuple[Int64Array, int, Int64Array]]:
-        """As triples, of any read: a triple comes once from each batch that it is seen in."""
+        """Do the same as triples, for any read: a triple comes once from each batch that it is seen in."""
         for batch, descriptor in zip(self.batches, self.descriptors, strict=True):
             for row in np.flatnonzero(batch.graphs == graph):
                 subjects, objects = visible_pairs(descriptor, row)

@@ -96,7 +96,7 @@ class BlockIndex:
         """How many stream batches the windows have, at most, for which blocks are kept."""
         self._blocks: dict[Key, Batch] = {}
         self._owned_bytes: dict[Key, int] = {}
-        """Of the blocks that are not their only child."""
+        """The bytes of the blocks that are not their only child."""
         self._in_order: list[deque[int]] = [deque()]
         """Per level, the numbers j of its blocks, built or under way."""
         self._unpaired: list[deque[int]] = [deque()]

@@ -29,9 +29,10 @@ RUN_ROWS_MAX = 1 << 22
 MALFORMED_MAX = 1 << 16
 """Malformed lines with which a run ends too, so that they are never held all at once."""
 BYTES_PER_ROW = 400
-"""Of a run in flight: 32 gathered, and two being built at 184 each."""
+"""Bytes of a run in flight: 32 gathered, and two being built at 184 each."""
 BYTES_PER_TEXT_BYTE = 3
-"""Of a piece in flight, for each worker: its text and what it becomes, and as much that waits for its turn."""
+"""Bytes of a piece in flight for each byte of text, for each worker: its text and what it becomes, and as much that
+waits for its turn."""
 
 
 @dataclass(frozen=True, slots=True)

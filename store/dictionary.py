@@ -122,7 +122,7 @@ class DictionaryView:
         return split_texts(*self.gather(ids, then))
 
     def gather(self, ids: Int64Array, then: DictionaryView | None = None) -> tuple[UInt8Array, Int64Array]:
-        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        """Return the texts of ids as UTF-8, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
         more = [view for view in (self.older, then, then and then.older) if view is not None]
         assert len(more) <= 2, f"{1 + len(more)} views"
         second, third = (*more, EMPTY_VIEW, EMPTY_VIEW)[:2]

@@ -187,7 +187,8 @@ def encode_ntriples(
 def encode_lines(
     data: bytes | memoryview, scope: bytes, timestamps: Timestamps, hash_bits: int, first_line: int
 ) -> tuple[Encoded, list[MalformedLine], int]:
-    """As encode_ntriples, for one piece of a longer text; the third result is the number of the line behind it."""
+    """Do the same as encode_ntriples, for one piece of a longer text; the third result is the number of the line behind
+    it."""
     array = readonly_bytes(data)
     builder = _TermTableBuilder(scope, hash_bits, len(array) // 4 + 4096, min(len(array) // 200, 1 << 20) + 64)
     state = builder.state

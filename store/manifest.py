@@ -23,7 +23,8 @@ from wukongs.store.term_ids import xxh64
 NAME = "MANIFEST"
 TEMPORARY_NAME = "MANIFEST.new"
 FORMAT_VERSION = 2
-"""Of what is written. From 2 on, `about` has the streams and queries of an engine; builds that know 1 refuse it."""
+"""The format that is written. From 2 on, `about` has the streams and queries of an engine; builds that know 1 refuse
+it."""
 _FORMATS = ("1", "2")
 _TITLE = "wukongs data folder, format"
 

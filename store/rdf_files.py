@@ -160,7 +160,7 @@ def read_rdf(
 def read_in_order(
     reader: RdfReader, on_malformed: OnMalformed | None, strict: bool, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[Encoded]:
-    """As read_rdf, of an open reader, which is closed at the end."""
+    """Do the same as read_rdf, for an open reader, which is closed at the end."""
     first_line = 1
     with reader:
         for job in reader.jobs(chunk_bytes):
@@ -217,8 +217,8 @@ class RdfReader:
         name: str | None = None,
         text_limit: tuple[int, str] | None = None,
     ) -> None:
-        """As read_rdf, and raises what it does. name: what errors call it; text_limit: bytes that there may be,
-        decompressed, and what the DataError says if there are more (of a file object)."""
+        """Open a file for read_rdf, with its errors. name: in messages; text_limit: bytes that there may
+        be, decompressed, and what the DataError says if there are more (of a file object)."""
         is_path = isinstance(source, str | os.PathLike)
         if not is_path and not hasattr(source, "read"):
             raise DataError(f"expected a path or a binary file object, found a value of type {type(source).__name__}")

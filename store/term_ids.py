@@ -110,12 +110,12 @@ def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
 
 
 def term_ids(canonical: Sequence[str], hash_bits: int = HASH_BITS) -> Int64Array:
-    """As term_id, for many terms at once. int64[n]"""
+    """Do the same as term_id, for many terms at once. int64[n]"""
     return text_ids([text.encode() for text in canonical], hash_bits)
 
 
 def text_ids(canonical: Sequence[bytes], hash_bits: int = HASH_BITS) -> Int64Array:
-    """As term_ids, of canonical forms in UTF-8."""
+    """Do the same as term_ids, for canonical forms in UTF-8."""
     offsets = np.zeros(len(canonical) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, canonical), np.int64, len(canonical)), out=offsets[1:])
     ids = np.empty(len(canonical), np.int64)

@@ -56,7 +56,7 @@ class TermReader:
         return self.persistent.texts(ids, self.transient)
 
     def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
-        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        """Return the texts of ids as UTF-8, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
         return self.persistent.gather(ids, self.transient)
 
     def contains(self, ids: Int64Array) -> BoolArray:
@@ -254,7 +254,7 @@ class TermRegistry:
             return self._place(term_id(text, self.hash_bits), text, True, [])
 
     def keep_all(self, texts: Sequence[str]) -> Int64Array:
-        """As keep, for many terms at once."""
+        """Do the same as keep, for many terms at once."""
         return self.confirm(encode_texts(texts, self.hash_bits))[0].subjects
 
     def known(self, text: str) -> int:
@@ -264,7 +264,7 @@ class TermRegistry:
         return term if is_known else NO_MATCH
 
     def known_all(self, texts: Sequence[str]) -> Int64Array:
-        """As known, for many terms at once."""
+        """Do the same as known, for many terms at once."""
         encoded = encode_texts(texts, self.hash_bits)
         ids = encoded.subjects.copy()
         with self._lock:
@@ -305,7 +305,7 @@ class TermRegistry:
         return term
 
     def resolve_all(self, texts: Sequence[str]) -> Int64Array:
-        """As resolve, for many terms at once."""
+        """Do the same as resolve, for many terms at once."""
         ids = term_ids(texts, self.hash_bits)
         hashed = np.flatnonzero(ids & INLINE_MARK == 0)
         asked = TermTable.of(ids[hashed], [texts[row].encode() for row in hashed.tolist()])

@@ -107,7 +107,7 @@ class Handle:
         return self._trace.read(self.sn)
 
     def read_with(self, change: Difference) -> BatchSet:
-        """As read, and then a change of which nothing is sealed: see Trace.read_with."""
+        """Return the batches of read and, on top, a change of which nothing is sealed: see Trace.read_with."""
         self.read()
         return self._trace.read_with(self.sn, change)
 

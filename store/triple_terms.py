@@ -28,7 +28,8 @@ _MARK = b"<<("
 def encode_lines_with_triples(
     text: bytes | memoryview, scope: bytes, hash_bits: int
 ) -> tuple[Encoded, list[MalformedLine], int]:
-    """As store.encoder.encode_lines for N-Triples and N-Quads without times, with triple terms as objects."""
+    """Do the same as store.encoder.encode_lines for N-Triples and N-Quads without times, with triple terms as
+    objects."""
     found = encode_lines(text, scope, "none", hash_bits, 1)
     if not any("<<(" in line.text for line in found[1]):
         return found

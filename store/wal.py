@@ -36,8 +36,9 @@ from wukongs.errors import CorruptionError, StorageError
 from wukongs.store.disk import Disk, storage_errors
 
 FORMAT = 2
-"""Of the segments that are written. It counts what records may hold as well: 2 came with updates (0012), windows that
-count triples, and results compared between firings. A segment begins with it: builds that know only 1 refuse it."""
+"""The format of the segments that are written. It counts what records may hold as well: 2 came with updates (0012),
+windows that count triples, and results compared between firings. A segment begins with it: builds that know only 1
+refuse it."""
 FORMATS = (1, 2)
 _MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")

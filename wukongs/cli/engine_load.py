@@ -34,7 +34,7 @@ class _Stopped(Exception):
 
 
 class EngineLoad:
-    """As FolderLoad, through an engine that is open as long as this is."""
+    """A FolderLoad through an engine that is open as long as this is."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._folder = folder

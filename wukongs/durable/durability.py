@@ -89,7 +89,7 @@ class DurableJournal(Journal):
         self.store = store
         self.wal = wal
         self.about: dict[str, Any] = {}
-        """Of the manifest, as it was opened, and the files that were loaded since."""
+        """The `about` of the manifest as it was opened, and the files that were loaded since."""
         self.definitions: dict[int, Definition] = {}
         """Streams and queries by LSN, also those that have ended since the log's start."""
         self.delivery = Delivery(core)

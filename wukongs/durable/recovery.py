@@ -110,7 +110,7 @@ class _Replay:
         self._after_ms = _by_lsn(about.get("after_ms", {}))
         """Per stream: tuples up to there are stored, and needed in no slice."""
         self._chunks: dict[tuple[int, int], list[Encoded]] = {}
-        """Of loads and updates that are not committed yet, by number and by whether they come or go."""
+        """The chunks of loads and updates that are not committed yet, by number and by whether they come or go."""
         self._start = about.get("start", 1)
         self._synced = max(self._start, about.get("next", 1) - 1) if about else 0
         """The record up to which the log was safe when the checkpoint was made."""

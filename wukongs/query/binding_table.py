@@ -28,7 +28,7 @@ class TermSpace(Protocol):
         """Return the id of each canonical form; a term that the store has never seen is remembered here."""
 
     def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
-        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        """Return the texts of ids as UTF-8, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class BindingTable:
         return filled(self.length, UNBOUND)
 
     def columns_of(self, variables: Sequence[Variable]) -> tuple[Int64Array, ...]:
-        """As column, for many variables."""
+        """Do the same as column, for many variables."""
         own = dict(zip(self.variables, self.columns, strict=True))
         return tuple(own[variable] if variable in own else filled(self.length, UNBOUND) for variable in variables)
 

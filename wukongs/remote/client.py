@@ -113,7 +113,7 @@ class RemoteEngine:
         strict: bool = False,
         on_malformed: OnMalformed | None = None,
     ) -> int:
-        """As Engine.load: this process reads the file, and the node takes it in parts as they come."""
+        """Do the same as Engine.load: this process reads the file, and the node takes it in parts as they come."""
         args = {"graph": _text(graph), "base": _text(base), "format": _text(format), "strict": strict}
         with SourceFile(source, base) as file:
             args |= {"name": file.name, "base": file.base}
@@ -127,16 +127,17 @@ class RemoteEngine:
         return int(answer.fields["value"])
 
     def graph_names(self) -> list[str]:
-        """As Engine.graph_names."""
+        """Do the same as Engine.graph_names."""
         return list(self._call("graph_names"))
 
     def graph(self, name: str | None = None) -> rdflib.Graph:
-        """As Engine.graph; the triples come as those of a CONSTRUCT, which has the node's limits of memory."""
+        """Do the same as Engine.graph; the triples come as those of a CONSTRUCT, which has the node's limits of
+        memory."""
         pattern = "{ ?s ?p ?o }" if name is None else f"{{ GRAPH {graph_term(name).text} {{ ?s ?p ?o }} }}"
         return self.query(f"CONSTRUCT {{ ?s ?p ?o }} WHERE {pattern}", timeout_s=0).graph()
 
     def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
-        """As Engine.dump, to a file of this machine; the node writes it to a temporary one first."""
+        """Do the same as Engine.dump, to a file of this machine; the node writes it to a temporary one first."""
         check_dump_name(path)
         for _ in range(REPEATS_MAX):
             answer, joined = self._connection.call("dump", {"graph": _text(graph)})
@@ -149,7 +150,7 @@ class RemoteEngine:
         raise NodeUnavailable(f"the dump to {path} has stopped {REPEATS_MAX} times, at last: {reason}")
 
     def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
-        """As Engine.update. After NodeUnavailable it may have been applied, which the message then says."""
+        """Do the same as Engine.update. After NodeUnavailable it may have been applied, which the message then says."""
         args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s}
         return int(self._call("update", args, is_write=True, limit_s=_limit(timeout_s)))
 
@@ -163,7 +164,7 @@ class RemoteEngine:
         timeout_s: float | None = None,
         at: int | None = None,
     ) -> Result:
-        """As Engine.query; the whole result is here when it returns."""
+        """Do the same as Engine.query; the whole result is here when it returns."""
         texts = {name: from_python(value) for name, value in (bindings or {}).items()}
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
         for _ in range(REPEATS_MAX):
@@ -178,7 +179,7 @@ class RemoteEngine:
     def explain(
         self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
     ) -> str:
-        """As Engine.explain."""
+        """Do the same as Engine.explain."""
         args = {"text": _query_text(text), "base": _text(base), "analyze": analyze, "timeout_s": timeout_s}
         return str(self._call("explain", args, limit_s=self._query_limit(timeout_s)))
 
@@ -194,7 +195,8 @@ class RemoteEngine:
         slice_bytes_max: int | None = None,
         index: Literal["all", "matching"] = "all",
     ) -> RemoteStream:
-        """As Engine.stream; a stream that another client has declared with the same options is shared with it."""
+        """Do the same as Engine.stream; a stream that another client has declared with the same options is shared with
+        it."""
         options = {
             "stream_iri": str(stream_iri),
             "timing": timing if isinstance(timing, bool | str) else [str(one) for one in timing or ()],
@@ -209,7 +211,7 @@ class RemoteEngine:
         return stream
 
     def drop_stream(self, stream_iri: str) -> None:
-        """As Engine.drop_stream."""
+        """Do the same as Engine.drop_stream."""
         self._call("drop_stream", {"stream_iri": str(stream_iri)}, is_write=True)
 
     def register(
@@ -219,8 +221,8 @@ class RemoteEngine:
         base: str | None = None,
         output: Output | None = None,
     ) -> RemoteQuery:
-        """As Engine.register. on_result is called by a thread of this process. The query stays registered when this
-        client leaves; whoever registers the same text then goes on with it."""
+        """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
+        when this client leaves; whoever registers the same text then goes on with it."""
         args = {"text": _query_text(text), "base": _text(base), "output": output}
         answer, joined = self._connection.call("register", args, is_write=True)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
@@ -241,7 +243,7 @@ class RemoteEngine:
         return ",".join(answer.fields["value"]) or joined.address
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """As Engine.settle; what is due was given to the on_result of this client, too."""
+        """Do the same as Engine.settle; what is due was given to the on_result of this client, too."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._call("settle", {"timeout_s": timeout_s})
         for listened in self._listener.live():
@@ -260,19 +262,19 @@ class RemoteEngine:
         ]
 
     def streams(self) -> list[str]:
-        """As Engine.streams."""
+        """Do the same as Engine.streams."""
         return list(self._call("streams"))
 
     def stats(self) -> dict[str, Any]:
-        """As Engine.stats."""
+        """Do the same as Engine.stats."""
         return dict(self._call("stats"))
 
     def checkpoint(self) -> None:
-        """As Engine.checkpoint."""
+        """Do the same as Engine.checkpoint."""
         self._call("checkpoint")
 
     def backup(self, folder: str | PathLike[str]) -> None:
-        """As Engine.backup: to a folder of the node's machine."""
+        """Do the same as Engine.backup: to a folder of the node's machine."""
         self._call("backup", {"folder": os.fspath(folder)}, is_write=True)
 
     def close(self) -> None:

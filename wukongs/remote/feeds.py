@@ -42,7 +42,7 @@ class Feed:
     def __init__(self, query: ServedQuery, is_taken: Callable[[int], bool] = lambda _: False) -> None:
         self.query = query
         self.number = 0
-        """Of the last window that was told."""
+        """The number of the last window that was told."""
         self.outgoing: Outgoing | None = None
         """The window that is told, unless an error stands in its place."""
         self._is_taken = is_taken

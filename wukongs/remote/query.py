@@ -51,7 +51,8 @@ class RemoteQuery:
     # --- results ------------------------------------------------------------------------------------------------------
 
     def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
-        """As ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable, too."""
+        """Do the same as ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable,
+        too."""
         if self.errors is not None:
             yield from self.errors(timeout_s)
             return
@@ -59,8 +60,8 @@ class RemoteQuery:
             yield window
 
     async def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
-        """As results, for `async for`. Waits in a thread; a window that comes after its reader was cancelled is kept
-        for the next one."""
+        """Do the same as results, for `async for`. Waits in a thread; a window that comes after its reader was
+        cancelled is kept for the next one."""
         while True:
             fetched: list[WindowResult] = []
 
@@ -132,31 +133,31 @@ class RemoteQuery:
     # --- the query ----------------------------------------------------------------------------------------------------
 
     def explain(self, *, analyze: bool = False) -> str:
-        """As ContinuousQuery.explain."""
+        """Do the same as ContinuousQuery.explain."""
         return str(self.call("explain", analyze=analyze))
 
     def stats(self) -> dict[str, Any]:
-        """As ContinuousQuery.stats."""
+        """Do the same as ContinuousQuery.stats."""
         return dict(self.call("stats"))
 
     def why(self) -> str:
-        """As ContinuousQuery.why."""
+        """Do the same as ContinuousQuery.why."""
         return str(self.call("why"))
 
     def warnings(self) -> tuple[str, ...]:
-        """As ContinuousQuery.warnings."""
+        """Do the same as ContinuousQuery.warnings."""
         return tuple(self.call("warnings"))
 
     def pause(self) -> None:
-        """As ContinuousQuery.pause."""
+        """Do the same as ContinuousQuery.pause."""
         self.call("pause")
 
     def resume(self) -> None:
-        """As ContinuousQuery.resume."""
+        """Do the same as ContinuousQuery.resume."""
         self.call("resume")
 
     def close(self) -> None:
-        """As ContinuousQuery.close."""
+        """Do the same as ContinuousQuery.close."""
         if not self._connection.is_closed:
             self.call("close")
             self._is_closed = True

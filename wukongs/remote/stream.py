@@ -31,7 +31,8 @@ class RemoteStream:
         return f"<RemoteStream {self.iri}>"
 
     def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
-        """As Stream.push; also NodeUnavailable: whether the tuples were taken is then not known, unless it says so."""
+        """Do the same as Stream.push; also NodeUnavailable: whether the tuples were taken is then not known, unless it
+        says so."""
         columns = columns_of(self.iri, tuples)
         if columns is None:
             return 0
@@ -42,18 +43,18 @@ class RemoteStream:
         return self._push(pa.table([*texts, pa.array(times)], names=list(TABLE_COLUMNS)))
 
     def push_arrow(self, table: pyarrow.Table) -> int:
-        """As Stream.push_arrow; also NodeUnavailable, as push."""
+        """Do the same as Stream.push_arrow; also NodeUnavailable, as push."""
         check_table(self.iri, table)
         kept = [name for name in (*TABLE_COLUMNS, "graph") if name in table.column_names]
         return self._push(table.select(kept))
 
     def advance(self, timestamp_ms: int) -> None:
-        """As Stream.advance."""
+        """Do the same as Stream.advance."""
         check_timestamp(self.iri, timestamp_ms)
         self._call("stream.advance", {"timestamp_ms": int(timestamp_ms)})
 
     def close(self) -> None:
-        """As Stream.close."""
+        """Do the same as Stream.close."""
         if not self._connection.is_closed:
             self._call("stream.close", {})
 

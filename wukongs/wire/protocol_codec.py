@@ -68,7 +68,7 @@ def decode(found: Any, kind: Any, place: str) -> Any:
 
 
 def checked(found: Any, kind: Any, place: str) -> Any:
-    """As decode, which takes the short way: this one says where the lie is."""
+    """Decode as decode does, which takes the short way; this one names the place of the fault."""
     match shape_of(kind):
         case Plain(of, expected):
             if type(found) is not of or (isinstance(found, int) and not -INT64_MAX <= found <= INT64_MAX):

@@ -32,7 +32,7 @@ class Sequences:
 
 
 class NodeReplays:
-    """Of each node the life that was let in, and the numbers that it has used. No packet lets a life in by itself."""
+    """The life of each node that was let in, and the numbers that it has used. No packet lets a life in by itself."""
 
     def __init__(self) -> None:
         self._lives: dict[int, tuple[Incarnation, Sequences]] = {}

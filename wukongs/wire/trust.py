@@ -68,7 +68,7 @@ class Gate:
 
 
 def _digest(token: str) -> bytes:
-    """Of one length for all, so that comparing takes one time for all."""
+    """Return a digest of one length for all tokens, so that comparing takes one time for all."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -35,8 +35,8 @@ Keep = Callable[[Expression, BindingTable], BindingTable]
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """Of one execution. keep: how a condition is asked of a table; profile: takes down what each step did, if there is
-    one."""
+    """The exploration of one execution. keep: how a condition is asked of a table; profile: notes the figures of each
+    step, if there is one."""
 
     dataset: Dataset
     terms: TermSpace

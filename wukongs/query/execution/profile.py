@@ -33,7 +33,7 @@ from wukongs.query.binding_table import BindingTable
 
 @dataclass(slots=True)
 class StepFigures:
-    """Of one run of a plan, by step: the rows that it made, and of a divided graph what it moved between nodes."""
+    """The figures of one run of a plan, by step: its rows and, over a divided graph, its traffic between nodes."""
 
     rows: list[int] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)

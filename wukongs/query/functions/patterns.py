@@ -58,7 +58,7 @@ def matches(texts: Sequence[str], pattern: str, flags: str) -> list[bool] | None
 
 
 def found_in(texts: pa.LargeStringArray, pattern: str, flags: str) -> BoolArray | None:
-    """As matches, of an Arrow array."""
+    """Do the same as matches, for an Arrow array."""
     translation = _translated(pattern, flags)
     if translation is None:
         return None

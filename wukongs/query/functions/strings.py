@@ -17,7 +17,7 @@ from wukongs.query.terms.values import Kind, Value, computed, string, tagged
 
 DIGESTS = ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")
 PIECE_CHARACTERS = 1 << 18
-"""Of a long text, so much is worked on between two looks at the clock."""
+"""So much of a long text is worked on between two looks at the clock."""
 
 
 def text(value: Value) -> str | None:

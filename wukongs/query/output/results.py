@@ -300,7 +300,8 @@ class WindowResult(Result):
         self.is_stream = is_stream
 
     def arrow(self) -> pyarrow.Table:
-        """As Result.arrow; the triples of a stream have timestamp_ms beside them, as `Stream.push_arrow` takes it."""
+        """Do the same as Result.arrow; the triples of a stream have timestamp_ms beside them, as `Stream.push_arrow`
+        takes it."""
         import pyarrow
 
         table = super().arrow()

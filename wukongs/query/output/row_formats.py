@@ -24,7 +24,7 @@ _ITS_NAMESPACE = "http://www.w3.org/2005/11/its"
 _XML_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
 _XML_UNFIT = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
 _XML_UNFIT_FIRST_BYTE = 0xEF
-"""Of U+FFFE and U+FFFF in UTF-8."""
+"""The first byte of U+FFFE and U+FFFF in UTF-8."""
 _XML_SPECIAL = re.compile(f'[&<>"\r{_XML_UNFIT}]')
 _XML_SPECIAL_IN_ATTRIBUTE = re.compile(f'[&<>"\r\n\t{_XML_UNFIT}]')
 _CSV_SPECIAL = re.compile('[,"\r\n]')

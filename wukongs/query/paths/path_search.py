@@ -29,7 +29,7 @@ from wukongs.store.dtypes import Int64Array
 EDGES_PER_CALL = 1 << 18
 """How many triples a call looks at before it comes up for air: for Ctrl-C, time limits and budgets."""
 PAIR_EDGES_FIRST = 256
-"""Of two searches that are to meet, how many triples each looks at before it is the other's turn; then doubled."""
+"""Two searches that are to meet take turns. Each first looks at so many triples, then at twice as many, and so on."""
 PAIRS_FIRST = 64
 OUT_ROWS = 4096
 SPANS = 64

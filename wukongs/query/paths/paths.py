@@ -119,7 +119,7 @@ class PathExplorer:
         return Search(source_of(self._automata[way].links(), self.pattern.graph, self.dataset), self.limits)
 
     def _graphs_of(self, nodes: Int64Array, graphs: Int64Array, only_one: bool) -> Rows:
-        """As Search.graphs, of the pattern's graph."""
+        """Do the same as Search.graphs, for the pattern's graph."""
         search = Search(source_of(ANY_LINKS, self.pattern.graph, self.dataset), self.limits)
         found, completion = search.graphs(nodes, graphs, only_one), self.dataset.completion
         if completion is None:

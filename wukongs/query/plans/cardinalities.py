@@ -25,9 +25,9 @@ NAMES_ASKED_MAX = 64
 """A constant's degree in any named graph, or under any predicate, is asked of so many of the graphs and predicates that
 know it, and taken to be the same in the others."""
 KEYS_SAMPLED_MAX = 32
-"""Of so many keys of a predicate it is looked up in which other batches they are."""
+"""So many keys of a predicate are looked up in other batches."""
 ROWS_SAMPLED_MAX = 64
-"""Of so many rows of a pattern it is looked up which of their values match another one."""
+"""So many rows of a pattern are looked up: which of their values match another pattern."""
 VALUES_MIN = 8
 """Fewer values tell nothing of the others, if there are any."""
 NONE_COUNTS = 0.5

@@ -86,7 +86,7 @@ class Completion(Protocol):
         rows_wanted: int | None = None,
         rows_of_steps: list[int] | None = None,
     ) -> BindingTable:
-        """As plan_runner.run, over the whole graph."""
+        """Do the same as plan_runner.run, over the whole graph."""
 
     @property
     def moved(self) -> Sequence[Moved]:

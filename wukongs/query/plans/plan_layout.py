@@ -53,7 +53,7 @@ SPAN_HI = 4
 SPAN_ROW = 5
 """The directory row of that batch."""
 SPAN_HIDDEN = 6
-"""Of values: the next one that tombstones hide, NOTHING_HIDDEN if none is left."""
+"""In a span of values: the next one that tombstones hide, NOTHING_HIDDEN if none is left."""
 SPAN_WIDTH = 7
 
 # The state of a step: int64[STATE_WIDTH]; one more row at the end is the plan's.

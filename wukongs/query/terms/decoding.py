@@ -35,7 +35,7 @@ class Utf8Reader(TextReader, Protocol):
     """Where ids become texts, or UTF-8 in one array."""
 
     def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
-        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        """Return the texts of ids as UTF-8, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
 
 
 def texts_of(ids: Int64Array, terms: TextReader) -> Iterator[str | None]:

@@ -29,7 +29,7 @@ class Resolver(Protocol):
         """Return the id of a term, NO_MATCH if no data can have it."""
 
     def resolve_all(self, texts: Sequence[str], /) -> Int64Array:
-        """As resolve, for many terms at once."""
+        """Do the same as resolve, for many terms at once."""
 
 
 class TermKeeper(Resolver, Protocol):
@@ -39,13 +39,13 @@ class TermKeeper(Resolver, Protocol):
         """Return the id of a term that stored tuples may hold; NO_MATCH for one that none of them can."""
 
     def known_all(self, texts: Sequence[str], /) -> Int64Array:
-        """As known, for many terms at once."""
+        """Do the same as known, for many terms at once."""
 
     def keep(self, text: str, /) -> int:
         """Make a term known for ever; return its id."""
 
     def keep_all(self, texts: Sequence[str], /) -> Int64Array:
-        """As keep, for many terms at once."""
+        """Do the same as keep, for many terms at once."""
 
     def confirm(self, encoded: Encoded, /) -> tuple[Encoded, Int64Array]:
         """Make the terms of tuples known, and give each the id that is its own."""
@@ -95,7 +95,7 @@ class QueryTerms:
         return [next(read) if text is None else text for text in computed]
 
     def gather(self, ids: Int64Array) -> tuple[UInt8Array, Int64Array]:
-        """As texts, but as UTF-8 one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+        """Return the texts of ids as UTF-8, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
         if not self._computed:
             return self._reader.gather(ids)
         # Computed terms are mostly constants that the data have as well.

@@ -46,7 +46,8 @@ from wukongs.query.terms.values import (
 from wukongs.store.canonical import triple_parts
 
 DIGITS_MAX = 10_000
-"""Of an integer or decimal that arithmetic makes: numbers that are squared again and again outgrow time and memory."""
+"""The most digits of an integer or decimal that arithmetic makes. Numbers that are squared again and again outgrow time
+and memory."""
 Exact = TypeVar("Exact", int, Decimal)
 
 _ZONE_S_MAX = 14 * 3600

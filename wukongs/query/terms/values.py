@@ -261,7 +261,7 @@ def _decimal_lexical(number: Decimal) -> str:
 
 
 def _double_lexical(number: float) -> str:
-    """As _float_lexical; Python's repr has the same digits, in some microseconds less."""
+    """Do the same as _float_lexical; Python's repr has the same digits, in some microseconds less."""
     mantissa, _, exponent = repr(number).partition("e")
     if not mantissa[-1].isdigit():
         return _float_lexical(np.float64(number))
