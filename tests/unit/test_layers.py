@@ -64,7 +64,6 @@ ONLY_HOME = {
         "wukongs/wire/context.py",
         "wukongs/wire/transport.py",
         "wukongs/wire/bound_socket.py",
-        "wukongs/wire/bound_socket.py",
         "bench/wire/",
     ),
     "numba": ("store/jit.py", "store/addresses.py"),
