@@ -16,6 +16,7 @@ from wukongs.durable.durability import DurableJournal
 from wukongs.durable.folder_load import FolderLoad, has_log
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.engine import Engine
+from wukongs.errors import StorageError
 from wukongs.live import bulk_load
 from wukongs.settings import Settings
 from wukongs.store.bulk import BulkPlan, FilePart
@@ -40,7 +41,9 @@ class EngineLoad:
         self._folder = folder
         self._engine = Engine(folder, settings=settings)
         journal = self._engine._core.journal
-        assert isinstance(journal, DurableJournal), journal
+        if not isinstance(journal, DurableJournal):
+            self._engine.close()
+            raise StorageError(f"{folder}: this user may only read it: nothing can be loaded into it")
         self._journal = journal
 
     def __enter__(self) -> EngineLoad:

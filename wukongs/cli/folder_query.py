@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wukongs.durable.backup import LOG_FOLDER
-from wukongs.durable.recovery import read_folder
+from wukongs.durable.recovery import has_data, read_folder
 from wukongs.engine import Engine
 from wukongs.errors import DataError
 from wukongs.settings import Settings
-from wukongs.store.manifest import NAME as MANIFEST
 
 
 def open_folder(folder: Path, settings: Settings | None = None) -> Engine:
     """Return an engine with what a data folder holds, its log included; what is added to it is not written there.
 
     Raises DataError (no such folder), StorageError (in use), CorruptionError."""
-    if not any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER)):
+    if not has_data(folder):
         found = "no data folder, though a folder" if folder.is_dir() else "no such data folder"
         raise DataError(f"{found}: `wukongs load --data-dir` makes one", str(folder))
     engine = Engine(settings=settings or Settings.from_environment())

@@ -29,8 +29,8 @@ CLAIM = "claim"
 _TYPES = ["int64", "int64", "uint8"]
 ROUND_S = 10.0
 TIMEOUT_S = 30.0
-AT_ONCE_MAX = 1 << 10
-"""So many terms are compared while nobody waits for longer than for a turn of the protocol's thread."""
+AT_ONCE_MAX, AT_ONCE_BYTES_MAX = 1 << 10, 1 << 18
+"""So many terms, with so many bytes of text, are compared in one turn of the protocol's thread."""
 
 
 class Claims:
@@ -146,12 +146,15 @@ class Claims:
             self._host.post(ev.ClaimUnanswered(asked.claim, asked.view, frozenset(silent)))
 
     def _compared_at_once(self, table: TermTable) -> BoolArray | None:
-        """Compare terms in the protocol's thread; None if they are many, or others are compared now: it waits for
-        nobody."""
-        if len(table) > AT_ONCE_MAX or not self._lock.acquire(blocking=False):
+        """Compare terms in the protocol's thread; None if they are many or long, if others are compared now, or if it
+        fails. Then the thread that waits compares them: an error is told there, and does not end the node."""
+        is_much = len(table) > AT_ONCE_MAX or len(table.text) > AT_ONCE_BYTES_MAX
+        if is_much or not self._lock.acquire(blocking=False):
             return None
         try:
             return self._store.compare_terms(table)
+        except Exception:
+            return None
         finally:
             self._lock.release()
 

@@ -18,7 +18,7 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.members import members_of
 from wukongs.cluster.node_records import by_shard
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import NodeUnavailable
+from wukongs.errors import WukongsError
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet, Peers
 
@@ -66,9 +66,9 @@ class Counting:
         try:
             found = self._peers.ask([(node, Packet(COUNTS)) for node in members], ASK_S)
             answers.update(zip(members, found, strict=True))
-        except NodeUnavailable:
+        except WukongsError:
             for node in members:
-                with suppress(NodeUnavailable):
+                with suppress(WukongsError):
                     answers[node] = self._peers.ask([(node, Packet(COUNTS))], ALONE_S)[0]
         return merged(self._host.me.node, answers), [node for node in members if node not in answers]
 

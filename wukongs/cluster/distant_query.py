@@ -75,8 +75,9 @@ class DistantQuery:
         self._call("resume")
 
     def close(self) -> None:
-        self._call("close")
-        self.is_closed = True
+        if not self.is_closed:
+            self._call("close")
+            self.is_closed = True
 
     def _call(self, method: str, **options: bool) -> Any:
         fields = {"query": self.name, "method": method, "options": options}

@@ -30,6 +30,7 @@ from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
+from wukongs.wire.sharding import hash_ids
 
 _NOTHING = np.empty(0, np.int64)
 _STANDING = (
@@ -98,7 +99,8 @@ class NodeStream(StreamState):
         of a shard knows all of that shard. int64[1024]"""
         counts = self.shares.counts.copy()
         for piece in self._pieces:
-            counts += np.bincount(shards_of(piece.encoded.subjects), minlength=SHARD_COUNT)
+            subjects = hash_ids(piece.encoded.subjects, piece.encoded)
+            counts += np.bincount(shards_of(subjects), minlength=SHARD_COUNT)
         return counts
 
     # --- numbers ------------------------------------------------------------------------------------------------------

@@ -43,12 +43,19 @@ from wukongs.live.stream import take_piece
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
+from wukongs.store.disk import storage_errors
 from wukongs.store.encoded import Encoded
 from wukongs.store.manifest import NAME as MANIFEST
 from wukongs.store.snapshot import tick_of
 from wukongs.store.wal import Record, WriteAheadLog
 
 log = logging.getLogger("wukongs")
+
+
+def has_data(folder: Path) -> bool:
+    """Tell whether a folder is a data folder. Raises StorageError (this user may not look into it)."""
+    with storage_errors(f"cannot open {folder}", "Have its owner let you read it"):
+        return any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
 
 
 def open_folder(folder: Path, core: Core, injector: Injector) -> None:
@@ -58,8 +65,7 @@ def open_folder(folder: Path, core: Core, injector: Injector) -> None:
     Raises StorageError (in use, no access, hash_bits), CorruptionError (an altered file)."""
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"data_dir = {str(folder)!r}: expected a folder, or a name that is free")
-    has_data = any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
-    store = CheckpointStore(folder, may_only_read=has_data)
+    store = CheckpointStore(folder, may_only_read=has_data(folder))
     try:
         journal = _recover(store, core, injector)
         if store.is_read_only:

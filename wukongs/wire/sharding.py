@@ -99,7 +99,7 @@ def ends_of(encoded: Encoded, shard_map: ShardMap) -> tuple[Int64Array, Int64Arr
     """Return the shards of subjects and of objects, and whether the objects' count."""
     codes = encoded.codes_of([iri(name).text for name in shard_map.split])
     is_whole = ~np.isin(encoded.predicates, codes)
-    of_subject, of_object = (shards_of(_hash_ids(column, encoded)) for column in (encoded.subjects, encoded.objects))
+    of_subject, of_object = (shards_of(hash_ids(column, encoded)) for column in (encoded.subjects, encoded.objects))
     return of_subject, of_object, is_whole
 
 
@@ -108,7 +108,7 @@ def _in_share(of_subject: Int64Array, of_object: Int64Array, is_whole: BoolArray
     return found
 
 
-def _hash_ids(column: Int64Array, encoded: Encoded) -> Int64Array:
+def hash_ids(column: Int64Array, encoded: Encoded) -> Int64Array:
     """Return a column with the codes of clashing terms replaced by the id that they clash on: its owner decides."""
     if not len(encoded.clashes):
         return column

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.cluster.wires import EX, Wires, wired
 from wukongs.cluster import claims as claims_module
 from wukongs.cluster.claims import CLAIM, Claims
-from wukongs.errors import DataError, NodeUnavailable
+from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
@@ -170,6 +170,24 @@ def test_many_terms_are_compared_outside_of_the_protocols_thread(pair: Wires, mo
     asking.join(LONG_S)
     assert threads[:2] == [(3, True), (4, False)]
     assert threads[2:] == [(1, False)], "what waits for many would keep the thread waiting"
+
+
+def test_what_cannot_be_compared_is_told_to_who_asks_and_the_node_goes_on(
+    pair: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comparing raises does not end the protocol's thread."""
+    node = pair.nodes[1]
+    compare = node.store.compare_terms
+
+    def no_memory(_: TermTable) -> BoolArray:
+        raise MemoryError
+
+    monkeypatch.setattr(node.store, "compare_terms", no_memory)
+    with pytest.raises((MemoryError, WukongsError)):
+        claims_of(pair, 0).settle_texts([f"<{EX}{number}>" for number in range(40)], SHORT_S)
+    assert node.host.failure is None
+    monkeypatch.setattr(node.store, "compare_terms", compare)
+    claims_of(pair, 0).settle_texts([f"<{EX}{number}>" for number in range(40)])
 
 
 def test_a_node_that_is_alone_agrees_with_itself_and_asks_nobody() -> None:

@@ -18,6 +18,7 @@ from wukongs.cluster.node_records import by_shard
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.remote.client import connect
 from wukongs.remote.service import Service
+from wukongs.settings import Settings
 from wukongs.store.batch import build_batch
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.packets import Packet
@@ -132,6 +133,7 @@ def test_queries_of_all_nodes_are_there_at_each_and_do_what_they_are_told() -> N
             with pytest.raises(StreamError, match="query there runs at node 1, which keeps its windows"):
                 read()
         distant.close()
+        distant.close()  # closing twice is allowed, as for a query that runs here
         assert there.is_closed
         assert [query.name for query in one.queries()] == ["here"]
         with pytest.raises(StreamError, match="query there does not run here: it was closed, or has moved"):
@@ -162,3 +164,12 @@ def test_questions_about_queries_that_are_none() -> None:
             nodes[0].network.ask([(1, Packet(OF_QUERY, fields))], 20)
         with pytest.raises(NodeUnavailable):
             nodes[0].network.ask([(7, Packet(COUNTS))], 1)
+
+
+def test_rows_that_wait_are_counted_whose_terms_clash() -> None:
+    """With 8 bits of hash, terms of one piece clash with each other: such rows have no final ids yet."""
+    with cluster(2, settings=Settings(hash_bits=8)) as nodes:
+        stream = nodes[0].engine.stream(EX + "s", batch_ms=100)
+        stream.push([(f"<{EX}s{number}>", f"<{EX}p>", f"<{EX}o{number}>", 50) for number in range(300)])
+        for node in nodes:
+            assert node.engine.stats()["streams"][EX + "s"]["tuples"] == 300

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from tests.clusters import PATIENT
 from wukongs.cluster import cluster_node, members
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.cluster.writing import StreamWriter, writer_of
@@ -154,7 +155,7 @@ def wired(node_count: int, replica_count: int = 1, settings: Settings | None = N
         stack.enter_context(patch.object(cluster_node, "SILENCE_PULSES_MAX", 1 << 30))
         stack.enter_context(patch.object(members, "RETRY_S", 0.0005))
         for number in range(node_count):
-            me, shape = Incarnation(number, 0, 1), ClusterShape(node_count, replica_count)
+            me, shape = Incarnation(number, 0, 1), ClusterShape(node_count, replica_count, silence_pulses_max=PATIENT)
             node = ClusterNode(me, shape, "", settings or Settings(), pulse_s=PULSE_S)
             stack.callback(node.close)
             wires.nodes.append(node)

@@ -16,6 +16,7 @@ import rdflib  # noqa: F401 (before anybody without rights to read its files ask
 
 import wukongs
 from tests.engine_helpers import A, B, at, register_text, subjects, windows
+from wukongs.cli.engine_load import open_load
 from wukongs.cli.folder_query import open_folder
 
 NOBODY = 65534
@@ -121,3 +122,19 @@ def test_an_empty_folder_that_may_only_be_read_is_refused(folder: Path) -> None:
     refused = pytest.raises(wukongs.StorageError, match="Name a folder that this user may write to")
     with may_only_read(folder), refused:
         wukongs.Engine(empty)
+
+
+def test_a_load_into_it_is_refused_by_name(folder: Path) -> None:
+    with may_only_read(folder), pytest.raises(wukongs.StorageError, match="may only read it: nothing can be loaded"):
+        open_load(folder, wukongs.Settings())
+
+
+@pytest.mark.parametrize("open_it", [wukongs.Engine, open_folder])
+def test_a_folder_that_may_not_be_entered_is_refused_by_name(folder: Path, open_it: Callable[[Path], Any]) -> None:
+    with may_only_read(folder):
+        uid = os.geteuid()
+        os.seteuid(0)
+        folder.chmod(0o600)
+        os.seteuid(uid)
+        with pytest.raises(wukongs.StorageError, match=r"cannot open .*: Permission denied\. Have its owner"):
+            open_it(folder)
