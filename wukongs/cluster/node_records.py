@@ -343,8 +343,8 @@ class NodeRecords:
             deletes, inserts = (
                 [core.registry.confirm(chunk)[0] for chunk in staged.encoded(goes)] for goes in (True, False)
             )
-            if staged.is_adopted:
-                emptied = []  # what these graphs held is among the deletes
+            if staged.is_adopted and staged.read is None:
+                emptied = []  # what these graphs held is among the deletes: other nodes had the last chunk already
             if change.operations or deletes or emptied:
                 quads = columns_of(deletes, into), columns_of(inserts, into)
                 difference = _changed(core, staged.read, emptied, *quads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from tests.clusters import cluster
+from tests.unit.cluster.wires import wired
 from wukongs.cluster import donating, joining
+from wukongs.cluster.changes import NOTHING
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.installing import StreamTaken, Taken, install, prepare
 from wukongs.cluster.members import ask_members
@@ -23,7 +26,7 @@ from wukongs.cluster.staging import Staging
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import DeclaredStream, genesis
-from wukongs.protocol.records import Membership, Role
+from wukongs.protocol.records import Change, Membership, Role
 from wukongs.settings import Settings
 from wukongs.store.encoded import TermTable
 from wukongs.store.encoder import encode_ntriples
@@ -268,6 +271,33 @@ def test_what_others_have_staged_is_kept_beside_what_has_come() -> None:
     taken = staging.take("c")
     assert len(taken.encoded(goes=True)) == 2
     assert len(taken.encoded(goes=False)) == 2
+
+
+@pytest.mark.parametrize("is_last_given", [False, True])
+def test_a_node_that_joins_while_an_update_is_staged_clears_what_the_others_clear(is_last_given: bool) -> None:
+    """Its donors give the first chunk, or all: then they name each quad that is cleared."""
+    update, first = "c", encode_ntriples(f"<{EX}new> <{EX}p> <{EX}b> .\n".encode(), b"")[0]
+    with wired(1) as wires:
+        node = wires.nodes[0]
+        store, control = node.store, node.host.node.control
+        node.engine.load(io.BytesIO(f"<{EX}a> <{EX}p> <{EX}b> .".encode()), format="nt")
+        read_sn = store.core.sn
+        if is_last_given:
+            store.stage("donor", 0, NOTHING, is_last=True)
+            store.hold_for("donor", read_sn, [None], 20.0)
+            with store.core.lock:
+                store.staging.adopt(update, [(first, False), *store.staged()["donor"]])
+        else:
+            with store.core.lock:
+                store.staging.adopt(update, [(first, False)])
+            store.stage(update, 1, NOTHING, is_last=True)
+            store.hold_for(update, read_sn, [None], 20.0)
+        payload = json.dumps({"change": update, "graph": None, "cleared": [None], "operations": 1})
+        node.host.carry_out(ev.Submitted(Change("a client", 1, payload, 0, control.view)), 20.0)
+        assert node.engine.query("SELECT ?s { ?s ?p ?o }").texts() == [(f"<{EX}new>",)]
+        store.unstage("donor")
+        owners = {handle.owner for handle in store.core.arrangement.trace.handles()}
+        assert not [owner for owner in owners if owner.startswith("change")]
 
 
 def test_shares_of_two_donors_become_one() -> None:
