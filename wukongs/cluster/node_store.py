@@ -228,7 +228,8 @@ class NodeStore:
 
     def pass_over(self, record: Record) -> None:
         """Note a record that is in what was taken over of other nodes."""
-        self.records.pass_over(record)
+        with self.core.lock:
+            self.records.pass_over(record)
 
     def expose(self, sn: Sn, vts: Vts) -> None:
         """Bring everything forward up to this SN (Expose), as far as it is inserted here; returns at once. vts follows

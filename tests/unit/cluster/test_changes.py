@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from wukongs.cluster.changes import NOTHING, STAGE, Changes
 from wukongs.cluster.host import Dropped
 from wukongs.cluster.node_core import packed
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
-from wukongs.protocol.records import Sn
+from wukongs.protocol.records import Change, Sn
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_ntriples
 
@@ -160,3 +161,21 @@ def test_who_joins_is_told_each_quad_that_an_update_takes_away_and_none_that_has
         assert sorted(staged[2][0].terms.texts()) == [f"<{EX}{name}>" for name in "abgp"]
         store.unstage("c")
         assert not [handle.owner for handle in store.core.arrangement.trace.handles() if handle.owner == "change c"]
+
+
+def test_a_record_that_was_taken_over_lets_its_change_go_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others stage and let go meanwhile."""
+    with wired(1) as wires:
+        store = wires.nodes[0].store
+        store.stage("c", 0, NOTHING, is_last=True)
+        store.hold_for("c", store.core.sn, [None], LONG_S)
+        forget, is_owned = store.staging.forget, []
+
+        def forgets(name: str) -> None:
+            is_owned.append(store.core.lock._is_owned())  # type: ignore[attr-defined]
+            forget(name)
+
+        monkeypatch.setattr(store.staging, "forget", forgets)
+        payload = json.dumps({"change": "c", "graph": None, "cleared": [None], "operations": 1})
+        store.pass_over(Change("a client", 1, payload, 0, 0))
+        assert (is_owned, staged(wires)) == ([True], [0])
