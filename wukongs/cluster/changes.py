@@ -20,7 +20,7 @@ import numpy as np
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.feeding import SIZES, as_piece, feed_packet, messages_in
 from wukongs.cluster.host import Dropped, Host
-from wukongs.cluster.members import VIEW, ask_members, members_of
+from wukongs.cluster.members import VIEW, ask_members, is_silent, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.pieces import Piece
@@ -86,6 +86,11 @@ class Changes:
             if type(read_sn) is int:
                 self._hold(change, read_sn, fields.get("cleared"))
         return Packet(STAGE, {VIEW: self._host.node.control.view})
+
+    def pulse(self) -> None:
+        """Let what is staged here grow older. In the protocol's thread."""
+        node = self._host.node
+        self._store.age_staged(any(is_silent(node, other) for other in members_of(self._host)))
 
     def _hold(self, change: str, read_sn: int, cleared: object) -> None:
         """Hold what an update has read until it is applied. Raises CompactedError, NodeUnavailable, DataError."""

@@ -155,8 +155,13 @@ class ClusterNode:
         self._joiner = Joiner(self.host, self.store, self.intake, self.network)
         self.host.on_install = self._joiner.begin
         donor = Donor(self.host, self.store, self.intake)
-        self.host.on_pulse = donor.pulse
         changes = Changes(self.host, self.store, claims, self.network)
+
+        def pulse() -> None:
+            donor.pulse()
+            changes.pulse()
+
+        self.host.on_pulse = pulse
         writers = Writers(self.host, self.store, self.intake, self.network)
         settling = Settling(self.host, self.store, self.network)
         counting = Counting(self.host, self.store, self.network, lambda: self.engine.own_stats())

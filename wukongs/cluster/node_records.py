@@ -146,6 +146,8 @@ class NodeRecords:
         if sn is not None:
             run, is_ready = self._effect(index, record, sn)
             self._injector.add_due(Due(sn, lambda: self._try(index, run), is_ready))
+            if isinstance(record, Change) and record.after is not None:
+                self._staging.forget_void(packed(sn))
 
     def _try(self, index: int, run: Callable[[], None]) -> None:
         try:

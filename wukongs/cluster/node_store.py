@@ -214,6 +214,14 @@ class NodeStore:
         with self.core.lock:
             self.staging.forget(change)
 
+    def age_staged(self, is_silent: bool) -> None:
+        """Let go of what never gets a record. is_silent: a member is, so its records may come later."""
+        with self.core.lock:
+            if is_silent:
+                self.staging.renew()
+            else:
+                self.staging.drop_old()
+
     # --- what the log and the stable vector timestamp say -------------------------------------------------------------
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:

@@ -2,10 +2,11 @@
 
 A share that never gets a record goes STAGED_AGE_MAX_S after its last part has come: its coordinator has given up long
 before, or is gone. If it has not, and sends more, it is refused. Late repetitions of a share that was taken or let go
-are passed over.
+are passed over. Nothing grows old while a member is silent: the record may wait there.
 
 An update that deletes or clears holds the snapshot that it has read, from its last chunk until it is applied or let go:
-it removes what was there, and nothing that has come since (decision 0027).
+it removes what was there, and nothing that has come since (decision 0027). Another update that comes into the log first
+makes it void: then it goes at once.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Staging:
 
     def add(self, name: str, number: int, chunk: Encoded, goes: bool, is_last: bool) -> None:
         """Keep a chunk; pass over a repeated one. Raises BudgetExceeded, QueryTimeout (what came before is gone)."""
-        self._drop_old()
+        self.drop_old()
         change = self._changes.get(name)
         if self._over.get(name):
             raise QueryTimeout(
@@ -147,7 +148,19 @@ class Staging:
         if name in self._changes:
             self._changes[name].staged_at_s = KEPT
 
-    def _drop_old(self) -> None:
+    def forget_void(self, sn: int) -> None:
+        """Drop the updates without a record that have not read what another update has stored at this SN."""
+        for name, change in self.changes().items():
+            if change.read is not None and change.read.sn < sn:
+                self.forget(name)
+
+    def renew(self) -> None:
+        """Let the age of all changes begin anew."""
+        for change in self._changes.values():
+            change.staged_at_s = max(change.staged_at_s, self._clock())
+
+    def drop_old(self) -> None:
+        """Drop the changes that nothing came of for STAGED_AGE_MAX_S."""
         oldest = self._clock() - STAGED_AGE_MAX_S
         for name in [name for name, change in self._changes.items() if change.staged_at_s < oldest]:
             self._let_go(name, is_too_old=True)

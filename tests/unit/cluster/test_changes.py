@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,7 +13,9 @@ from tests.unit.cluster.wires import EX, Wires, wired
 from wukongs.cluster import changes as changes_module
 from wukongs.cluster.changes import NOTHING, STAGE, Changes
 from wukongs.cluster.host import Dropped
+from wukongs.cluster.members import is_silent
 from wukongs.cluster.node_core import packed
+from wukongs.cluster.staging import STAGED_AGE_MAX_S, Staging
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
 from wukongs.protocol.records import Change, Sn
 from wukongs.store.encoded import Encoded
@@ -37,6 +40,14 @@ def staged(wires: Wires) -> list[object]:
 def stored(wires: Wires) -> list[int]:
     """How many triples all nodes together show, to each of them."""
     return [len(node.engine.query("SELECT * { ?s ?p ?o }")) for node in wires.nodes]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that nodes do by themselves."""
+    deadline_s = time.monotonic() + LONG_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "it does not come"
+        time.sleep(0.002)
 
 
 def show(wires: Wires, sn: Sn) -> None:
@@ -179,3 +190,62 @@ def test_a_record_that_was_taken_over_lets_its_change_go_under_the_lock(monkeypa
         payload = json.dumps({"change": "c", "graph": None, "cleared": [None], "operations": 1})
         store.pass_over(Change("a client", 1, payload, 0, 0))
         assert (is_owned, staged(wires)) == ([True], [0])
+
+
+def holders(wires: Wires) -> list[list[str]]:
+    """Which changes hold an SN of each node."""
+    found = []
+    for node in wires.nodes:
+        with node.store.core.lock:
+            owners = [handle.owner for handle in node.store.core.arrangement.trace.handles()]
+            found.append([owner for owner in owners if owner.startswith("change")])
+    return found
+
+
+def test_an_update_that_never_gets_a_record_goes_with_age_though_nothing_else_is_staged() -> None:
+    with wired(2) as wires:
+        store = wires.nodes[0].store
+        now = [0.0]
+        store.staging = store.records._staging = Staging(1 << 20, lambda: now[0])
+        store.stage("u", 0, NOTHING, is_last=True)
+        store.hold_for("u", store.core.sn, [None], LONG_S)
+        now[0] = STAGED_AGE_MAX_S - 1
+        changes_of(wires).pulse()
+        assert holders(wires) == [["change u"], []]
+        now[0] += 2
+        until(lambda: holders(wires) == [[], []])
+        assert staged(wires) == [0, 0]
+
+
+def test_nothing_goes_with_age_while_a_member_is_silent() -> None:
+    """It may have the record, and hand it in when it is back."""
+    with wired(2) as wires:
+        store, host = wires.nodes[0].store, wires.nodes[0].host
+        now = [0.0]
+        store.staging = store.records._staging = Staging(1 << 20, lambda: now[0])
+        store.stage("u", 0, NOTHING, is_last=True)
+        wires.is_cut = True
+        until(lambda: is_silent(host.node, 1))
+        now[0] = STAGED_AGE_MAX_S + 1
+        changes_of(wires).pulse()
+        wires.is_cut = False
+        until(lambda: not is_silent(host.node, 1))
+        changes_of(wires).pulse()
+        assert staged(wires) == [1, 0]
+
+
+def test_an_update_that_another_one_makes_void_is_let_go_though_nobody_waits_for_it() -> None:
+    """Its coordinator is gone. A load makes nothing void."""
+    with wired(2) as wires:
+        changes = changes_of(wires)
+        for node in wires.nodes:
+            node.store.stage("u", 0, chunk("u"), is_last=True)
+            node.store.hold_for("u", node.store.core.sn, [None], LONG_S)
+        show(wires, changes.add([chunk("a")], None))
+        assert (holders(wires), staged(wires)) == ([["change u"]] * 2, [1, 1])
+        show(wires, changes.change(NOTHING, chunk("b"), [], 0, 0, 1))
+        assert (holders(wires), staged(wires)) == ([[], []], [0, 0])
+        for node in wires.nodes:
+            node.store.stage("v", 0, chunk("u"), is_last=True)
+            node.store.hold_for("v", node.store.core.sn, [None], LONG_S)
+        assert holders(wires) == [["change v"]] * 2, "it has read what the other one did"

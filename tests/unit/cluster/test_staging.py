@@ -75,6 +75,22 @@ def test_a_long_load_stays_while_its_parts_come_and_is_refused_when_they_stop() 
     assert staging.size_bytes == 0
 
 
+def test_nothing_grows_old_while_its_record_may_still_come() -> None:
+    now = [0.0]
+    staging = Staging(1 << 20, lambda: now[0])
+    staging.add("waits", 0, CHUNK, False, True)
+    staging.add("kept", 0, CHUNK, False, True)
+    staging.keep("kept")
+    now[0] = STAGED_AGE_MAX_S
+    staging.renew()
+    now[0] *= 2
+    staging.drop_old()
+    assert len(staging) == 2
+    now[0] += 1
+    staging.drop_old()
+    assert list(staging.changes()) == ["kept"]
+
+
 def test_what_is_over_does_not_come_again_and_what_has_a_record_does_not_go() -> None:
     staging = Staging(1 << 20)
     staging.add("taken", 0, CHUNK, False, True)
