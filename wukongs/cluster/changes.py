@@ -36,6 +36,7 @@ STAGE = "stage"
 TIMEOUT_S = 60.0
 """How long the other nodes may take for one step of a change."""
 ABANDON_S = 2.0
+"""How long each other node may take to forget a change."""
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
 Read: TypeAlias = tuple[int, list[str | None]]
 NOTHING = Encoded(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, TermTable.empty())
@@ -156,11 +157,15 @@ class Staged:
 
     def abandon(self) -> None:
         """Let the nodes forget it, as far as they can be reached: the others do so after a while."""
+        self._store.unstage(self.name)
         told = Packet(STAGE, {"change": self.name, "number": 0, "is_abandoned": True})
-        try:
-            self._peers.ask([(node, told) for node in sorted(members_of(self._host))], ABANDON_S)
-        except WukongsError as error:
-            log.debug("change %s: %s", self.name, error)
+        for node in sorted(
+            members_of(self._host) - {self._host.me.node}
+        ):  # one by one: none waits for one that is gone
+            try:
+                self._peers.ask([(node, told)], ABANDON_S)
+            except WukongsError as error:
+                log.debug("change %s: %s", self.name, error)
 
     def _send(self, shares: Sequence[tuple[int, Encoded]], fields: Mapping[str, Any]) -> None:
         asked = {}

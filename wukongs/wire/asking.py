@@ -50,7 +50,8 @@ class Asker:
     def ask(
         self, questions: Sequence[Question], timeout_s: float, meanwhile: Callable[[], object] = lambda: None
     ) -> list[Packet]:
-        """Return the answers in the order of the questions. meanwhile: called once all are asked.
+        """Return the answers in the order of the questions. meanwhile: called once all are asked
+        that can be reached.
 
         Raises: NodeUnavailable; whatever error a node answers, the first one when no other is at it any more; DataError
         (an answer that is none); what `meanwhile` raises."""
@@ -65,8 +66,10 @@ class Asker:
         try:
             lines.extend(self._borrow(question.address) for question in questions)
             waiting = dict(enumerate(lines))
-            self._send(questions, waiting, deadline_s, timeout_s)
+            unreached = self._send(questions, waiting, deadline_s, timeout_s)
             meanwhile()
+            if unreached is not None:
+                raise unreached
             return self._answers(questions, waiting, deadline_s, timeout_s)
         finally:
             unanswered = set(waiting.values())
@@ -88,14 +91,23 @@ class Asker:
 
     def _send(
         self, questions: Sequence[Question], waiting: Mapping[int, Line], deadline_s: float, timeout_s: float
-    ) -> None:
-        began_s, reach_s = time.monotonic(), min(timeout_s, REACH_S)
-        for place, question in enumerate(questions):
-            while not waiting[place].send(question.frames, LOOK_MS):
-                self._check_is_open(question)
-                if time.monotonic() >= min(deadline_s, began_s + reach_s):
-                    raise NodeUnavailable(f"{question.name}: cannot be reached within {reach_s:g} s. {_REACHING}")
-            self._traffic.sent(question.frames)
+    ) -> NodeUnavailable | None:
+        """Send each question as soon as its line takes it; one that does not take it in time keeps none of the others
+        from being asked. Return the error that names the first such one."""
+        reach_s = min(timeout_s, REACH_S)
+        until_s = min(deadline_s, time.monotonic() + reach_s)
+        unsent = dict(enumerate(questions))
+        while unsent:
+            for place, question in list(unsent.items()):
+                if waiting[place].send(question.frames, LOOK_MS):
+                    self._traffic.sent(question.frames)
+                    del unsent[place]
+                else:
+                    self._check_is_open(question)
+            if unsent and time.monotonic() >= until_s:
+                name = next(iter(unsent.values())).name
+                return NodeUnavailable(f"{name}: cannot be reached within {reach_s:g} s. {_REACHING}")
+        return None
 
     def _answers(
         self, questions: Sequence[Question], waiting: dict[int, Line], deadline_s: float, timeout_s: float

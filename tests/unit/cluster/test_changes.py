@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -20,6 +20,7 @@ from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamErr
 from wukongs.protocol.records import Change, Sn
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_ntriples
+from wukongs.wire.packets import Packet
 
 LONG_S = 20.0
 
@@ -95,6 +96,32 @@ def test_a_node_that_does_not_answer_ends_the_load_and_the_others_forget_it(monk
         assert staged(wires) == [0, 0]
         told = [packet.fields.get("is_abandoned") for _, node, packet in wires.asked if node == 1]
         assert told.count(True) == 1, "who does not answer forgets it by itself, after a while"
+
+
+def test_a_node_that_cannot_be_reached_keeps_none_of_the_others_from_forgetting_a_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not know this life yet, say: then nobody who is asked together with it is asked."""
+    monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
+    with wired(3) as wires:
+        network = wires.networks[0]
+        ask, gone = network.ask, set[int]()
+
+        def asks(asked: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+            if gone & {node for node, _ in asked}:
+                raise NodeUnavailable("node 1: cannot be reached")
+            return ask(asked, timeout_s)
+
+        monkeypatch.setattr(network, "ask", asks)
+
+        def chunks() -> Iterator[Encoded]:
+            yield chunk("a")
+            assert staged(wires) == [1, 1, 1]
+            gone.add(1)
+
+        with pytest.raises(NodeUnavailable, match="node 1: cannot be reached"):
+            changes_of(wires).add(chunks(), None)
+        assert staged(wires) == [0, 1, 0]
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])

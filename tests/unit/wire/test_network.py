@@ -129,6 +129,35 @@ def test_a_node_that_is_away_is_named(nodes: Nodes) -> None:
         network.ask([(1, Packet("echo"))], 0.2)
 
 
+def test_a_node_that_is_away_keeps_none_of_the_others_from_being_asked(nodes: Nodes) -> None:
+    asked: list[int] = []
+
+    def note(number: int) -> Handler:
+        def noted(packet: Packet) -> Packet:
+            asked.append(number)
+            return packet
+
+        return noted
+
+    networks = [nodes.start(number, {"note": note(number), "echo": echo}) for number in range(4)]
+    nodes.join(*networks)
+    networks[0].ask([(number, Packet("echo")) for number in (1, 2, 3)], 20)
+    networks[1].close()
+
+    def is_away() -> bool:
+        try:
+            networks[0].ask([(1, Packet("echo"))], 0.01)
+        except NodeUnavailable as error:
+            return "cannot be reached" in str(error)
+        return False
+
+    wait_until(is_away, "its connection is known to be lost")
+    with pytest.raises(NodeUnavailable, match=r"node 1 .*: cannot be reached within 0.2 s. Check that it runs"):
+        networks[0].ask([(number, Packet("note")) for number in range(4)], 0.2)
+    wait_until(lambda: sorted(asked) == [0, 2, 3], "all others were asked, and this node itself")
+    assert len(networks[0].ask([(number, Packet("echo")) for number in (0, 2, 3)], 20)) == 3
+
+
 def test_a_connection_that_is_lost_is_known_at_once(nodes: Nodes) -> None:
     """A peer that is killed: nothing more comes from it, and nobody waits for the deadline."""
     listening = zmq.Context.instance().socket(zmq.ROUTER)
