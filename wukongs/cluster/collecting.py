@@ -17,11 +17,12 @@ import numpy as np
 
 from wukongs.cluster.feeding import as_piece, feed_packet
 from wukongs.cluster.node_core import packed
-from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.node_store import NodeStore, StagedCopy
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import TermClaims
 from wukongs.cluster.slice_packets import terms_of
 from wukongs.cluster.slice_shares import ShareRows
+from wukongs.cluster.updating import with_texts
 from wukongs.errors import NodeUnavailable
 from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import Fragment
@@ -29,6 +30,7 @@ from wukongs.protocol.records import Sn
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
+from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import TermReader
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.packets import Array, Packet
@@ -94,7 +96,7 @@ class Collected:
     claims: TermClaims
     agreed_count: int
     streams: Sequence[StreamPart]
-    staged: Mapping[str, Sequence[tuple[Encoded, bool]]]
+    staged: Mapping[str, StagedCopy]
 
     def packets(self) -> Iterator[Packet]:
         """Return everything, in packets of bounded size; the last one says so."""
@@ -103,8 +105,8 @@ class Collected:
         yield from self._triples()
         for stream in self.streams:
             yield from self._of_stream(stream)
-        for change, chunks in self.staged.items():
-            yield from self._of_change(change, chunks)
+        for change, staged in self.staged.items():
+            yield from self._of_change(change, staged)
         yield Packet(STATE, {"part": END})
 
     def _agreed(self) -> Iterator[Packet]:
@@ -118,10 +120,15 @@ class Collected:
             yield Packet(STATE, {"part": AGREED}, terms)
 
     def _triples(self) -> Iterator[Packet]:
-        waiting: list[tuple[Int64Array, ...]] = []
+        for parts in self._quads(self.stored, self.stored.graphs.tolist()):
+            yield self._rows({"part": TRIPLES}, QUAD_COLUMNS, parts)
+
+    def _quads(self, stored: BatchSet, graphs: Sequence[int]) -> Iterator[list[Quads]]:
+        """Yield the wanted triples of some graphs, about ROWS_MAX at a time."""
+        waiting: list[Quads] = []
         count = 0
-        for graph in self.stored.graphs.tolist():
-            for subjects, predicate, objects in self.stored.triples(graph):
+        for graph in graphs:
+            for subjects, predicate, objects in stored.triples(graph):
                 for first in range(0, len(subjects), ROWS_MAX):
                     ends = subjects[first : first + ROWS_MAX], objects[first : first + ROWS_MAX]
                     rows = np.flatnonzero(self.wanted.of_rows(ends[0], np.full(len(ends[0]), predicate), ends[1]))
@@ -129,10 +136,10 @@ class Collected:
                     waiting.append((alike[0], ends[0][rows], alike[1], ends[1][rows]))
                     count += len(rows)
                     if count >= ROWS_MAX:
-                        yield self._rows({"part": TRIPLES}, QUAD_COLUMNS, waiting)
+                        yield waiting
                         waiting, count = [], 0
         if count:
-            yield self._rows({"part": TRIPLES}, QUAD_COLUMNS, waiting)
+            yield waiting
 
     def _rows(
         self, fields: Mapping[str, Any], names: Sequence[str], parts: Sequence[Sequence[Int64Array]], terms: int = 4
@@ -187,13 +194,19 @@ class Collected:
         encoded, places = TermCutter(piece.encoded).cut(rows), piece.row_places()[rows]
         return replace(piece, piece=self.wanted.node, encoded=encoded, timing=piece.timing[rows], places=places)
 
-    def _of_change(self, change: str, chunks: Sequence[tuple[Encoded, bool]]) -> Iterator[Packet]:
+    def _of_change(self, change: str, staged: StagedCopy) -> Iterator[Packet]:
         yield Packet(STATE, {"part": STAGED, "change": change})
-        for chunk, goes in chunks:
+        for chunk, goes in staged.chunks:
             rows = np.flatnonzero(self.wanted.of_tuples(chunk))
             if len(rows):
-                made = feed_packet([as_piece(TermCutter(chunk).cut(rows))])
-                yield Packet(STATE, {"part": STAGED, "change": change, "goes": goes, **made.fields}, made.arrays)
+                yield _staged(change, TermCutter(chunk).cut(rows), goes)
+        for parts in self._quads(staged.read, staged.cleared):
+            yield _staged(change, with_texts(joined(parts), self.reader.texts), True)
+
+
+def _staged(change: str, chunk: Encoded, goes: bool) -> Packet:
+    made = feed_packet([as_piece(chunk)])
+    return Packet(STATE, {"part": STAGED, "change": change, "goes": goes, **made.fields}, made.arrays)
 
 
 def _bounded(parts: Sequence[Any], size_of: Any) -> Iterator[list[Any]]:

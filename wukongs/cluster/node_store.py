@@ -29,7 +29,6 @@ from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import TermClaims
 from wukongs.cluster.slice_packets import read_answer, slice_packet, whole_slices
 from wukongs.cluster.staging import Staging
-from wukongs.cluster.updating import with_texts
 from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
@@ -38,9 +37,9 @@ from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.records import Record, Sn, Vts
 from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.encoded import Encoded, TermTable
-from wukongs.store.quads import graph_quads, joined
 from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.store.trace import NOTHING_KEPT, Handle
 from wukongs.wire.assignment import SHARD_COUNT
@@ -67,6 +66,16 @@ class Held:
 
     oldest_sn: Sn
     oldest_firing: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StagedCopy:
+    """A staged change, for a node that joins. chunks: quads, and whether they go; cleared: the graphs of `read` of
+    which each quad goes by name, because the other node may have no such snapshot."""
+
+    chunks: Sequence[tuple[Encoded, bool]]
+    read: BatchSet
+    cleared: Sequence[int]
 
 
 class NodeStore:
@@ -193,20 +202,13 @@ class NodeStore:
             held = partial(self.core.arrangement.open, read_sn, f"change {change}", expires=False)
             self.staging.hold(change, held, cleared)
 
-    def staged(self) -> dict[str, list[tuple[Encoded, bool]]]:
-        """Return what is staged, for a node that joins: chunks of quads, and whether they go. An update that holds a
-        snapshot lists each quad that it takes away, because the other node has no such snapshot. With the lock held."""
-        core, found = self.core, dict[str, list[tuple[Encoded, bool]]]()
+    def staged(self) -> dict[str, StagedCopy]:
+        """Return what is staged, for a node that joins. With the lock held."""
+        core, found = self.core, dict[str, StagedCopy]()
         for name, change in self.staging.changes().items():
-            chunks = list(change.chunks.values())
-            if change.read is not None:
-                stored, graphs = (
-                    change.read.read(),
-                    [None if one is None else graph_term(one) for one in change.cleared],
-                )
-                quads = joined([graph_quads(stored, core.graph_id(graph)) for graph in graphs])
-                chunks.append((with_texts(quads, core.registry.texts), True))
-            found[name] = chunks
+            graphs = [None if one is None else graph_term(one) for one in change.cleared]
+            read = EMPTY if change.read is None else change.read.read()
+            found[name] = StagedCopy(list(change.chunks.values()), read, [core.graph_id(graph) for graph in graphs])
         return found
 
     def unstage(self, change: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -181,24 +180,6 @@ def test_an_update_that_did_not_see_the_last_one_is_let_go_on_all_nodes() -> Non
         after = wires.nodes[1].host.node.control.last_update()
         show(wires, second.change(chunk("a"), chunk("c", 5), [], after, packed(sn), 1))
         assert stored(wires) == [5, 5]
-
-
-def test_who_joins_is_told_each_quad_that_an_update_takes_away_and_none_that_has_come_since() -> None:
-    with wired(1) as wires:
-        node = wires.nodes[0]
-        engine, store = node.engine, node.store
-        engine.update(f"INSERT DATA {{ GRAPH <{EX}g> {{ <{EX}a> <{EX}p> <{EX}b> }} }}")
-        read_sn = store.core.sn
-        store.stage("c", 0, chunk("x", 3), goes=True)
-        store.stage("c", 1, chunk("y", 2), is_last=True)
-        store.hold_for("c", read_sn, [EX + "g"], LONG_S)
-        engine.load(io.BytesIO(f"<{EX}between> <{EX}p> <{EX}b> <{EX}g> .".encode()), format="nq")
-        with store.core.lock:
-            staged = store.staged()["c"]
-        assert [(len(part), goes) for part, goes in staged] == [(3, True), (2, False), (1, True)]
-        assert sorted(staged[2][0].terms.texts()) == [f"<{EX}{name}>" for name in "abgp"]
-        store.unstage("c")
-        assert not [handle.owner for handle in store.core.arrangement.trace.handles() if handle.owner == "change c"]
 
 
 def test_a_record_that_was_taken_over_lets_its_change_go_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:

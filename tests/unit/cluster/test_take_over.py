@@ -14,11 +14,13 @@ import pytest
 
 from tests.clusters import cluster
 from tests.unit.cluster.wires import wired
-from wukongs.cluster import donating, joining
+from wukongs.cluster import collecting, donating, joining
 from wukongs.cluster.changes import NOTHING
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.collecting import Wanted, collect
 from wukongs.cluster.installing import StreamTaken, Taken, install, prepare
 from wukongs.cluster.members import ask_members
+from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import NEVER, ShareRows, SliceShares
@@ -28,7 +30,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import DeclaredStream, genesis
 from wukongs.protocol.records import Change, Membership, Role
 from wukongs.settings import Settings
-from wukongs.store.encoded import TermTable
+from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet
@@ -273,6 +275,54 @@ def test_what_others_have_staged_is_kept_beside_what_has_come() -> None:
     assert len(taken.encoded(goes=False)) == 2
 
 
+def given_of(store: NodeStore) -> dict[str, list[tuple[Encoded, bool]]]:
+    """What a node that joins is given of the changes that are staged at the only other node."""
+    head = {"index": 1, "intakes": {}, "epochs": []}
+    collected = collect(store, Wanted(0, store.shard_map, store.split_ids, SHARDS, SHARDS), store.reached, head)
+    taken = Taken()
+    for packet in collected.packets():
+        taken.add(packet)
+    return taken.staged
+
+
+def lines_of(name: str, count: int) -> Encoded:
+    return encode_ntriples("".join(f"<{EX}{name}{row}> <{EX}p> <{EX}o> .\n" for row in range(count)).encode(), b"")[0]
+
+
+def test_who_joins_is_told_each_quad_that_an_update_takes_away_and_none_that_has_come_since() -> None:
+    with wired(1) as wires:
+        node = wires.nodes[0]
+        engine, store = node.engine, node.store
+        engine.update(f"INSERT DATA {{ GRAPH <{EX}g> {{ <{EX}a> <{EX}p> <{EX}b> }} }}")
+        read_sn = store.core.sn
+        store.stage("c", 0, lines_of("x", 3), goes=True)
+        store.stage("c", 1, lines_of("y", 2), is_last=True)
+        store.hold_for("c", read_sn, [EX + "g"], 20.0)
+        engine.load(io.BytesIO(f"<{EX}between> <{EX}p> <{EX}b> <{EX}g> .".encode()), format="nq")
+        staged = given_of(store)["c"]
+        assert [(len(part), goes) for part, goes in staged] == [(3, True), (2, False), (1, True)]
+        assert sorted(staged[2][0].terms.texts()) == [f"<{EX}{name}>" for name in "abgp"]
+        store.unstage("c")
+        assert not [handle.owner for handle in store.core.arrangement.trace.handles() if handle.owner == "change c"]
+
+
+def test_a_graph_that_is_cleared_comes_in_packets_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is made before it is asked for: the snapshot may be let go by then."""
+    monkeypatch.setattr(collecting, "ROWS_MAX", 10)
+    with wired(1) as wires:
+        store = wires.nodes[0].store
+        lines = "".join(f"<{EX}s{row}> <{EX}p{row % 3}> <{EX}o> <{EX}g> .\n" for row in range(40))
+        wires.nodes[0].engine.load(io.BytesIO(lines.encode()), format="nq")
+        store.stage("c", 0, NOTHING, is_last=True)
+        store.hold_for("c", store.core.sn, [EX + "g", None], 20.0)
+        given = given_of(store)["c"]
+        assert {goes for _, goes in given} == {True}
+        assert max(len(chunk) for chunk, _ in given) < 20
+        assert {text for chunk, _ in given for text in chunk.terms.texts()} >= {f"<{EX}s{row}>" for row in range(40)}
+        assert sum(len(chunk) for chunk, _ in given) == 40
+        store.unstage("c")
+
+
 @pytest.mark.parametrize("is_last_given", [False, True])
 def test_a_node_that_joins_while_an_update_is_staged_clears_what_the_others_clear(is_last_given: bool) -> None:
     """Its donors give the first chunk, or all: then they name each quad that is cleared."""
@@ -286,7 +336,9 @@ def test_a_node_that_joins_while_an_update_is_staged_clears_what_the_others_clea
             store.stage("donor", 0, NOTHING, is_last=True)
             store.hold_for("donor", read_sn, [None], 20.0)
             with store.core.lock:
-                store.staging.adopt(update, [(first, False), *store.staged()["donor"]])
+                given = given_of(store)
+                assert sum(len(chunk) for chunk, _ in given["donor"]) == 1
+                store.staging.adopt(update, [(first, False), *given["donor"]])
         else:
             with store.core.lock:
                 store.staging.adopt(update, [(first, False)])
