@@ -42,23 +42,6 @@ from wukongs.wire.protocol_codec import message_in, message_packet
 from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap
 from wukongs.wire.trust import Trust
 
-
-class NodeJournal(Journal):
-    """The journal of one node: it hands the ends of queries to the log."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def commit(self, change: Change | Told) -> int:
-        """Hand in that a query was closed. Nobody waits: it ends here at once, and the protocol says it again until it
-        is in the log."""
-        if isinstance(change, dict) and change["op"] == "close":
-            known = self._host.node.control.queries.get(change["query"])
-            if known is not None and known.nodes.keys() == {self._host.me.node}:
-                self._host.post(ev.Submitted(DropQuery(change["query"], known.since)))
-        return 0
-
-
 SILENCE_PULSES_MAX = 100
 """A node that says nothing for two seconds is taken out, if others hold its shards."""
 QUIET_PULSES = 5
@@ -72,6 +55,25 @@ WAITS = ((FEED, STAGE, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH, OF_QUERY), (
 Feeding a node waits for its claims, and for the data that it takes over. Reading, staging and halting at an SN wait for
 the slices that the node needs. A push waits for the feeds. A call of another node's query waits for its reads and
 records. Settling waits for firings, which read, and whose callbacks may push."""
+
+
+class NodeJournal(Journal):
+    """The journal of one node: it hands the ends of queries to the majority log.
+
+    A node in memory has nothing to write. But a query that is closed here has to leave the log, so that its name is
+    free on all nodes and nobody keeps slices for it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def commit(self, change: Change | Told) -> int:
+        """Hand in that a query was closed. Nobody waits: it ends here at once, and the protocol says it again until it
+        is in the log."""
+        if isinstance(change, dict) and change["op"] == "close":
+            known = self._host.node.control.queries.get(change["query"])
+            if known is not None and known.nodes.keys() == {self._host.me.node}:
+                self._host.post(ev.Submitted(DropQuery(change["query"], known.since)))
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

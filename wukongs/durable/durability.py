@@ -50,6 +50,10 @@ from wukongs.store.term_registry import encode_quads
 from wukongs.store.trace import TraceEntry
 from wukongs.store.wal import WriteAheadLog
 
+WRITTEN_AT_ONCE_BYTES = 1 << 20
+"""A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
+log = logging.getLogger("wukongs")
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentMark:
@@ -75,11 +79,6 @@ class CheckpointPlan:
     entries: tuple[TraceEntry, ...]
     start: int
     about: dict[str, Any]
-
-
-WRITTEN_AT_ONCE_BYTES = 1 << 20
-"""A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
-log = logging.getLogger("wukongs")
 
 
 class DurableJournal(Journal):
@@ -154,7 +153,7 @@ class DurableJournal(Journal):
         if isinstance(change, dict):
             lsn = self.wal.commit(CHANGE, [json.dumps(change).encode()], self._core.upper)
         else:
-            lsn = self.wal.commit(MESSAGE, pack_frames(to_frames(change, 0)), self._core.upper)
+            lsn = self.wal.commit(MESSAGE, pack_frames(to_frames(change)), self._core.upper)
         self._apply()
         if isinstance(change, dict):
             self.define(lsn, change)

@@ -17,11 +17,16 @@ from wukongs.wire.codec import MESSAGE_BYTES_MAX
 from wukongs.wire.transport import bound_queues, check_address, milliseconds_left, receive_frames, send_frames
 from wukongs.wire.trust import Gate
 
+UNBIND_TIMEOUT_S = 1.0
 _VERSION = b"1.0"
+_log = logging.getLogger(__name__)
 
 
 class Doorkeeper:
-    """One per context, used by the thread of the context's bound socket: it has to come to `answer` when asked."""
+    """Tells ZeroMQ of each peer that connects with CURVE whether its key is let in (ZAP 1.0).
+
+    There is one per context. The thread of the context's bound socket uses it, and has to come to `answer` when
+    asked."""
 
     def __init__(self, context: Any, allowed: frozenset[str]) -> None:
         import zmq
@@ -46,11 +51,6 @@ class Doorkeeper:
         ).decode() in self._allowed
         status, text = (b"200", b"OK") if is_let_in else (b"400", b"not let in")
         self.socket.send_multipart([_VERSION, number, status, text, b"", b""])
-
-
-UNBIND_TIMEOUT_S = 1.0
-
-_log = logging.getLogger(__name__)
 
 
 class BoundSocket:
