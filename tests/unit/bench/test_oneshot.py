@@ -18,6 +18,7 @@ from wukongs.bench.oneshot.queries import S_QUERIES
 from wukongs.bench.oneshot.run import BUDGET_S, _compare, _in_turns
 
 
+@pytest.mark.slow
 def test_a_quick_run_compares_answers_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["oneshot", "--quick", "--report", str(tmp_path)]) == 0, capsys.readouterr().err
     found = json.loads((tmp_path / "oneshot.json").read_text(encoding="utf-8"))

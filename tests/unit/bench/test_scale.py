@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import PROJECT_ROOT
 
 # Un-jitted, so that no test waits for kernels that only the scale run needs; tiny, so that it is quick all the same.
@@ -28,6 +30,7 @@ def test_the_text_holds_what_the_rules_say() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_small_scale_run_answers_as_the_rules_say(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wukongs.bench.scale.run", "--triples", "1500", "--report", str(tmp_path)]
     done = subprocess.run(command, cwd=PROJECT_ROOT, env=_ENVIRONMENT, capture_output=True, check=False, timeout=300)

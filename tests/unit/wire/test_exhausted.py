@@ -62,6 +62,7 @@ def test_what_runs_takes_the_work_of_a_thread_that_cannot_start(threads: Threads
     assert workers.close(20)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_ends_is_replaced() -> None:
     workers, done = Workers("test", 1, 10), threading.Event()
 
