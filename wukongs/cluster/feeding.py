@@ -19,7 +19,7 @@ SIZES = "frame_sizes"
 """The field that says, per message, how many bytes each of its frames has; the array FRAMES has them all in a row."""
 FRAMES = "frames"
 INDEX = "index"
-VIEW = "view"
+CLAIM_VIEW = "view"
 
 
 def feed_packet(messages: Sequence[Message], index: int = 0, view: int | None = None) -> Packet:
@@ -28,7 +28,7 @@ def feed_packet(messages: Sequence[Message], index: int = 0, view: int | None = 
     every = [to_frames(message, 1) for message in messages]
     data = b"".join(frame for frames in every for frame in frames)
     sizes = [[len(frame) for frame in frames] for frames in every]
-    fields = {SIZES: sizes, INDEX: index, VIEW: view}
+    fields = {SIZES: sizes, INDEX: index, CLAIM_VIEW: view}
     return Packet(FEED, fields, {FRAMES: np.frombuffer(data, np.uint8)})
 
 
@@ -63,7 +63,7 @@ def index_of(packet: Packet) -> int:
 
 def view_of(packet: Packet) -> int | None:
     """Return under which view the terms of a packet are agreed on, None if they are not. Raises DataError."""
-    view = packet.fields.get(VIEW)
+    view = packet.fields.get(CLAIM_VIEW)
     if view is not None and type(view) is not int:
         raise DataError(f"{packet.kind}: expected the index of a view, found {view!r}")
     return view
