@@ -65,7 +65,6 @@ def test_malformed_lines_are_counted(engine: wukongs.Engine) -> None:
     assert engine.stats()["malformed_lines"] == 2
 
 
-@pytest.mark.differs("cluster-1", "cluster-3", reason="a node's held_back_by names nobody, though errors point to it")
 def test_who_holds_time_back_is_named(engine: wukongs.Engine) -> None:
     one, two = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
     query = engine.register(register_text("RANGE 100ms STEP 100ms"))

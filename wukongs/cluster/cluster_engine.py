@@ -16,11 +16,10 @@ from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
-from wukongs.cluster.node_core import packed, unpacked
 from wukongs.cluster.node_payloads import read_source
 from wukongs.cluster.node_store import NodeStore
-from wukongs.cluster.node_stream import first_tick_of
 from wukongs.cluster.settling import Settling
+from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.cluster.updating import evaluate
 from wukongs.cluster.writing import ClusterStream, Writers
 from wukongs.csparql.algebra import Output

@@ -19,13 +19,13 @@ from wukongs.cluster.host import PULSE_S, Host
 from wukongs.cluster.intake import Intake
 from wukongs.cluster.joining import Joiner
 from wukongs.cluster.members import is_silent, left_s
-from wukongs.cluster.node_core import packed, unpacked
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.reads import owner
 from wukongs.cluster.reads.reach import OwnersReach
 from wukongs.cluster.reads.traffic import Owners
 from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
+from wukongs.cluster.times import packed, unpacked
 from wukongs.cluster.writing import PUSH, Writers
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.header import PROTOCOL_VERSION

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from wukongs.cluster.feeding import as_piece, feed_packet
-from wukongs.cluster.node_core import packed
 from wukongs.cluster.node_store import NodeStore, StagedCopy
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import TermClaims
 from wukongs.cluster.slice_packets import terms_of
 from wukongs.cluster.slice_shares import ShareRows
+from wukongs.cluster.times import packed
 from wukongs.cluster.updating import with_texts
 from wukongs.errors import NodeUnavailable
 from wukongs.live.pieces import Piece
@@ -227,11 +227,11 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -
 
     Called by the protocol's thread, so that no piece comes in between. Raises NodeUnavailable (it does not stand there,
     or no longer)."""
-    core, records = store.core, store.records
+    core, records, exposure = store.core, store.records, store.exposure
     with core.lock:
-        if core.reached != sn or core.shown != sn.tick or not core.is_whole:
-            raise NodeUnavailable(f"node {store.me} stands at SN {packed(core.reached)}, not at {packed(sn)}")
-        streams = [_part(wanted, name, state) for name, state in _streams_of(store).items()]
+        if exposure.reached != sn or exposure.shown != sn.tick or not core.is_absorbed:
+            raise NodeUnavailable(f"node {store.me} stands at SN {packed(exposure.reached)}, not at {packed(sn)}")
+        streams = [_part(wanted, name, stream) for name, stream in exposure.streams.items()]
         return Collected(
             wanted,
             {
@@ -254,19 +254,16 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -
         )
 
 
-def _streams_of(store: NodeStore) -> dict[str, NodeStream]:
-    return {name: store.core.stream(name) for name in store.core.streams}
-
-
-def _part(wanted: Wanted, name: str, state: NodeStream) -> StreamPart:
-    shares, counts, dropped = state.shares.held(wanted.asked)
+def _part(wanted: Wanted, name: str, stream: NodeStream) -> StreamPart:
+    shares, counts, dropped = stream.shares.held(wanted.asked)
+    state = stream.state
     facts = {
         "name": name,
         "iri": state.iri,
         "lsn": state.lsn,
         "batch_ms": state.batch_ms,
         "payload": json.dumps(state.options),
-        "shares_dropped_to": state.shares.dropped_to,
-        "standing": state.standing(),
+        "shares_dropped_to": stream.shares.dropped_to,
+        "standing": stream.standing(),
     }
-    return StreamPart(facts, state.inserted_fragments(), state.kept_pieces(), shares, counts, dropped)
+    return StreamPart(facts, state.waiting(), stream.kept_pieces(), shares, counts, dropped)

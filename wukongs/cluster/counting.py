@@ -8,7 +8,7 @@ joined later. Things without a shard are counted at each node and added.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -41,7 +41,7 @@ class Counting:
         store = self._store
         with store.core.lock:
             entries = [(entry.batch, entry.tombstones) for entry in store.core.arrangement.trace.entries()]
-            streams = {state.iri: state.counts_by_shard() for state in store.core.node_streams()}
+            streams = {one.state.iri: one.counts_by_shard() for one in store.exposure.streams.values()}
             updated = store.records.updated
             deleted, inserted = updated.deleted.copy(), updated.inserted.copy()
             requests, operations = updated.requests, updated.operations
@@ -93,6 +93,7 @@ def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
         "stored_triples": once("stored"),
         **{name: total(name) for name in ("stored_bytes", "stored_batches", "term_bytes", "malformed_lines")},
         "terms": once("terms"),
+        "held_back_by": _held_back_by([one["held_back_by"] for one in facts.values()]),
         "handles": [{**handle, "node": node} for node, one in facts.items() for handle in one["handles"]],
         "streams": {name: _stream(name, me, facts, answers) for name in facts[me]["streams"]},
         "updates": {
@@ -117,6 +118,15 @@ def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int
         **{key: max(one[key] for one in of_nodes) for key in ("slices", "arrivals", "tuples_not_indexed")},
         **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},
     }
+
+
+def _held_back_by(of_nodes: Sequence[Mapping[str, int | None]]) -> dict[str, int | None]:
+    """Return the streams that hold others back on some node, as the node says that has least of them."""
+    found: dict[str, int | None] = {}
+    for name, ms in (item for one in of_nodes for item in one.items()):
+        known = found.get(name, ms)
+        found[name] = None if ms is None or known is None else min(ms, known)
+    return found
 
 
 def _at(facts: Facts, path: tuple[str, ...]) -> int:

@@ -21,8 +21,8 @@ import numpy as np
 from wukongs.cluster.collecting import END, STATE, Collected, Wanted, collect
 from wukongs.cluster.host import Host
 from wukongs.cluster.intake import LOG_S, Intake
-from wukongs.cluster.node_core import packed, unpacked
 from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.times import packed, unpacked
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol.records import Role, Sn
 from wukongs.protocol.sealing import Partition
@@ -94,17 +94,17 @@ class Donor:
 
     def _limit(self, sn: Sn | None) -> Sn:
         """Let this node show what comes up to an SN, and no more; None: up to what is begun. Return how far."""
-        core, injector = self._store.core, self._store.injector
-        with core.lock:
-            limit = max(core.reached, Sn(core.shown, 0)) if sn is None else sn
-            injector.limit = limit
-            injector.wake()
+        exposure = self._store.exposure
+        with self._store.core.lock:
+            limit = max(exposure.reached, Sn(exposure.shown, 0)) if sn is None else sn
+            exposure.limit = limit
+            self._store.injector.wake()
         return limit
 
     def _go_on(self) -> None:
         self._halt = None
         with self._store.core.lock:
-            self._store.injector.limit = None
+            self._store.exposure.limit = None
             self._store.injector.wake()
 
     # --- collecting ---------------------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ from wukongs.cluster.collecting import (
     WAITING,
 )
 from wukongs.cluster.feeding import SIZES, messages_in
-from wukongs.cluster.node_core import unpacked
 from wukongs.cluster.node_payloads import read_options
 from wukongs.cluster.node_records import RecordedQuery
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.slice_packets import terms_of
 from wukongs.cluster.slice_shares import NEVER, ShareRows
+from wukongs.cluster.times import unpacked
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.declarations import make_stream
 from wukongs.live.pieces import Piece
@@ -229,7 +229,7 @@ def prepare(store: NodeStore, taken: Taken) -> TraceEntry:
 
     Raises DataError (donors that do not agree)."""
     exceptions = max((head["exceptions"] for head in taken.heads), key=len)
-    registry = store.core.terms
+    registry = store.terms
     try:
         registry.restore_exceptions((int(term), str(text)) for term, text in exceptions)
     except ValueError as error:
@@ -252,7 +252,7 @@ def install(store: NodeStore, taken: Taken, entry: TraceEntry) -> None:
     Raises NodeUnavailable (it stands somewhere already), DataError, SettingsError (a stream's options)."""
     core, sn = store.core, taken.sn
     with core.lock:
-        if len(core.arrangement) or core.streams or core.shown:
+        if len(core.arrangement) or core.streams or store.exposure.shown:
             raise NodeUnavailable(f"node {store.me} was told anew to take over what others have: start it again")
         core.arrangement.trace.restore([entry], entry.upper)
         head = taken.heads[0]
@@ -268,9 +268,9 @@ def install(store: NodeStore, taken: Taken, entry: TraceEntry) -> None:
         store.records.restore(sn, streams, head["keys"], homes)
         for change, chunks in taken.staged.items():
             store.staging.adopt(change, chunks)
-        core.show(sn.tick)
-        core.come_to(sn)
-        store.injector.exposed = sn
+        store.exposure.show(sn.tick)
+        store.exposure.come_to(core, sn)
+        store.exposure.exposed = sn
 
 
 def _is(facts: Mapping[str, Any], key: str) -> bool:
@@ -282,20 +282,20 @@ def _stream(store: NodeStore, facts: Mapping[str, Any], taken: StreamTaken, drop
     record = DeclareStream(
         facts["iri"], (), facts["batch_ms"], first_tick=standing["first_tick"], payload=facts["payload"]
     )
-    state = make_stream(core, facts["iri"], read_options(core.settings, record), facts["lsn"], NodeStream)
-    state.first_tick = record.first_tick
+    options = read_options(core.settings, record)
+    stream = NodeStream(make_stream(core, facts["iri"], options, facts["lsn"]), first_tick=record.first_tick)
     # What only some of the donors have inserted is inserted here from its pieces, when all of it has come.
-    last = state.shift if taken.inserted_to is None else taken.inserted_to
+    last = stream.before if taken.inserted_to is None else taken.inserted_to
     for number, partition, rows in taken.waiting:
         if number <= last:
-            state.take(rows, np.zeros(len(rows), np.bool_), _NOTHING, partition)
-    state.restore({**standing, "inserted_to": taken.inserted_to})
+            stream.state.take(rows, np.zeros(len(rows), np.bool_), _NOTHING, partition)
+    stream.restore({**standing, "inserted_to": taken.inserted_to})
     shares = {
-        number: [replace(part, transient_ids=core.terms.borrow(terms)) for part, terms in parts]
+        number: [replace(part, transient_ids=store.terms.borrow(terms)) for part, terms in parts]
         for number, parts in taken.shares.items()
         if number <= last
     }
     later = [part.subjects for number, parts in taken.shares.items() if number > last for part, _ in parts]
     counts = taken.counts - np.bincount(shards_of(np.concatenate([_NOTHING, *later])), minlength=SHARD_COUNT)
-    core.release(state.shares.restore(shares, counts, taken.dropped, min(dropped_to, last)))
-    return state
+    core.release(stream.shares.restore(shares, counts, taken.dropped, min(dropped_to, last)))
+    return stream

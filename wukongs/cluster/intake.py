@@ -83,7 +83,7 @@ class Intake:
             facts.timing,
             offset,
             self._store.core.settings.hash_bits,
-            (sealed + facts.shift) * facts.batch_ms if sealed else None,
+            self._store.real_batch(self._key(message.stream), sealed) * facts.batch_ms if sealed else None,
             self._store.shard_map.place(self._host.me.node),
         )
 

@@ -25,8 +25,8 @@ from wukongs.cluster.donating import COLLECT, HALT
 from wukongs.cluster.host import Host
 from wukongs.cluster.installing import Taken, install, prepare
 from wukongs.cluster.intake import Intake
-from wukongs.cluster.node_core import packed
 from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.times import packed
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.actions import InstallState

@@ -18,14 +18,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from wukongs.cluster.node_core import NodeCore, packed
-from wukongs.cluster.node_injector import Due, NodeInjector
+from wukongs.cluster.exposure import Due, Exposure
 from wukongs.cluster.node_payloads import ChangePayload, read_change, read_options, read_source
 from wukongs.cluster.node_stream import NodeStream
+from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.staging import Staging
+from wukongs.cluster.times import ms_of, packed
 from wukongs.errors import DataError, WukongsError
-from wukongs.live.core import columns_of
+from wukongs.live.core import Core, columns_of
 from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
+from wukongs.live.injector import Injector
+from wukongs.live.stream_state import StreamState
 from wukongs.protocol.records import (
     BeginStream,
     Change,
@@ -84,7 +87,7 @@ def by_shard(batch: Batch) -> Int64Array:
     return counts
 
 
-def _dropped_name(state: NodeStream) -> str:
+def _dropped_name(state: StreamState) -> str:
     """Return what core.streams has a dropped stream under until it is gone: no name has a space."""
     return f"{state.iri} {state.lsn}"
 
@@ -119,7 +122,14 @@ class NodeRecords:
     """Called with the lock held. me: this node; ask_for_slices: called when a home needs slices that are exposed."""
 
     def __init__(
-        self, core: NodeCore, injector: NodeInjector, staging: Staging, me: int, ask_for_slices: Callable[[], None]
+        self,
+        core: Core,
+        terms: NodeRegistry,
+        exposure: Exposure,
+        injector: Injector,
+        staging: Staging,
+        me: int,
+        ask_for_slices: Callable[[], None],
     ) -> None:
         self.streams: dict[str, NodeStream] = {}
         """By their keys: all that are not gone by the log."""
@@ -128,7 +138,7 @@ class NodeRecords:
         self.updated = AppliedUpdates()
         self.refused: dict[int, WukongsError] = {}
         """Index of a record -> why it did nothing."""
-        self._core = core
+        self._core, self._terms, self._exposure = core, terms, exposure
         self._injector = injector
         self._staging = staging
         self._me = me
@@ -142,10 +152,10 @@ class NodeRecords:
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
         """Take in a committed record; what has an SN takes effect when that is exposed."""
         if isinstance(record, ReEncode):
-            self._core.terms.re_encode(record.text)
+            self._terms.re_encode(record.text)
         if sn is not None:
             run, is_ready = self._effect(index, record, sn)
-            self._injector.add_due(Due(sn, lambda: self._try(index, run), is_ready))
+            self._exposure.add_due(Due(sn, lambda: self._try(index, run), is_ready))
             if isinstance(record, Change) and record.after is not None:
                 self._staging.forget_void(packed(sn))
 
@@ -164,18 +174,18 @@ class NodeRecords:
             case DeclareStream():
                 return self._declare(index, record), _ready
             case BeginStream(stream=name) if name in self.streams:
-                self.streams[name].began = sn.tick
+                self.streams[name].begin(sn.tick)
             case EndStream(stream=name, last_batch=last_batch, is_cut=True) if name in self.streams:
                 cut = self.streams.pop(name)
-                cut.cut(last_batch, sn.tick)
+                cut.cut(last_batch, ms_of(sn.tick))
                 return lambda: self._forget(cut), _ready
             case EndStream(stream=name, last_batch=last_batch) if name in self.streams:
-                state = self.streams[name]
-                state.last_batch = last_batch
-                return lambda: self._end(state), _ready
+                ending = self.streams[name]
+                ending.end_with(last_batch)
+                return lambda: self._end(ending), _ready
             case DropStream(stream=name) if name in self.streams:
                 dropped = self.streams[name]
-                if dropped.began is None:
+                if dropped.began_ms is None:
                     del self.streams[name]
                     return lambda: self._forget(dropped), _ready
                 return lambda: self._drop(dropped), _ready
@@ -206,8 +216,9 @@ class NodeRecords:
         """Take over what was exposed at an SN on another node; the records behind it are still to be applied here.
 
         streams: by their names in core.streams. The queries that this node ran in an earlier life run on."""
-        self._core.streams.update(streams)
-        self.streams = {state.key: state for state in streams.values()}
+        for name, stream in streams.items():
+            self._show_stream(name, stream)
+        self.streams = {stream.key: stream for stream in streams.values()}
         self.shown_keys, self.keys, self.homes = dict(keys), dict(keys), dict(homes)
         self._registered = {name: found for name, (found, _) in homes.items()}
         mine = {name: found for name, (found, nodes) in homes.items() if self._me in nodes}
@@ -218,42 +229,48 @@ class NodeRecords:
                 for name, found in mine.items():
                     self._try(found.index, partial(self._register, name, found))
 
-            self._injector.add_due(Due(sn, run, lambda: self._is_home_of(needed)))
+            self._exposure.add_due(Due(sn, run, lambda: self._is_home_of(needed)))
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
     def _declare(self, index: int, record: DeclareStream) -> Callable[[], None]:
         try:
             options = read_options(self._core.settings, record)
-            state = make_stream(self._core, record.stream, options, index, NodeStream)
+            stream = NodeStream(make_stream(self._core, record.stream, options, index))
         except WukongsError as error:
             return _raising(error)
         name = record.stream
-        state.key = self.keys[name] = f"{name} {index}" if name in self.keys else name
-        state.first_tick = record.first_tick
-        self.streams[state.key] = state
+        stream.key = self.keys[name] = f"{name} {index}" if name in self.keys else name
+        stream.first_tick = record.first_tick
+        self.streams[stream.key] = stream
 
         def show() -> None:
-            self._core.streams[name] = state
-            self.shown_keys[name] = state.key
+            self._show_stream(name, stream)
+            self.shown_keys[name] = stream.key
 
         return show
 
-    def _end(self, state: NodeStream) -> None:
-        state.ends = True
-        state.show(self._core.shown)
+    def _show_stream(self, name: str, stream: NodeStream) -> None:
+        self._core.streams[name], self._exposure.streams[name] = stream.state, stream
 
-    def _drop(self, state: NodeStream) -> None:
+    def _hide_stream(self, name: str) -> None:
+        del self._core.streams[name], self._exposure.streams[name]
+
+    def _end(self, stream: NodeStream) -> None:
+        stream.ends = True
+        stream.show(self._exposure.exposed_ms())
+
+    def _drop(self, stream: NodeStream) -> None:
         """Free the name of a stream. Its tuples are still sealed, as on other nodes, until it is gone."""
-        state.is_dropped = True
-        del self._core.streams[state.iri]
-        self._core.streams[_dropped_name(state)] = state
+        stream.state.is_dropped = True
+        self._hide_stream(stream.state.iri)
+        self._show_stream(_dropped_name(stream.state), stream)
 
-    def _forget(self, state: NodeStream) -> None:
-        for name in (state.iri, _dropped_name(state)):
-            if self._core.streams.get(name) is state:
-                del self._core.streams[name]
-        self._core.release(state.forget())
+    def _forget(self, stream: NodeStream) -> None:
+        for name in (stream.state.iri, _dropped_name(stream.state)):
+            if self._exposure.streams.get(name) is stream:
+                self._hide_stream(name)
+        self._core.release(stream.forget())
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -271,13 +288,13 @@ class NodeRecords:
 
     def _is_home_of(self, streams: Collection[str]) -> bool:
         """Begin to keep whole slices of some streams; tell whether those that are exposed are here."""
-        states = [self.streams[key] for key in streams if key in self.streams]
-        for state in states:
-            if not state.is_home:
-                state.become_home()
-        if any(state.missing_at(self._core.shown) for state in states):
+        found, shown_ms = [self.streams[key] for key in streams if key in self.streams], self._exposure.exposed_ms()
+        for stream in found:
+            if not stream.is_home:
+                stream.become_home()
+        if any(stream.missing_at(shown_ms) for stream in found):
             self._ask_for_slices()
-        return all(state.missing_at(self._core.shown) is None for state in states)
+        return all(stream.missing_at(shown_ms) is None for stream in found)
 
     def _register(self, name: str, found: RecordedQuery) -> None:
         if name in self._injector.queries:
@@ -297,9 +314,9 @@ class NodeRecords:
 
     def _closed_behind_what_is_shown(self, streams: Collection[str]) -> dict[str, int]:
         """Return up to where those of some streams are closed whose beginning is exposed, but nothing of them yet."""
-        states = [self._core.stream(name) for name in streams]
-        states = [state for state in states if state.closed_ms is None]
-        return {state.iri: ms for state in states if (ms := state.closed_at_beginning()) is not None}
+        found = [self._exposure.streams[name] for name in streams]
+        found = [stream for stream in found if stream.state.closed_ms is None]
+        return {stream.state.iri: ms for stream in found if (ms := stream.closed_at_beginning()) is not None}
 
     def _drop_query(self, name: str) -> Callable[[], None]:
         registered = self._registered.pop(name, None)
@@ -321,10 +338,10 @@ class NodeRecords:
     def _leave(self, streams: Collection[str]) -> None:
         """Keep no whole slices of those of some streams that no query here reads."""
         queries = self._injector.queries.values()
-        read = {self._core.stream(window.stream) for query in queries for window in query.query.dataset.windows}
-        for state in {self.streams[key] for key in streams if key in self.streams} - read:
-            if state.is_home:
-                self._core.release(state.leave_home())
+        read = {self._exposure.streams[window.stream] for q in queries for window in q.query.dataset.windows}
+        for stream in {self.streams[key] for key in streams if key in self.streams} - read:
+            if stream.is_home:
+                self._core.release(stream.leave_home())
 
     # --- loads and updates --------------------------------------------------------------------------------------------
 
@@ -359,7 +376,7 @@ class NodeRecords:
                 staged.read.close()
 
 
-def _changed(core: NodeCore, read: Handle | None, cleared: Collection[int], gone: Quads, come: Quads) -> Difference:
+def _changed(core: Core, read: Handle | None, cleared: Collection[int], gone: Quads, come: Quads) -> Difference:
     """Return the changes of an update now. It has read a snapshot; additions that were stored since then stay. read:
     None if the changes are the same over any snapshot."""
     trace = core.arrangement.trace

@@ -22,17 +22,20 @@ from functools import partial
 
 import numpy as np
 
-from wukongs.cluster.node_core import NodeCore, not_reached, packed, unpacked
-from wukongs.cluster.node_injector import NodeInjector
+from wukongs.cluster.exposure import Exposure, not_reached
 from wukongs.cluster.node_records import NodeRecords
 from wukongs.cluster.node_stream import NodeStream
-from wukongs.cluster.node_terms import TermClaims
+from wukongs.cluster.node_terms import NodeRegistry, TermClaims
 from wukongs.cluster.slice_packets import read_answer, slice_packet, whole_slices
 from wukongs.cluster.staging import Staging
+from wukongs.cluster.times import ms_of, packed, tick_at, unpacked
 from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.core import Core
+from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Piece
+from wukongs.live.stream_state import StreamState
 from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.records import Record, Sn, Vts
 from wukongs.query.terms.names import graph_term
@@ -40,7 +43,6 @@ from wukongs.settings import Settings
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.encoded import Encoded, TermTable
-from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.store.trace import NOTHING_KEPT, Handle
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet
@@ -79,23 +81,28 @@ class StagedCopy:
 
 
 class NodeStore:
-    """core, injector: as those of an embedded engine. me: this node's number; shard_map: of the genesis."""
+    """core, injector: those of an embedded engine, but that `exposure` says how far time is. me: this node's number;
+    shard_map: of the genesis."""
 
     def __init__(
         self, settings: Settings, me: int, shard_map: ShardMap, *, on_missing: Callable[[], object] = lambda: None
     ) -> None:
         """on_missing: called from any thread, with the lock held, when `missing_slices` may have become longer; it must
         return at once, and only say so to whoever asks for them."""
-        self.core = NodeCore(settings)
-        self.injector = NodeInjector(self.core, self._drop_shares)
+        self.terms = NodeRegistry(settings.hash_bits)
+        self.exposure = Exposure(self._drop_shares)
+        self.core = Core(settings, self.terms, self.exposure)
+        self.injector = Injector(self.core)
         self.me = me
         self.shard_map = shard_map
         self._mine = shard_map.shards(me)
         self._is_alone = shard_map.node_count == 1
         self._on_missing = on_missing
-        self.claims = TermClaims(self.core.terms)
+        self.claims = TermClaims(self.terms)
         self.staging = Staging(settings.load_bytes_max)
-        self.records = NodeRecords(self.core, self.injector, self.staging, me, self._ask_for_slices)
+        self.records = NodeRecords(
+            self.core, self.terms, self.exposure, self.injector, self.staging, me, self._ask_for_slices
+        )
         self._hold: Handle | None = None
         self._oldest_firing: int | None = None if self._is_alone else 0
         if not self._is_alone:
@@ -117,11 +124,11 @@ class NodeStore:
 
     def protocol_batch(self, stream: str, number: int) -> int:
         """Return the protocol's number of a stream batch, by its real one. Raises StreamError (an unknown stream)."""
-        return number - self._stream(stream).shift
+        return number - self._stream(stream).before
 
     def real_batch(self, stream: str, batch: int) -> int:
         """Return the real number of a stream batch, by the protocol's. Raises as protocol_batch."""
-        return batch + self._stream(stream).shift
+        return batch + self._stream(stream).before
 
     def check(self, piece: Piece) -> None:
         """Check a piece before it is told to the protocol, and that there is room for it. Raises StreamError."""
@@ -131,11 +138,11 @@ class NodeStore:
     def room(self, stream: str) -> int:
         """Return how many more tuples of a stream may wait. Raises StreamError (an unknown stream)."""
         with self.core.lock:
-            return self._stream(self.key_of(stream)).room
+            return self._stream(self.key_of(stream)).state.room
 
     def new_terms(self, encoded: Encoded) -> TermTable:
         """Return the terms that have to be agreed on before these tuples are taken, under their hashes."""
-        return self.core.terms.new(encoded)
+        return self.terms.new(encoded)
 
     def take(self, piece: Piece) -> None:
         """Keep the rows of a piece for their stream batch (TakePiece)."""
@@ -151,17 +158,17 @@ class NodeStore:
         """Give the rows of all stream batches up to this one their final ids (SealBatch). They are inserted when this
         returns; readers see them when they are exposed."""
         with self.core.lock:
-            state = self._stream(action.stream)
-            state.insert(action.batch + state.shift, self.core.terms, self._mine)
-            self.core.release(state.shares.shrink(state.slice_bytes_max))
+            stream = self._stream(action.stream)
+            stream.insert(action.batch + stream.before, self.terms, self._mine)
+            self.core.release(stream.shares.shrink(stream.state.slice_bytes_max))
             self.injector.wake()
             if self.missing_slices():
                 self._ask_for_slices()
         return True
 
-    def stream(self, name: str) -> NodeStream:
+    def stream(self, name: str) -> StreamState:
         """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
-        return self._stream(self.key_of(name))
+        return self._stream(self.key_of(name)).state
 
     def has_stream(self, name: str) -> bool:
         """Tell whether a stream was declared under a name, or has this key."""
@@ -245,7 +252,8 @@ class NodeStore:
         """Bring everything forward up to this SN (Expose), as far as it is inserted here; returns at once. vts follows
         from the SN and the records."""
         with self.core.lock:
-            self.injector.expose(sn)
+            self.exposure.expose(sn)
+            self.injector.wake()
             if self.missing_slices():
                 self._ask_for_slices()
 
@@ -266,18 +274,18 @@ class NodeStore:
             raise StreamError("wait_for() called from on_result would wait for itself: call it from another thread")
         deadline = time.monotonic() + timeout_s
         with self.core.lock:
-            while self.core.reached < sn:
+            while self.exposure.reached < sn:
                 self.core.check_is_open()
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise not_reached(sn, self.core.reached, timeout_s)
+                    raise not_reached(sn, self.exposure.reached, timeout_s)
                 self.core.changed.wait(left)
 
     @property
     def reached(self) -> Sn:
         """The newest SN that reads see here."""
         with self.core.lock:
-            return self.core.reached
+            return self.exposure.reached
 
     def query(self, name: str) -> ContinuousQuery | None:
         """Return a registered query that runs on this node."""
@@ -289,8 +297,8 @@ class NodeStore:
     def missing_slices(self) -> list[MissingSlices]:
         """Return what this node needs of other nodes before it can go on."""
         with self.core.lock:
-            tick = self.injector.exposed.tick
-            found = [(state.key, state.missing_at(tick)) for state in self.core.node_streams()]
+            exposed_ms = ms_of(self.exposure.exposed.tick)
+            found = [(stream.key, stream.missing_at(exposed_ms)) for stream in self.exposure.streams.values()]
             return [MissingSlices(stream, *missing) for stream, missing in found if missing is not None]
 
     def _ask_for_slices(self) -> None:
@@ -313,17 +321,17 @@ class NodeStore:
                     f"stream {stream}: stream batches up to {last} were asked for, and are inserted here up to "
                     f"{state.inserted_to}. Ask again later"
                 )
-            return slice_packet(state, self.core.terms, first, last, shards)
+            return slice_packet(state, self.terms, first, last, shards)
 
     def add_slices(self, missing: MissingSlices, answers: Sequence[Packet], mine: BoolArray) -> None:
         """Take the answers of other nodes, which together with this node's own shards (`mine`) are all shards once.
 
         Raises DataError (a packet that is no such answer, or of another cluster), StreamError (an unknown stream)."""
         stream, first, last = missing.stream, missing.first, missing.last
-        batch_ms = self._stream(stream).batch_ms
+        batch_ms = self._stream(stream).state.batch_ms
         packets = [self.slice_share(stream, first, last, mine), *answers]
         read = [read_answer(packet, stream, first, last, batch_ms) for packet in packets]
-        slices = whole_slices(read, batch_ms, self.core.terms)
+        slices = whole_slices(read, batch_ms, self.terms)
         latest = [answer.before[1] for answer in read if answer.before[1] is not None]
         with self.core.lock:
             state = self.records.streams.get(stream)
@@ -342,12 +350,12 @@ class NodeStore:
         core = self.core
         with core.lock:
             oldest_sn = min([core.sn, *(h.sn for h in core.arrangement.trace.handles() if h is not self._hold)])
-            ticks = [core.shown]
-            homes = [state for state in core.node_streams() if state.is_home]
-            ticks += [state.whole_to * state.batch_ms - TICK_MIN_MS for state in homes]
+            times = [ms_of(self.exposure.shown)]
+            homes = [stream for stream in self.exposure.streams.values() if stream.is_home]
+            times += [stream.whole_to * stream.state.batch_ms for stream in homes]
             for query in self.injector.queries.values():
-                ticks += [after_ms - TICK_MIN_MS for after_ms in query.keep_after_ms().values()]
-            return Held(unpacked(oldest_sn), max(min(ticks), 0))
+                times += query.keep_after_ms().values()
+            return Held(unpacked(oldest_sn), tick_at(min(times)))
 
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         """Keep the graph readable at the cluster's oldest SN and at the newest SNs from there on, HELD_ENTRIES_MAX of
@@ -377,35 +385,36 @@ class NodeStore:
             held.close()
 
     def _drop_shares(self) -> None:
-        for state in self.records.streams.values():
+        for stream in self.records.streams.values():
+            state = stream.state
             if state.closed_ms is None:
                 continue
             after_ms = state.closed_ms - state.history_ms
             if self._oldest_firing is not None:
-                after_ms = min(after_ms, self._oldest_firing + TICK_MIN_MS)
+                after_ms = min(after_ms, ms_of(self._oldest_firing))
             number = after_ms // state.batch_ms
-            number = min(number, state.whole_to) if state.is_home else number
-            self.core.release(state.shares.drop(number))
+            number = min(number, stream.whole_to) if stream.is_home else number
+            self.core.release(stream.shares.drop(number))
 
     def stats(self) -> Mapping[str, object]:
         """Return counts and sizes (bytes)."""
         core = self.core
         with core.lock:
             return {
-                "reached": packed(core.reached),
-                "exposed": packed(self.injector.exposed),
+                "reached": packed(self.exposure.reached),
+                "exposed": packed(self.exposure.exposed),
                 "triples": len(core.arrangement),
                 "agreed_terms": len(self.claims),
                 "staged_changes": len(self.staging),
                 "staged_bytes": self.staging.size_bytes,
                 "streams": {
                     name: {
-                        "waiting_bytes": state.waiting_bytes,
-                        "share_bytes": state.shares.size_bytes,
-                        "slice_bytes": state.ring.size_bytes,
-                        "is_home": state.is_home,
+                        "waiting_bytes": stream.state.waiting_bytes,
+                        "share_bytes": stream.shares.size_bytes,
+                        "slice_bytes": stream.state.ring.size_bytes,
+                        "is_home": stream.is_home,
                     }
-                    for name, state in self.records.streams.items()
+                    for name, stream in self.records.streams.items()
                 },
             }
 

@@ -3,77 +3,49 @@
 A stream batch goes through here in these steps:
 
 1. Its pieces wait as they came (`keep`), in bounded room. Their terms are not known to the registry.
-2. When the protocol seals it (`insert`), its rows get their final ids. Its timeless rows wait as a stream batch of
-   StreamState does; the rows whose subjects this node answers for join its slice shares.
+2. When the protocol seals it (`insert`), its rows get their final ids. Its timeless rows wait in the StreamState, as
+   those of an embedded engine do; the rows whose subjects this node answers for join its slice shares.
 3. If the node is a *home* of the stream, since a registered query that runs here reads it, the shares of all nodes are
    put together (`add_whole`).
-4. When its end is exposed, the injector takes it: the timeless rows join the stored graph, the whole slice the ring.
+4. When its end is exposed, the injector seals it: the timeless rows join the stored graph, the whole slice the ring.
 
-The facts that readers see (`closed_ms`, `is_ended`, `first_ms`) follow the exposed ticks: `show`.
+The facts of the StreamState that readers see (`closed_ms`, `is_ended`, `first_ms`) follow the exposed ticks: `show`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows, SliceShares
+from wukongs.cluster.times import batches_before, ms_of, packed, tick_at
 from wukongs.errors import DataError, StreamError
 from wukongs.live.pieces import Close, Piece, check_batch_number
-from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, Columns, Fragment, StreamState
+from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, StreamState, WholeSlice
+from wukongs.protocol.records import Sn
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.slice_ring import SliceRing
-from wukongs.store.snapshot import TICK_MIN_MS
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.sharding import hash_ids
 
 _NOTHING = np.empty(0, np.int64)
-_STANDING = (
-    "key",
-    "first_tick",
-    "began",
-    "last_batch",
-    "ends",
-    "is_ended",
-    "is_dropped",
-    "inserted_to",
-    "closed_ms",
-    "first_ms",
-    "last_ms",
-    "tuple_count",
-    "_first_advance_ms",
-    "_first_piece",
-)
-
-
-def first_tick_of(batch_ms: int) -> int:
-    """Return the first tick at which a stream batch of this length ends, for DeclareStream: from there on the
-    protocol's stream batches are whole ones."""
-    return -TICK_MIN_MS % batch_ms
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WholeSlice:
-    """A stream batch as all nodes have it, in the order of its arrival. transient_ids: references that it holds."""
-
-    columns: Columns
-    transient_ids: Int64Array
-    transient_bytes: int
+_STANDING = ("key", "first_tick", "began_ms", "last_batch", "ends", "inserted_to", "_first_advance_ms", "_first_piece")
+_SHOWN = ("is_ended", "is_dropped", "closed_ms", "first_ms", "last_ms", "tuple_count")
 
 
 @dataclass(slots=True, eq=False)
-class NodeStream(StreamState):
-    """key: how records name it (records.DeclareStream); first_tick: of its declaration. began, last_batch: as the log
-    says so far, in the protocol's ticks and numbers; inserted_to: the last inserted one, by its real number."""
+class NodeStream:
+    """state: the stream as its readers see it. key: how records name it (records.DeclareStream); first_tick: of its
+    declaration. began_ms, last_batch: as the log says so far; inserted_to: the last inserted stream batch."""
 
+    state: StreamState
     key: str = ""
     first_tick: int = 0
-    began: int | None = None
+    began_ms: int | None = None
     last_batch: int | None = None
     ends: bool = False
     """Its EndStream is exposed."""
@@ -81,11 +53,10 @@ class NodeStream(StreamState):
     shares: SliceShares = field(default_factory=SliceShares)
     is_home: bool = False
     whole_to: int = 0
-    """At a home: whole slices are here up to this stream batch (its real number)."""
+    """At a home: whole slices are here up to this stream batch."""
     _pieces: list[Piece] = field(default_factory=list)
     _inserted: list[Piece] = field(default_factory=list)
     """Pieces that are inserted and not exposed yet: a node that joins may need them as they came."""
-    _whole: dict[int, WholeSlice] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
     """The partitions of which something has come."""
     _first_advance_ms: int | None = None
@@ -93,6 +64,9 @@ class NodeStream(StreamState):
     """The earliest stream batch of the partitions that began with a piece. `_first_advance_ms` is the earliest time of
     the partitions that began with a marker."""
     _first_whole_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        self.state.whole = {}
 
     def counts_by_shard(self) -> Int64Array:
         """Return how many tuples have come so far, those that wait as well, by the shards of their subjects. A replica
@@ -103,54 +77,66 @@ class NodeStream(StreamState):
             counts += np.bincount(shards_of(subjects), minlength=SHARD_COUNT)
         return counts
 
-    # --- numbers ------------------------------------------------------------------------------------------------------
+    # --- how far it is ------------------------------------------------------------------------------------------------
 
     @property
-    def shift(self) -> int:
-        """The real number of a stream batch, less the protocol's number."""
-        return (self.first_tick + TICK_MIN_MS) // self.batch_ms
+    def before(self) -> int:
+        """The last stream batch that the protocol has no number for."""
+        return batches_before(self.first_tick, self.state.batch_ms)
 
-    def _batch_at(self, tick: int) -> int:
-        """Return the last stream batch that a tick covers, by the protocol's number, 0 if there is none."""
-        if self.began is None or tick <= self.began:
-            return 0
-        batch = max((tick - self.first_tick) // self.batch_ms, 0)
-        return batch if self.last_batch is None else min(batch, self.last_batch)
+    @property
+    def has_last_batch(self) -> bool:
+        """Whether the log says where the stream ends."""
+        return self.last_batch is not None
 
-    def covered_to(self, tick: int) -> int | None:
-        """Return the last stream batch that a tick covers, by its real number, None if there is none."""
-        return self._batch_at(tick) + self.shift if self._batch_at(tick) else None
+    @property
+    def inserted_ms(self) -> int | None:
+        """The time up to which its stream batches are inserted here."""
+        return None if self.inserted_to is None else self.inserted_to * self.state.batch_ms
+
+    def begin(self, tick: int) -> None:
+        """Note when the stream begins by the log. Its stream batches are visible behind that."""
+        self.began_ms = ms_of(tick)
+        self.state.joins_at = packed(Sn(tick + 1, 0))
+
+    def end_with(self, batch: int) -> None:
+        """Note with which stream batch the stream ends by the log: the protocol's number."""
+        self.last_batch = batch + self.before
+
+    def covered_to(self, time_ms: int) -> int | None:
+        """Return the last stream batch that is visible at a time, None if there is none."""
+        if self.began_ms is None or time_ms <= self.began_ms:
+            return None
+        number = time_ms // self.state.batch_ms
+        number = number if self.last_batch is None else min(number, self.last_batch)
+        return number if number > self.before else None
 
     def closed_at_beginning(self) -> int | None:
         """Return how far the stream was closed right after it had begun, in ms; None if it has not begun, or nothing
         was closed by then."""
-        if self.began is None or self.inserted_to is None:
+        if self.began_ms is None or self.inserted_ms is None:
             return None
-        began_ms = (self.began + TICK_MIN_MS) // self.batch_ms * self.batch_ms
-        return min(self.inserted_to * self.batch_ms, began_ms)
-
-    def visible_tick(self, number: int) -> int:
-        """Return the tick from which on a stream batch is visible."""
-        assert self.began is not None, self.iri
-        return max(number * self.batch_ms - TICK_MIN_MS, self.began + 1)
+        return min(self.inserted_ms, self.began_ms // self.state.batch_ms * self.state.batch_ms)
 
     # --- taken over by a node that joins ----------------------------------------------------------------------------
 
     def standing(self) -> dict[str, Any]:
         """Return, as JSON, how far the stream is by the log and by what is exposed: what `restore` takes."""
-        return {**{name: getattr(self, name) for name in _STANDING}, "opened": sorted(self._opened)}
+        own = {name: getattr(self, name) for name in _STANDING}
+        return {**own, **{name: getattr(self.state, name) for name in _SHOWN}, "opened": sorted(self._opened)}
 
     def restore(self, standing: Mapping[str, Any]) -> None:
         """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""
-        if standing.keys() != {*_STANDING, "opened"}:
-            raise DataError(f"stream {self.iri}: expected {', '.join(_STANDING)}, found {str(standing)[:200]}")
+        if standing.keys() != {*_STANDING, *_SHOWN, "opened"}:
+            expected = ", ".join((*_STANDING, *_SHOWN))
+            raise DataError(f"stream {self.state.iri}: expected {expected}, found {str(standing)[:200]}")
         for name in _STANDING:
             setattr(self, name, standing[name])
+        for name in _SHOWN:
+            setattr(self.state, name, standing[name])
         self._opened = set(standing["opened"])
-
-    def inserted_fragments(self) -> list[tuple[int, Fragment]]:
-        """Return what is inserted and not exposed yet, with its stream batches."""
-        return [(number, part) for number, parts in sorted(self._waiting.items()) for part in parts]
+        if self.began_ms is not None:
+            self.begin(tick_at(self.began_ms))
 
     def kept_pieces(self) -> list[Piece]:
         """Return the pieces of stream batches that are not exposed yet, as they have come, inserted or not."""
@@ -160,27 +146,28 @@ class NodeStream(StreamState):
 
     def check_piece(self, piece: Piece) -> None:
         """Check that a piece can be kept. Raises StreamError."""
-        self.check_is_open()
+        self.state.check_is_open()
         times, count = piece.encoded.timestamps, len(piece.encoded)
         if len(times) != count or len(piece.timing) != count or len(piece.row_places()) != count:
             raise StreamError(
-                f"stream {self.iri}: {count} tuples with {len(times)} timestamps, {len(piece.timing)} timing marks and "
-                f"{len(piece.row_places())} places: expected one of each for every tuple"
+                f"stream {self.state.iri}: {count} tuples with {len(times)} timestamps, {len(piece.timing)} timing "
+                f"marks and {len(piece.row_places())} places: expected one of each for every tuple"
             )
-        check_batch_number(piece, self.batch_ms)
+        check_batch_number(piece, self.state.batch_ms)
         falls = np.flatnonzero(times[1:] < times[:-1])
         if len(falls):
             at = int(falls[0])
             raise StreamError(
-                f"stream {self.iri}, partition {piece.partition!r}, rows {piece.first_offset} to {piece.end_offset}: "
-                f"the timestamp falls from {times[at]} to {times[at + 1]} ms: timestamps must not decrease"
+                f"stream {self.state.iri}, partition {piece.partition!r}, rows {piece.first_offset} to "
+                f"{piece.end_offset}: the timestamp falls from {times[at]} to {times[at + 1]} ms: timestamps must "
+                "not decrease"
             )
-        if piece.batch_number <= self.shift:
+        if piece.batch_number <= self.before:
             raise StreamError(
-                f"stream {self.iri}: stream batch {piece.batch_number} ends before the first one that can be named, "
-                f"{self.shift + 1}: give milliseconds since 1970"
+                f"stream {self.state.iri}: stream batch {piece.batch_number} ends before the first one that can be "
+                f"named, {self.before + 1}: give milliseconds since 1970"
             )
-        self.check_room(count)
+        self.state.check_room(count)
 
     def keep(self, piece: Piece) -> None:
         """Keep a checked piece until its stream batch is inserted."""
@@ -189,7 +176,7 @@ class NodeStream(StreamState):
             self._opened.add(piece.partition)
             known = self._first_piece
             self._first_piece = piece.batch_number if known is None else min(known, piece.batch_number)
-        self.waiting_bytes += len(piece.encoded) * FRAGMENT_BYTES_PER_TUPLE
+        self.state.waiting_bytes += len(piece.encoded) * FRAGMENT_BYTES_PER_TUPLE
 
     def note_close(self, message: Close) -> None:
         """Note a marker: a stream may begin with one that comes before any row."""
@@ -197,12 +184,6 @@ class NodeStream(StreamState):
             self._opened.add(message.partition)
             known = self._first_advance_ms
             self._first_advance_ms = message.complete_ms if known is None else min(known, message.complete_ms)
-
-    def count(self, timestamps: Int64Array) -> None:
-        """Count as StreamState.count does; `show` says when the stream has begun."""
-        first_ms = self.first_ms
-        StreamState.count(self, timestamps)
-        self.first_ms = first_ms
 
     # --- inserted -----------------------------------------------------------------------------------------------------
 
@@ -213,7 +194,7 @@ class NodeStream(StreamState):
             if piece.batch_number > to:
                 later.append(piece)
                 continue
-            self.waiting_bytes -= len(piece.encoded) * FRAGMENT_BYTES_PER_TUPLE
+            self.state.waiting_bytes -= len(piece.encoded) * FRAGMENT_BYTES_PER_TUPLE
             if len(piece.encoded):
                 self._insert(piece, registry, mine)
             self._inserted.append(piece)
@@ -222,7 +203,7 @@ class NodeStream(StreamState):
 
     def _insert(self, piece: Piece, registry: NodeRegistry, mine: BoolArray) -> None:
         encoded, transient_ids = registry.confirm(piece.encoded, piece.timing)
-        self.take(encoded, piece.timing, _NOTHING, piece.partition)
+        self.state.take(encoded, piece.timing, _NOTHING, piece.partition)
         columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.timestamps, piece.row_places())
         rows = ShareRows(piece.partition, piece.first_offset, *columns, transient_ids)
         is_mine = mine[shards_of(encoded.subjects)]
@@ -236,40 +217,42 @@ class NodeStream(StreamState):
         """Keep whole slices from now on, and as many of those exposed already as an embedded engine would have.
 
         At least one is asked for, because its answer also has the counts of earlier rows."""
-        assert not self.is_home, self.iri
+        state = self.state
+        assert not self.is_home, state.iri
         self.is_home = True
-        self.whole_to = self.shift
-        if self.closed_ms is not None:
-            kept_after = (self.closed_ms - self.history_ms) // self.batch_ms
-            self.whole_to = max(self.shift, min(kept_after, self.closed_ms // self.batch_ms - 1))
+        self.whole_to = self.before
+        if state.closed_ms is not None:
+            kept_after = (state.closed_ms - state.history_ms) // state.batch_ms
+            self.whole_to = max(self.before, min(kept_after, state.closed_ms // state.batch_ms - 1))
 
     def leave_home(self) -> Int64Array:
         """Keep no whole slices any more; return the references that they held."""
-        gone = [self.ring.forget_arrivals(), self.ring.drop(1 << 60)]
-        gone += [whole.transient_ids for whole in self._whole.values()]
-        self.is_home = False
-        self.ring, self._whole, self._first_whole_ms, self.evicted_to = SliceRing(), {}, None, None
+        state = self.state
+        gone = [state.ring.forget_arrivals(), state.ring.drop(1 << 60)]
+        gone += [whole.transient_ids for whole in self._waiting_slices()]
+        self.is_home, self._first_whole_ms = False, None
+        state.ring, state.whole, state.evicted_to = SliceRing(), {}, None
         return np.concatenate(gone)
 
-    def missing_at(self, tick: int) -> tuple[int, int] | None:
-        """Return the first and the last stream batch that a home lacks to expose a tick, of those that are inserted
-        here; None if it lacks none."""
-        covered = self.covered_to(tick) if self.is_home else None
+    def missing_at(self, time_ms: int) -> tuple[int, int] | None:
+        """Return the first and the last stream batch that a home lacks to show a time, of those that are inserted here;
+        None if it lacks none."""
+        covered = self.covered_to(time_ms) if self.is_home else None
         if covered is None or self.inserted_to is None:
             return None
         last = min(covered, self.inserted_to)
         return (self.whole_to + 1, last) if last > self.whole_to else None
 
-    def ready_tick(self, tick: int) -> int:
-        """Return the last tick, up to this one, that is complete here: its stream batches are inserted (the cluster
+    def ready_ms(self, time_ms: int) -> int:
+        """Return the last time, up to this one, that is complete here: its stream batches are inserted (the cluster
         does not wait for a node that joins), and whole if this node is a home."""
-        ready_to = self.shift if self.inserted_to is None else self.inserted_to
+        ready_to = self.before if self.inserted_to is None else self.inserted_to
         ready_to = min(ready_to, self.whole_to) if self.is_home else ready_to
-        covered = self.covered_to(tick)
+        covered = self.covered_to(time_ms)
         if covered is None or covered <= ready_to:
-            return tick
-        assert self.began is not None, self.iri
-        return max((ready_to + 1) * self.batch_ms - TICK_MIN_MS - 1, self.began)
+            return time_ms
+        assert self.began_ms is not None, self.state.iri
+        return max((ready_to + 1) * self.state.batch_ms - 1, self.began_ms)
 
     def add_whole(self, last: int, slices: Mapping[int, WholeSlice], before: tuple[int, int | None]) -> Int64Array:
         """Take the whole slices of the stream batches up to `last`, which begin where the ones before ended; return
@@ -278,72 +261,64 @@ class NodeStream(StreamState):
         slices: those with rows, in order; before: how many other rows have come by then, and in which stream batch the
         last of them. Those that are not here are lost: before this node became a home, or since a replica had to drop
         them for want of room."""
-        gone = self._note_lost(*before)
+        gone, state = self._note_lost(*before), self.state
         for number, whole in slices.items():
             if self._first_whole_ms is None:
                 self._first_whole_ms = int(whole.columns[3][0])
-            if self.closed_ms is not None and number * self.batch_ms <= self.closed_ms:
-                self.add_slice(number, whole.columns, whole.columns, whole.transient_ids, whole.transient_bytes)
-                continue
-            self._whole[number] = whole
-            if number not in self._waiting:
-                heappush(self._numbers, number)
+            if state.closed_ms is not None and number * state.batch_ms <= state.closed_ms:
+                state.add_slice(number, whole.columns, whole.columns, whole.transient_ids, whole.transient_bytes)
+            else:
+                state.expect(number, whole)
         self.whole_to = last
         return gone
 
+    def _waiting_slices(self) -> list[WholeSlice]:
+        assert self.state.whole is not None, self.state.iri
+        return list(self.state.whole.values())
+
     def _note_lost(self, count: int, last: int | None) -> Int64Array:
-        arrivals, is_kept, gone = self.ring.arrivals, self.ring.arrivals.is_kept, _NOTHING
-        lost = count - arrivals.count - sum(len(whole.columns[0]) for whole in self._whole.values())
+        ring, gone = self.state.ring, _NOTHING
+        arrivals, is_kept = ring.arrivals, ring.arrivals.is_kept
+        lost = count - arrivals.count - sum(len(whole.columns[0]) for whole in self._waiting_slices())
         if lost:
-            assert lost > 0, (self.iri, count, lost)
-            gone = self.ring.forget_arrivals()
+            assert lost > 0, (self.state.iri, count, lost)
+            gone = ring.forget_arrivals()
             arrivals.skip(lost)
-            self.ring.lost_to = last
+            ring.lost_to = last
             if is_kept:
                 arrivals.keep()
         return gone
 
     # --- exposed ------------------------------------------------------------------------------------------------------
 
-    def show(self, tick: int) -> None:
-        """Let readers see what a tick covers: all stream batches that end at or before it."""
-        number = self.covered_to(tick)
+    def show(self, time_ms: int) -> None:
+        """Let readers see what a time covers: all stream batches that end at or before it."""
+        number, state = self.covered_to(time_ms), self.state
         if number is not None:
             self._inserted = [piece for piece in self._inserted if piece.batch_number > number]
-            if self.first_ms is None:
-                self.first_ms = self._first_at(number) if self.is_home else number * self.batch_ms
-            if self.first_ms is not None:
-                self.closed_ms = tick + TICK_MIN_MS
-        if self.ends and self._batch_at(tick) == self.last_batch:
-            self.is_ended = True
-            self.closed_ms = None if number is None else number * self.batch_ms
+            if state.first_ms is None:
+                state.first_ms = self._first_at(number) if self.is_home else number * state.batch_ms
+            if state.first_ms is not None:
+                state.closed_ms = time_ms
+        if self.ends and (self.before if number is None else number) == self.last_batch:
+            state.is_ended = True
+            state.closed_ms = None if number is None else number * state.batch_ms
 
     def _first_at(self, number: int) -> int | None:
         """Return the time of the first tuple or advance, None while the stream batches up to this one do not say."""
         after_ms = None
         if self._first_piece is not None and self._first_piece > number:
-            after_ms = (self._first_piece - 1) * self.batch_ms
+            after_ms = (self._first_piece - 1) * self.state.batch_ms
         known = [ms for ms in (self._first_advance_ms, self._first_whole_ms) if ms is not None]
         first_ms = min(known, default=None)
         return first_ms if first_ms is None or after_ms is None or first_ms <= after_ms else None
 
-    def seal(self, number: int) -> Columns:
-        """Seal as StreamState.seal does; the slice is the whole one, if this node is a home."""
-        whole = self._whole.pop(number, None)
-        columns: Columns = (_NOTHING, _NOTHING, _NOTHING, _NOTHING)
-        if number in self._waiting:
-            columns = self.timeless(self.pop(number)[0])
-        else:
-            assert number == heappop(self._numbers), number
-        if whole is not None:
-            self.add_slice(number, whole.columns, whole.columns, whole.transient_ids, whole.transient_bytes)
-        return columns
-
-    def cut(self, batch: int, tick: int) -> None:
-        """Let a dropped stream end with a stream batch (the protocol's number) that a tick covers."""
-        self.last_batch = min(batch, self._batch_at(tick))
+    def cut(self, batch: int, time_ms: int) -> None:
+        """Let a dropped stream end with a stream batch (the protocol's number) that a time covers."""
+        covered = self.covered_to(time_ms)
+        self.last_batch = min(batch + self.before, self.before if covered is None else covered)
 
     def forget(self) -> Int64Array:
         """Drop everything; return the references that were held."""
-        self._pieces, self._inserted, self.is_dropped = [], [], True
+        self._pieces, self._inserted, self.state.is_dropped = [], [], True
         return np.concatenate([self.leave_home(), self.shares.drop(1 << 60)])

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from wukongs.cluster.node_stream import NodeStream, WholeSlice
+from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows
 from wukongs.errors import DataError
-from wukongs.live.stream_state import Columns, batch_number
+from wukongs.live.stream_state import Columns, WholeSlice, batch_number
 from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.term_ids import is_inlined
@@ -43,9 +43,9 @@ class SliceAnswer:
     before: tuple[int, int | None]
 
 
-def slice_packet(state: NodeStream, registry: NodeRegistry, first: int, last: int, shards: BoolArray) -> Packet:
+def slice_packet(stream: NodeStream, registry: NodeRegistry, first: int, last: int, shards: BoolArray) -> Packet:
     """Return the rows of stream batches first <= k <= last of these shards. Called with the lock held."""
-    parts = state.shares.share(first, last, shards)
+    parts = stream.shares.share(first, last, shards)
     counts = [len(part.subjects) for part in parts]
     partitions = sorted({part.partition for part in parts})
     columns: dict[str, Any] = {name: _joined(parts, name) for name in _ROWS if name != "offsets"}
@@ -54,8 +54,8 @@ def slice_packet(state: NodeStream, registry: NodeRegistry, first: int, last: in
     columns["partition"] = np.repeat(np.array(places, np.int32), counts)
     ids = terms_of([columns[name] for name in _ROWS[:3]])
     text, offsets = registry.snapshot_reader().gather(ids)
-    count, latest = state.shares.before(first, shards)
-    fields = {"stream": state.key, "first": first, "last": last, "partitions": partitions}
+    count, latest = stream.shares.before(first, shards)
+    fields = {"stream": stream.key, "first": first, "last": last, "partitions": partitions}
     return Packet(
         KIND,
         {**fields, "rows_before": count, "last_before": latest},

@@ -201,7 +201,7 @@ class StreamWriter:
             standings = self._standings(deadline).values()
             self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
             state = self._store.stream(self._stream)
-            closed_ms = (closed + state.shift) * state.batch_ms
+            closed_ms = self._store.real_batch(self._store.key_of(self._stream), closed) * state.batch_ms
             self._promised_ms = closed_ms if closed else None
             self._is_closed = any(standing.is_ended for standing in standings)
             if any(standing.offset != self._offset for standing in standings):

@@ -256,6 +256,7 @@ class _Replay:
         if needed.all():
             take_piece(self._core, state, piece)
         else:
+            state.begin(int(times[0]))
             state.count(times[~needed])
             state.ring.arrivals.skip(int((~needed).sum()))
             lost_to = batch_number(int(times[~needed][-1]), state.batch_ms)

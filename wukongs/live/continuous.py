@@ -236,14 +236,15 @@ class ContinuousQuery:
             if due is not None:
                 return f"{self.name} is about to report the window ending at {due} ms"
             next_ms, is_begun = self._next_firing(), self._next_ms is not None
-            return f"{self.name} {waits_for(self._states, self._core.streams.values(), next_ms, is_begun)}"
+            closed_ms = self._core.progress.closed_ms(self._core.streams.values())
+            return f"{self.name} {waits_for(self._states, closed_ms, next_ms, is_begun)}"
 
     # --- firing, called by the injector -------------------------------------------------------------------------------
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""
         next_ms = self._next_firing()
-        covered = covered_ms(self._core.stable_ms(), self.step_ms or 1, self._states.values())
+        covered = covered_ms(self._core.clock_ms(), self.step_ms or 1, self._states.values())
         if next_ms is None or covered is None or next_ms > covered:
             return None
         return next_ms

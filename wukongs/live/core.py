@@ -1,24 +1,27 @@
 """Core: the state of one engine that its parts share, and the rules by which time moves on.
 
-Every change happens under `lock`, in this order: tuples are taken into their streams; when a time t is stable (all
-streams that have begun have closed their stream batches up to t), the stream batches that end at t become slices and
-their timeless tuples are sealed under the snapshot number of t; then the queries due at t fire. Batches are immutable,
-so reads need the lock only to pick them.
+Every change happens under `lock`, in this order: tuples are taken into their streams; when the clock has passed a time
+t, the stream batches that end at t become slices and their timeless tuples are sealed under the snapshot number of t;
+then the queries due at t fire. Batches are immutable, so reads need the lock only to pick them.
+
+`Progress` says how far streams and the clock have come. The streams of one engine say it themselves (`OwnProgress`); at
+a node of a cluster the protocol does.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from wukongs.csparql.terms import Term, iri
-from wukongs.errors import StreamError, WukongsError
+from wukongs.errors import NodeUnavailable, StreamError, WukongsError
 from wukongs.live.journal import Journal
-from wukongs.live.stream_state import StreamState
+from wukongs.live.stream_state import Columns, StreamState
 from wukongs.query.reach import Reach
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -45,11 +48,65 @@ class UpdateCounts:
     inserted: int = 0
 
 
-class Core:
-    """arrangement: the stored graph; stable_ms: the event time up to which everything is sealed (None: no stream)."""
+class Progress(Protocol):
+    """Says what each stream has closed, and up to where the stored graph is exposed. These are two things: a stream may
+    be ahead of the clock. Called with the lock held."""
 
-    def __init__(self, settings: Settings, registry: TermRegistry | None = None) -> None:
+    def clock_ms(self, streams: Collection[StreamState], sealed_ms: int | None) -> int | None:
+        """Return the event time that the clock of the stored graph has passed: FOREVER_MS if all streams that have
+        begun have ended, None if none has begun.
+
+        sealed_ms: the time up to which everything is sealed."""
+
+    def exposed_ms(self) -> int:
+        """Return the event time up to which reads may come. The last firing of streams that have ended may be later."""
+
+    def closed_ms(self, streams: Collection[StreamState]) -> Mapping[str, int | None]:
+        """Return up to where each stream is closed that has begun and not ended, by its IRI. None: it has closed
+        nothing."""
+
+    def before_firings(self, core: Core, at_ms: int) -> None:
+        """Prepare for firings at a time, up to which everything is sealed. They pick their batches next."""
+
+    def go_on(self, core: Core) -> bool:
+        """Come to what is exposed next, when everything before is sealed and has fired. Return whether there is such a
+        thing."""
+
+
+class OwnProgress:
+    """The Progress of an engine whose streams say themselves how far they are: the clock is the slowest of them."""
+
+    def clock_ms(self, streams: Collection[StreamState], sealed_ms: int | None) -> int | None:
+        begun = [state for state in streams if state.is_started or state.is_ended]
+        if not begun:
+            return None
+        closed = [state.closed_ms for state in begun if not state.is_ended]
+        known = [ms for ms in closed if ms is not None]
+        if len(known) < len(closed):
+            return sealed_ms
+        return min(known, default=FOREVER_MS)
+
+    def exposed_ms(self) -> int:
+        return FOREVER_MS
+
+    def closed_ms(self, streams: Collection[StreamState]) -> Mapping[str, int | None]:
+        return {state.iri: state.closed_ms for state in streams if state.is_started and not state.is_ended}
+
+    def before_firings(self, core: Core, at_ms: int) -> None:
+        pass
+
+    def go_on(self, core: Core) -> bool:
+        return False
+
+
+class Core:
+    """arrangement: the stored graph; sealed_ms: the event time up to which everything is sealed (None: no stream)."""
+
+    def __init__(
+        self, settings: Settings, registry: TermRegistry | None = None, progress: Progress | None = None
+    ) -> None:
         self.settings = settings
+        self.progress: Progress = progress or OwnProgress()
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
@@ -64,6 +121,8 @@ class Core:
         """Constants of every query, with their ids."""
         self.streams: dict[str, StreamState] = {}
         self.sealed_ms: int | None = None
+        self._unsealed: dict[int, list[Columns]] = {}
+        """SN -> timeless tuples that join the stored graph there; their slices are sealed already."""
         self._held: Handle | None = None
         self.is_closed = False
         self.failure: BaseException | None = None
@@ -105,6 +164,8 @@ class Core:
 
     def stopped(self) -> WukongsError:
         """Return the error that says what the engine has failed with."""
+        if isinstance(self.failure, NodeUnavailable):
+            return NodeUnavailable(str(self.failure))
         return WukongsError(f"the engine has stopped: {type(self.failure).__name__}: {self.failure}. Start a new one")
 
     def stream(self, stream_iri: str) -> StreamState:
@@ -115,52 +176,41 @@ class Core:
             raise StreamError(f"unknown stream {stream_iri}: declare it with Engine.stream first. Declared: {known}")
         return found
 
-    def stable_ms(self) -> int | None:
-        """Return the time up to which all streams that have begun are closed; FOREVER_MS if they have all ended."""
-        begun = [state for state in self.streams.values() if state.is_started or state.is_ended]
-        if not begun:
-            return None
-        closed = [state.closed_ms for state in begun if not state.is_ended]
-        known = [ms for ms in closed if ms is not None]
-        if len(known) < len(closed):
-            return self.sealed_ms
-        return min(known, default=FOREVER_MS)
+    def clock_ms(self) -> int | None:
+        """Return the event time that the clock of the stored graph has passed, as Progress.clock_ms does."""
+        return self.progress.clock_ms(self.streams.values(), self.sealed_ms)
 
     def held_back_by(self) -> dict[str, int | None]:
-        """Name the streams that stand at the stable time while others are further: stream IRI -> closed_ms."""
-        stable = self.stable_ms()
-        running = {s.iri: s.closed_ms for s in self.streams.values() if s.is_started and not s.is_ended}
+        """Name the streams that hold others back, which are further: stream IRI -> the time up to which it is closed;
+        None: it has closed nothing."""
+        running = self.progress.closed_ms(self.streams.values())
         if len(set(running.values())) < 2:
             return {}
         silent: dict[str, int | None] = {name: None for name, ms in running.items() if ms is None}
-        return silent or {name: ms for name, ms in running.items() if ms == stable}
+        least = min((ms for ms in running.values() if ms is not None), default=None)
+        return silent or {name: ms for name, ms in running.items() if ms == least}
 
     def next_batch_end(self) -> int | None:
-        """Return the earliest end of a stream batch that waits, is closed, and is stable; None if there is none."""
-        stable = self.stable_ms()
+        """Return the earliest end of a stream batch that waits, is closed, and that the clock has passed; None if there
+        is none."""
+        clock_ms = self.clock_ms()
         ends = [
             number * state.batch_ms
             for state in self.streams.values()
-            if (number := state.next_batch()) is not None and stable is not None and number * state.batch_ms <= stable
+            if (number := state.next_batch()) is not None
+            and clock_ms is not None
+            and number * state.batch_ms <= clock_ms
         ]
         return min(ends, default=None)
 
     def seal(self, end_ms: int) -> None:
         """Seal the stream batches of all streams that end at end_ms: slices, and one batch of the stored graph."""
-        columns = [
-            state.seal(number)
-            for state in self.streams.values()
-            if (number := state.next_batch()) is not None and number * state.batch_ms == end_ms
-        ]
-        graphs, subjects, predicates, objects = (np.concatenate(column) for column in zip(*columns, strict=True))
-        # A stream that began after others had passed this time joins the stored graph at the next number there is.
-        sn = self.sn_of(end_ms)
-        self.revoke_old_handles()
-        if sn != tick_sn(end_ms):
-            self.journal.sealed_late(sn)
-        if sn >= self.arrangement.trace.upper:
-            self.arrangement.absorb(sn, graphs, subjects, predicates, objects)
-        self.pass_to(sn + 1)
+        for state in self.streams.values():
+            number = state.next_batch()
+            if number is not None and number * state.batch_ms == end_ms:
+                # A stream that began after others had passed this time joins the stored graph at a later number.
+                sn = max(self.sn_of(end_ms), state.joins_at)
+                self._unsealed.setdefault(sn, []).append(state.seal(number))
         self.move_to(end_ms)
 
     def sn_of(self, end_ms: int) -> int:
@@ -168,8 +218,14 @@ class Core:
         return max(tick_sn(end_ms), self.upper)
 
     def sn_at(self, time_ms: int) -> int:
-        """Return the snapshot number that a firing at a time reads."""
-        return tick_sn(time_ms)
+        """Return the snapshot number that a firing at a time reads. The last firing of streams that have ended may come
+        after all that is exposed; it reads the newest number."""
+        return min(tick_sn(time_ms), self.sn)
+
+    @property
+    def is_absorbed(self) -> bool:
+        """Whether the timeless tuples of all slices are in the stored graph."""
+        return not self._unsealed
 
     def merge(self, fuel: int) -> bool:
         """Go on with merges that seals have left: each merge of the stored graph by at most `fuel` values, and the
@@ -182,7 +238,9 @@ class Core:
         return is_more
 
     def move_to(self, time_ms: int) -> None:
-        """Note that everything up to a time is sealed."""
+        """Note that everything up to a time is sealed, and so in the stored graph, as far as that is exposed."""
+        time_ms = min(time_ms, self.progress.exposed_ms())
+        self._absorb_up_to(self.sn_of(time_ms), tick_sn(time_ms))
         if self.sealed_ms is None or time_ms > self.sealed_ms:
             self.sealed_ms = time_ms
             self.pass_to(tick_sn(time_ms) + 1)
@@ -192,6 +250,17 @@ class Core:
             held, self._held = self._held, opened
             if held is not None:
                 held.close()
+
+    def _absorb_up_to(self, sn: int, expected: int) -> None:
+        """Seal the timeless tuples that join the stored graph at an SN or before. expected: the SN of their time."""
+        for joins_at in sorted(at for at in self._unsealed if at <= sn):
+            columns = [np.concatenate(column) for column in zip(*self._unsealed.pop(joins_at), strict=True)]
+            self.revoke_old_handles()
+            if joins_at != expected:
+                self.journal.sealed_late(joins_at)
+            if self.replayed_to is None or joins_at >= self.arrangement.trace.upper:
+                self.arrangement.absorb(joins_at, *columns)
+            self.pass_to(joins_at + 1)
 
     def pass_to(self, upper: int) -> None:
         """Note that everything below a snapshot number is sealed."""

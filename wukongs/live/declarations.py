@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.parser import parse_query
@@ -23,7 +23,6 @@ from wukongs.query.terms.names import graph_term, positive
 from wukongs.settings import Settings
 
 log = logging.getLogger("wukongs")
-AnyStream = TypeVar("AnyStream", bound=StreamState)
 
 
 def stream_options(
@@ -53,14 +52,14 @@ def stream_options(
 
 def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
     """Declare a stream. Called with the lock held."""
-    state = core.streams[stream_iri] = make_stream(core, stream_iri, options, lsn, StreamState)
+    state = core.streams[stream_iri] = make_stream(core, stream_iri, options, lsn)
     return state
 
 
-def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int, kind: type[AnyStream]) -> AnyStream:
+def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
     """Return the state of a stream with these options, not declared yet. Called with the lock held."""
     timing, into = options["timing"], options["into"]
-    return kind(
+    return StreamState(
         stream_iri,
         options["batch_ms"],
         timing if isinstance(timing, bool) else tuple(text[1:-1] for text in timing),

@@ -148,7 +148,7 @@ class Injector:
         So no earlier firing sees a load that comes after an advance. Called with the lock held. From on_result it
         returns at once, because it would wait for itself; also if on_result waits for the update of the caller."""
         core = self._core
-        target_ms = core.stable_ms()
+        target_ms = core.clock_ms()
         if target_ms is None or self.is_own_thread:
             return
         while not core.is_closed and core.failure is None and self._is_behind(target_ms):
@@ -270,12 +270,13 @@ class Injector:
             if tick_sn(self._ready_ms) >= upper:
                 return (), True
             core.move_to(self._ready_ms)
+            core.progress.before_firings(core, self._ready_ms)
             return self._picked(query), False
-        stable = core.stable_ms()
-        if stable is not None and stable != FOREVER_MS and tick_sn(stable) < upper:
-            core.move_to(stable)
+        clock_ms = core.clock_ms()
+        if clock_ms is not None and clock_ms != FOREVER_MS and tick_sn(clock_ms) < upper:
+            core.move_to(clock_ms)
         self._drop_slices()
-        return (), True
+        return (), not core.progress.go_on(core)
 
     def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
         """Pick what a query reads that is due at _ready_ms, and others of its template, if they are not skipped."""

@@ -158,5 +158,7 @@ class Stream:
 def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
     """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
     encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
+    if len(encoded):
+        state.begin(int(encoded.timestamps[0]))
     state.take(encoded, piece.timing, transient_ids, piece.partition)
     state.ledgers[piece.partition].taken(piece)

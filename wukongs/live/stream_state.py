@@ -58,11 +58,26 @@ class Fragment:
         return Fragment(**columns, transient_bytes=sum(part.transient_bytes for part in fragments), partition="")
 
 
+_NOTHING: Int64Array = np.empty(0, np.int64)
+_NO_TUPLES = Fragment(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING, np.empty(0, np.bool_), _NOTHING, 0, "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeSlice:
+    """The tuples of a stream batch that its slice holds, in the order of their arrival. transient_ids: references to
+    terms that it holds, and about how many bytes their texts take."""
+
+    columns: Columns
+    transient_ids: Int64Array
+    transient_bytes: int
+
+
 @dataclass(slots=True, eq=False)
 class StreamState:
     """iri: without brackets; timing: True, or the IRIs of the timing predicates; into: id of the graph that timeless
     tuples without a graph term of their own join. closed_ms: all stream batches up to there are complete.
-    slice_filter: None if all tuples enter the slices."""
+    slice_filter: None if all tuples enter the slices. whole: slices that come by themselves, by stream batch, since
+    only a share of the tuples waits here; None: slices are made of the tuples that wait."""
 
     iri: str
     batch_ms: int
@@ -89,13 +104,16 @@ class StreamState:
     """The newest timestamp that has come."""
     is_ended: bool = False
     is_dropped: bool = False
+    joins_at: int = 0
+    """Its timeless tuples join the stored graph at this SN or later."""
+    whole: dict[int, WholeSlice] | None = None
     is_recovered: bool = False
     """It was found in the data folder, and nobody has asked for it yet."""
     tuple_count: int = 0
     waiting_bytes: int = 0
     _waiting: dict[int, list[Fragment]] = field(default_factory=dict)
     _numbers: list[int] = field(default_factory=list)
-    """A heap of the keys of _waiting: there may be very many while another stream holds this one back."""
+    """A heap of the stream batches that wait: there may be very many while another stream holds this one back."""
     _complete_ms: dict[str, int | None] = field(default_factory=dict)
     _promised_ms: dict[str, int] = field(default_factory=dict)
     """Where partitions stand for their writers; they are complete up to there once the log is safe."""
@@ -204,10 +222,13 @@ class StreamState:
     def count(self, timestamps: Int64Array) -> None:
         """Note that tuples with these times, in order, have come."""
         if len(timestamps):
-            first, last = int(timestamps[0]), int(timestamps[-1])
-            self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
+            last = int(timestamps[-1])
             self.last_ms = last if self.last_ms is None else max(last, self.last_ms)
             self.tuple_count += len(timestamps)
+
+    def begin(self, time_ms: int) -> None:
+        """Note that a tuple of this time has come: from then on others wait for the stream."""
+        self.first_ms = time_ms if self.first_ms is None else min(time_ms, self.first_ms)
 
     def promise(self, partition: str, complete_ms: int) -> None:
         """Refuse what comes at or before complete_ms from a partition; `complete` follows once that is safe."""
@@ -247,23 +268,32 @@ class StreamState:
             return None
         return self._numbers[0]
 
+    def expect(self, number: int, whole: WholeSlice) -> None:
+        """Let a slice wait that has come by itself, until its stream batch is sealed."""
+        assert self.whole is not None, self.iri
+        self.whole[number] = whole
+        if number not in self._waiting:
+            heappush(self._numbers, number)
+
     def seal(self, number: int) -> Columns:
         """Make the earliest waiting stream batch a slice; return graphs, subjects, predicates, objects of its timeless
         tuples."""
-        whole, fragments = self.pop(number)
-        columns = whole.subjects, whole.predicates, whole.objects, whole.timestamps
-        arrivals = self._in_arrival_order(fragments, columns)
-        self.add_slice(number, arrivals, columns, whole.transient_ids, whole.transient_bytes)
-        return self.timeless(whole)
-
-    def pop(self, number: int) -> tuple[Fragment, list[Fragment]]:
-        """Take out the earliest stream batch that waits: its tuples, and in the fragments that came."""
         assert number == self._numbers[0], (number, self._numbers[0])
-        heappop(self._numbers)
-        fragments = self._waiting.pop(number)
-        whole = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
-        self.waiting_bytes -= len(whole.subjects) * FRAGMENT_BYTES_PER_TUPLE
-        return whole, fragments
+        while self._numbers and self._numbers[0] == number:
+            heappop(self._numbers)
+        fragments = self._waiting.pop(number, [])
+        if not fragments:
+            tuples = _NO_TUPLES
+        else:
+            tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        self.waiting_bytes -= len(tuples.subjects) * FRAGMENT_BYTES_PER_TUPLE
+        columns = tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps
+        if self.whole is None:
+            arrivals = self._in_arrival_order(fragments, columns)
+            self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
+        elif (whole := self.whole.pop(number, None)) is not None:
+            self.add_slice(number, whole.columns, whole.columns, whole.transient_ids, whole.transient_bytes)
+        return self._timeless(tuples)
 
     def add_slice(
         self, number: int, arrivals: Columns, columns: Columns, transient_ids: Int64Array, transient_bytes: int
@@ -276,7 +306,7 @@ class StreamState:
             columns = columns[0][mask], columns[1][mask], columns[2][mask], columns[3][mask]
         self.ring.add(number, *columns, transient_ids, transient_bytes)
 
-    def timeless(self, whole: Fragment) -> Columns:
+    def _timeless(self, whole: Fragment) -> Columns:
         """Return graphs, subjects, predicates, objects of the timeless tuples."""
         graphs = np.where(whole.graphs == UNBOUND, self.into, whole.graphs)
         columns = graphs, whole.subjects, whole.predicates, whole.objects
@@ -326,6 +356,10 @@ class StreamState:
                 self.promise(name, complete_ms)
             if is_finished:
                 self._finished.add(name)
+
+    def waiting(self) -> list[tuple[int, Fragment]]:
+        """Return the tuples that wait, with their stream batches."""
+        return [(number, part) for number, parts in sorted(self._waiting.items()) for part in parts]
 
     def waiting_ids(self) -> Int64Array:
         """Return the transient ids of everything that waits, repeats kept (for dropping the stream)."""

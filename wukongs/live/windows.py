@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -70,35 +70,33 @@ def first_firing(step_ms: int, states: Mapping[str, StreamState], closed_at_star
     return max(firsts, default=None)
 
 
-def covered_ms(stable_ms: int | None, step_ms: int, states: Collection[StreamState]) -> int | None:
-    """Return the time up to which firings are covered by all of a query's streams and by the engine."""
-    if stable_ms is None:
+def covered_ms(clock_ms: int | None, step_ms: int, states: Collection[StreamState]) -> int | None:
+    """Return the time up to which firings are covered by all of a query's streams and by the engine's clock."""
+    if clock_ms is None:
         return None
     running = [state.closed_ms for state in states if not state.is_ended]
     if any(ms is None for ms in running):
         return None
     if running:
-        return min(stable_ms, *(ms for ms in running if ms is not None))
+        return min(clock_ms, *(ms for ms in running if ms is not None))
     last = max((state.closed_ms for state in states if state.closed_ms is not None), default=None)
-    return None if last is None else min(stable_ms, first_multiple(step_ms, last, is_strict=False))
+    return None if last is None else min(clock_ms, first_multiple(step_ms, last, is_strict=False))
 
 
 def waits_for(
-    states: Mapping[str, StreamState], streams: Iterable[StreamState], next_ms: int | None, is_begun: bool
+    states: Mapping[str, StreamState], closed_ms: Mapping[str, int | None], next_ms: int | None, is_begun: bool
 ) -> str:
-    """Return, in words, for what a query waits that is not due. states: its streams; streams: all of the engine;
-    next_ms: its next firing, if that is known; is_begun: whether its first firing is known."""
+    """Return, in words, for what a query waits that is not due. states: its streams; closed_ms: of all streams that
+    have begun and not ended (Progress.closed_ms); next_ms: its next firing, if that is known; is_begun: whether its
+    first firing is known."""
     waiting = [name for name, state in states.items() if not (state.is_started or state.is_ended)]
     if waiting:
         return f"waits for the first tuple or advance of {', '.join(sorted(waiting))}"
-    behind = {
-        state.iri: state.closed_ms
-        for state in streams
-        if state.is_started and not state.is_ended
-        if state.closed_ms is None or next_ms is None or state.closed_ms < next_ms
-    }
+    behind = {name: ms for name, ms in closed_ms.items() if ms is None or next_ms is None or ms < next_ms}
     if behind and next_ms is None and is_begun:
         return f"waits for STEP more triples on one of {', '.join(sorted(states))}"
+    if closed_ms and not behind:
+        return f"waits to report the window ending at {next_ms} ms for other nodes, which have not come so far"
     if not behind:
         return "has reported all windows: its streams have ended"
     stand = ", ".join(f"{name} (closed up to {ms} ms)" for name, ms in sorted(behind.items()))

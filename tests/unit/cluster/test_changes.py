@@ -13,8 +13,8 @@ from wukongs.cluster import changes as changes_module
 from wukongs.cluster.changes import NOTHING, STAGE, Changes
 from wukongs.cluster.host import Dropped
 from wukongs.cluster.members import is_silent
-from wukongs.cluster.node_core import packed
 from wukongs.cluster.staging import STAGED_AGE_MAX_S, Staging
+from wukongs.cluster.times import packed
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
 from wukongs.protocol.records import Change, Sn
 from wukongs.store.encoded import Encoded
@@ -154,9 +154,9 @@ def test_what_may_still_come_into_the_log_stays_staged(monkeypatch: pytest.Monke
 def test_a_record_that_is_in_the_log_but_not_visible_in_time_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with wired(2) as wires:
         node = wires.nodes[0]
-        injector = node.store.injector
+        exposure = node.store.exposure
         with monkeypatch.context() as held:
-            held.setattr(injector, "expose", lambda sn: None)
+            held.setattr(exposure, "expose", lambda sn: None)
             wait_for = node.store.wait_for
             held.setattr(node.store, "wait_for", lambda sn, _: wait_for(sn, 0.02))
             with pytest.raises(StreamError, match=r"cannot be read here within 0.02 s.*It may still be done"):
@@ -164,7 +164,8 @@ def test_a_record_that_is_in_the_log_but_not_visible_in_time_is_carried_out(monk
             assert staged(wires)[0] == 1
         sn = node.host.node.control.last_sn
         with node.store.core.lock:
-            injector.expose(sn)
+            node.store.exposure.expose(sn)
+            node.store.injector.wake()
         show(wires, sn)
         assert (stored(wires), staged(wires)) == ([20, 20], [0, 0])
 

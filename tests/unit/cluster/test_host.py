@@ -14,7 +14,7 @@ from tests.unit.wire.conftest import wait_until
 from wukongs.cluster import host as host_module
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.node_store import NodeStore
-from wukongs.cluster.node_stream import first_tick_of
+from wukongs.cluster.times import first_tick_of
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Gossip, Incarnation, Message

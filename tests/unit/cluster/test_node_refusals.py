@@ -11,7 +11,7 @@ import pytest
 from tests.engine_helpers import A, B, at, node, register_text
 from tests.unit.cluster.wires import wired
 from tests.unit.wire.pieces import make_piece
-from wukongs.cluster.node_stream import first_tick_of
+from wukongs.cluster.times import first_tick_of
 from wukongs.errors import DataError, SettingsError, StreamError, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change, DeclareStream, RegisterQuery, Sn

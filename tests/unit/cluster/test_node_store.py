@@ -14,10 +14,9 @@ import pytest
 from tests.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
 from tests.unit.cluster.wires import Wires, wired
 from tests.unit.wire.pieces import make_piece
-from wukongs.cluster.node_core import unpacked
 from wukongs.cluster.node_store import MissingSlices, NodeStore
-from wukongs.cluster.node_stream import first_tick_of
 from wukongs.cluster.slices import SLICES
+from wukongs.cluster.times import first_tick_of, unpacked
 from wukongs.errors import CompactedError
 from wukongs.live.declarations import stream_options
 from wukongs.protocol import events as ev
@@ -123,13 +122,13 @@ def test_whole_slices_go_with_the_last_query_that_reads_them(wires: Wires) -> No
     stream.push([at(f"s{k}", 10 * k) for k in range(100)])
     engine.settle(SETTLE_S)
     state = home.store.records.streams[A]
-    assert state.ring.slice_count > 5
+    assert state.state.ring.slice_count > 5
     first.close()
     until(lambda: home.store.query("q1") is None)
     assert state.is_home
     second.close()
     until(lambda: not state.is_home)
-    assert state.ring.size_bytes == 0
+    assert state.state.ring.size_bytes == 0
     stream.push([at("last", 2000)])
     stream.advance(9000)
     engine.settle(SETTLE_S)
@@ -157,7 +156,7 @@ def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
         stream = engine.stream(A, timing=True, batch_ms=100)
         states = [one.store.records.streams[A] for one in wires.nodes]
         for state in states[1:]:
-            state.slice_bytes_max = 4000
+            state.state.slice_bytes_max = 4000
         timed = engine.register(register_text("RANGE 300ms STEP 100ms", "timed"))
         counted = engine.register(register_text("RANGE TRIPLES 20 STEP 10", "counted"))
         stream.push([at("before", 50)] * 5)
@@ -168,9 +167,9 @@ def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
             stream.push([at(f"s{k}", 100 * number + k, term=f"o{number}") for k in range(1, 31)])
         stream.advance(4000)
         tick = 4000 + LIVE_MS
-        until(lambda: home.store.injector.exposed.tick == tick)
+        until(lambda: home.store.exposure.exposed.tick == tick)
         assert home.store.missing_slices() == [MissingSlices(A, 2, 40)]
-        assert home.store.reached.tick < home.store.injector.exposed.tick
+        assert home.store.reached.tick < home.store.exposure.exposed.tick
         assert all(0 < state.shares.size_bytes <= 4000 < states[0].shares.size_bytes for state in states[1:])
         for fault in faults:
             fault.count = 0

@@ -26,6 +26,7 @@ from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import NEVER, ShareRows, SliceShares
 from wukongs.cluster.staging import Staging
 from wukongs.errors import DataError, NodeUnavailable
+from wukongs.live.stream_state import StreamState
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import DeclaredStream, genesis
 from wukongs.protocol.records import Change, Membership, Role
@@ -176,7 +177,7 @@ def test_what_a_donor_says_is_checked(fields: Mapping[str, Any], arrays: Mapping
 
 
 def test_donors_that_do_not_agree_are_refused() -> None:
-    store = SimpleNamespace(core=SimpleNamespace(terms=NodeRegistry(62)), claims=None)
+    store = SimpleNamespace(terms=NodeRegistry(62), claims=None)
     for heads, said in (
         ([HEAD, {**HEAD, "sn": 6}], r"state: expected one SN of all donors, found \[5, 6\]"),
         (
@@ -191,7 +192,7 @@ def test_donors_that_do_not_agree_are_refused() -> None:
             prepare(store, taken)  # type: ignore[arg-type]
     with pytest.raises(NodeUnavailable, match=r"a donor answered {'sn': 'x'}"):
         joining._sn_in(Packet("halt", {"sn": "x"}))
-    state = NodeStream(EX + "s", 100, False, 1, None, 1000, Settings())
+    state = NodeStream(StreamState(EX + "s", 100, False, 1, None, 1000, Settings()))
     with pytest.raises(DataError, match=r"stream http://ex/s: expected key, first_tick, .*, found {'key': 'x'}"):
         state.restore({"key": "x"})
     one, two = (TermTable.of(np.array([8]), [text]) for text in (b"<a>", b"<b>"))
