@@ -150,9 +150,13 @@ class NodeStore:
             self._stream(self.key_of(piece.stream)).keep(piece)
 
     def take_close(self, message: Close) -> None:
-        """Note a marker that was taken: a stream may begin with one, before it has tuples."""
+        """Note a marker that was taken: a stream may begin with one, before it has tuples. It may be shown already."""
         with self.core.lock:
-            self._stream(self.key_of(message.stream)).note_close(message)
+            stream = self._stream(self.key_of(message.stream))
+            stream.note_close(message)
+            if stream.state.first_ms is None:
+                stream.show(self.exposure.exposed_ms())
+                self.injector.wake()
 
     def seal(self, action: SealBatch) -> bool:
         """Give the rows of all stream batches up to this one their final ids (SealBatch). They are inserted when this

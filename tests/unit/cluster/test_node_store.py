@@ -19,6 +19,7 @@ from wukongs.cluster.slices import SLICES
 from wukongs.cluster.times import first_tick_of, unpacked
 from wukongs.errors import CompactedError
 from wukongs.live.declarations import stream_options
+from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
 from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
@@ -147,6 +148,25 @@ def shares_of(store: NodeStore) -> int:
     with store.core.lock:
         count: int = store.records.streams[A].shares.row_count
         return count
+
+
+def test_a_marker_that_is_noted_after_its_tick_is_shown_begins_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with wired(1) as wires:
+        node = wires.nodes[0]
+        stream = node.engine.stream(A, timing=True, batch_ms=100)
+        query = node.engine.register(register_text("RANGE 100ms STEP 100ms", "q"))
+        note = node.store.take_close
+
+        def noted_late(message: Close) -> None:
+            until(lambda: node.store.exposure.shown == 200 + LIVE_MS)
+            note(message)
+
+        monkeypatch.setattr(node.store, "take_close", noted_late)
+        stream.advance(200)
+        node.engine.settle(SETTLE_S)
+        assert [window.end_ms for window in query.results(timeout_s=5)] == [200]
 
 
 def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
