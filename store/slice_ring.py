@@ -93,13 +93,16 @@ class SliceRing:
         """Make a slice of the tuples of stream batch `number`, which must be later than all before; close up to it.
 
         subjects, predicates, objects : int64[n]; times : int64[n] in ms; transient_ids : int64[m], the terms that only
-        live as long as this slice; transient_bytes: what their texts take. n may be 0 while m is not.
+        live as long as this slice; transient_bytes: what their texts take. n may be 0 while m is not. Of a stream batch
+        that was dropped before it came, no tuple is kept.
         """
         assert self.closed_to is None or number > self.closed_to, (number, self.closed_to)
         if len(transient_ids):
             self._transient[number] = transient_ids, transient_bytes
             self._transient_bytes += transient_bytes
-        if len(subjects):
+        if len(subjects) and self.dropped_to is not None and number <= self.dropped_to:
+            self.lost_to = number  # nobody needed it when it had not come yet
+        elif len(subjects):
             graphs = np.full(len(subjects), WINDOW_GRAPH, np.int64)
             self._blocks.put(number, build_batch(graphs, subjects, predicates, objects, times))
         self.close(number)

@@ -309,7 +309,6 @@ def test_a_query_that_comes_late_has_the_history_that_slices_hold(engine: wukong
 
 
 @pytest.mark.faces("embedded", "durable", "connect", "cluster-1")  # of three nodes, it hangs on who had dropped what
-@pytest.mark.differs("cluster-1", reason="the last window that lacks a dropped stream batch is not marked partial")
 def test_a_query_that_comes_late_is_told_what_is_gone_without_history(engine: wukongs.Engine) -> None:
     check_what_a_late_query_has(engine, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.property.test_slice_ring import add, held
@@ -244,3 +245,16 @@ def test_what_was_folded_is_merged_again_when_it_is_the_highest_level() -> None:
         other.drop(31)
     assert ring.size_bytes == wide.size_bytes
     assert len(ring.window(31, 63).batches) == 2
+
+
+def test_a_slice_that_comes_after_it_was_dropped_is_lost_and_takes_no_room() -> None:
+    ring = SliceRing()
+    ring.drop(5)
+    empty = np.empty(0, np.int64)
+    ring.add(4, empty, empty, empty, empty, empty)
+    assert ring.lost_to is None
+    one = np.array([1])
+    ring.add(5, one, one, one, one, empty)
+    assert (ring.lost_to, ring.slice_count) == (5, 0)
+    ring.add(6, one, one, one, one, empty)
+    assert (ring.lost_to, ring.slice_count) == (5, 1)
