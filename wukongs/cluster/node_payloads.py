@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from wukongs.cluster.times import ms_of
 from wukongs.errors import DataError, SettingsError
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import stream_options
 from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.settings import Settings
-from wukongs.store.snapshot import TICK_MIN_MS
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
 
@@ -42,7 +42,7 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
         raise DataError(f"{what}: expected options of a stream, found {record.payload[:200]!r}")
     options = stream_options(settings, **found)
     batch_ms = options["batch_ms"]
-    if record.batch_ticks != batch_ms or (record.first_tick + TICK_MIN_MS) % batch_ms or record.group != LIVE:
+    if record.batch_ticks != batch_ms or ms_of(record.first_tick) % batch_ms or record.group != LIVE:
         raise SettingsError(
             f"{what}: batch_ticks = {record.batch_ticks}, first_tick = {record.first_tick}, group = {record.group!r} "
             f"do not fit batch_ms = {batch_ms}: expected batch_ticks = batch_ms, a first_tick at the end of a stream "
