@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from wukongs.bench.compare import ROUNDS, compare
+
 BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "wire", "nodes", "one-node", "all")
 
 
@@ -20,9 +22,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
     parser.add_argument("--only", nargs="+", default=(), metavar="QUESTION", help="of store: these questions only")
+    parser.add_argument(
+        "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", default=ROUNDS, help="with --against: pairs (default: 7)")
     options = parser.parse_args(argv)
+    if options.against is not None:
+        return _against(parser, options)
     wanted = [name for name in BENCHMARKS if name != "all"] if options.benchmark == "all" else [options.benchmark]
     return max(run(name, options.report, options.data, options.quick, options.only) for name in wanted)
+
+
+def _against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.benchmark == "all" or options.rounds < 1 or not (options.against / "wukongs" / "bench").is_dir():
+        parser.error("--against: expected one benchmark, a checkout with wukongs/bench in it, and --rounds from 1 on")
+    told = ["--quick"] if options.quick else []
+    told += ["--data", str(options.data.resolve())] if options.data is not None else []
+    told += ["--only", *options.only] if options.only else []
+    return compare(options.against, options.benchmark, options.report, told, options.rounds)
 
 
 def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Sequence[str] = ()) -> int:
