@@ -35,6 +35,14 @@ class Crash(Exception):
     """The process is gone in the middle of a step."""
 
 
+class Rows(NamedTuple):
+    """What is kept of a piece: its edges that have an end in a shard of the node."""
+
+    stream: str
+    batch: int
+    edges: frozenset[Edge]
+
+
 class SavedChange(NamedTuple):
     sn: Sn
     gone: frozenset[IdEdge]
@@ -295,29 +303,25 @@ class Machine:
     def offer(
         self,
         event: ev.PieceOffered | ev.Marker,
-        edges: set[Edge],
+        edges: Iterable[Edge],
         answer: Callable[[Incarnation, int, tuple[int, int, bool]], None],
     ) -> None:
         """Take in what a source sends, and acknowledge it; each acknowledgement has a number of its own."""
-        key = replace(event, view=None) if isinstance(event, ev.PieceOffered) else event
-        if not self.host.is_installed or key in self.offered:
+        if not self.host.is_installed or event in self.offered:
             return  # It sends again.
-        mine = {edge for edge in edges if self.mine(hash16(edge[0])) or self.mine(hash16(edge[2]))}
-
-        def keep() -> None:
-            self._burn()
-            assert isinstance(event, ev.PieceOffered), event
-            self.staged.setdefault((event.stream, event.batch), set()).update(mine)
+        mine = frozenset(edge for edge in edges if self.mine(hash16(edge[0])) or self.mine(hash16(edge[2])))
 
         def take_in(view: int | None) -> None:
-            self.offered.discard(key)
-            made = replace(event, view=view) if isinstance(event, ev.PieceOffered) else event
-            if self._run(lambda: self.host.take_in(made, keep)):
+            self.offered.discard(event)
+            made = event
+            if isinstance(event, ev.PieceOffered):
+                made = replace(event, view=view, piece=Rows(event.stream, event.batch, mine))
+            if self._run(lambda: self.host.take_in(made)):
                 self.acks += 1
                 answer(self.me, self.acks, position(self.node.intakes.get(event.stream), event.partition))
 
-        self.offered.add(key)
-        self.agree({text for edge in mine for text in edge}, take_in, lambda: self.offered.discard(key))
+        self.offered.add(event)
+        self.agree({text for edge in mine for text in edge}, take_in, lambda: self.offered.discard(event))
 
     def read(self, sn: Sn, vts: Vts, shards: list[int]) -> Any:
         """Return the edges of some shards at an SN and the texts of their hashes; None while this node has not come to
@@ -406,6 +410,10 @@ class Machine:
     # --- the host's store ---------------------------------------------------------------------------------------------
 
     failure = None
+
+    def take(self, piece: Rows) -> None:
+        self._burn()
+        self.staged.setdefault((piece.stream, piece.batch), set()).update(piece.edges)
 
     def seal(self, action: act.SealBatch) -> bool:
         self._burn()

@@ -29,10 +29,10 @@ def _with_another_partition() -> tuple[Node, Node]:
 
 def a_partition_that_joins_brings_nothing_of_what_is_sealed() -> None:
     _, node = _with_another_partition()
-    node, actions = step(node, PieceOffered("s", "b", 1, 1, 0, 1))
+    node, actions = step(node, PieceOffered("s", "b", 1, 1, 0, 1, piece="rows"))
     assert (actions, node.refused) == ([], {"a refused piece": 1}), "stream batch 1 was sealed without it"
-    node, actions = step(node, PieceOffered("s", "b", 1, 2, 0, 1))
-    assert actions == [TakePiece("s", "b", 0)]
+    node, actions = step(node, PieceOffered("s", "b", 1, 2, 0, 1, piece="rows"))
+    assert actions == [TakePiece("s", "b", 0, "rows")]
 
 
 def a_partition_that_joins_holds_the_stream_from_when_its_record_is_held() -> None:
@@ -45,7 +45,7 @@ def a_partition_that_joins_holds_the_stream_from_when_its_record_is_held() -> No
 
 def what_comes_before_its_partition_has_joined_is_refused() -> None:
     node, _ = _with_another_partition()
-    for event in (PieceOffered("s", "b", 1, 2, 0, 1), Marker("s", "b", 1, 2, 1)):
+    for event in (PieceOffered("s", "b", 1, 2, 0, 1, piece="rows"), Marker("s", "b", 1, 2, 1)):
         node, actions = step(node, event)
         assert not actions
     assert node.refused == {"a piece of a partition that is not open": 1, "a marker of a partition that is not open": 1}

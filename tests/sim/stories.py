@@ -184,11 +184,11 @@ def a_claim_that_is_given_up_is_forgotten() -> None:
 def a_piece_is_taken_under_the_view_of_its_claim_only() -> None:
     """Nodes that have come since were not asked for its terms."""
     node = node_with([STREAM, OUT, JOINING])
-    node, actions = step(node, PieceOffered("s", "a", 1, 1, 0, 1, node.control.view - 1))
+    node, actions = step(node, PieceOffered("s", "a", 1, 1, 0, 1, node.control.view - 1, "rows"))
     assert actions == [], "its terms are perhaps refused by node 1"
     assert node.refused == {"a piece of another view": 1}
-    node, actions = step(node, PieceOffered("s", "a", 1, 1, 0, 1, node.control.view))
-    assert TakePiece("s", "a", 0) in actions
+    node, actions = step(node, PieceOffered("s", "a", 1, 1, 0, 1, node.control.view, "rows"))
+    assert [action.piece for action in actions if isinstance(action, TakePiece)] == ["rows"]
 
 
 def who_would_not_be_asked_for_what_it_knows_claims_nothing() -> None:

@@ -65,6 +65,9 @@ class Store(Protocol):
     def failure(self) -> BaseException | None:
         """The error that has ended it, if one has."""
 
+    def take(self, piece: Any) -> object:
+        """Carry out TakePiece. piece: what was offered (PieceOffered.piece)."""
+
     def seal(self, action: act.SealBatch) -> bool:
         """Carry out SealBatch; return whether that is done. If not, the host is told Inserted when it is."""
 
@@ -159,7 +162,6 @@ class Host:
         self._draws = draws or random.Random()
         self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._next: deque[ev.Event] = deque()
-        self._keep: Callable[[], object] | None = None
         self._errands: dict[int, Callable[[Errand | None], object]] = {}
         self._errand_numbers = itertools.count(1)
         self._outcomes: set[Future[Any]] = set()
@@ -240,17 +242,14 @@ class Host:
             self._errands[number] = carry_out
         return number
 
-    def offer(
-        self, event: ev.PieceOffered | ev.Marker, keep: Callable[[], object], timeout_s: float = OFFER_S
-    ) -> tuple[int, int, bool]:
-        """Hand in a piece or marker. keep: called, in the protocol's thread, if a piece is taken. Return how far the
-        partition has come.
+    def offer(self, event: ev.PieceOffered | ev.Marker, timeout_s: float = OFFER_S) -> tuple[int, int, bool]:
+        """Hand in a piece or marker. Return how far the partition has come.
 
         Raises NodeUnavailable (not within timeout_s seconds)."""
         outcome: Future[tuple[int, int, bool]] = Future()
 
         def run() -> None:
-            outcome.set_result(self.take_in(event, keep))
+            outcome.set_result(self.take_in(event))
 
         return self._outcome_of(run, outcome, timeout_s, "the node's protocol")
 
@@ -392,11 +391,9 @@ class Host:
         elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
         self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
 
-    def take_in(self, event: ev.PieceOffered | ev.Marker, keep: Callable[[], object]) -> tuple[int, int, bool]:
+    def take_in(self, event: ev.PieceOffered | ev.Marker) -> tuple[int, int, bool]:
         """Do what `offer` does, in the protocol's thread. An error here leaves things half done: it ends the node."""
-        self._keep = keep
         self.take(event)
-        self._keep = None
         return position(self.node.intakes.get(event.stream), event.partition)
 
     def hand_in(self, event: ev.Submitted, outcome: Future[Applied]) -> None:
@@ -436,9 +433,8 @@ class Host:
         match action:
             case act.Send(node=other, body=body):
                 self._send(other, body)
-            case act.TakePiece():
-                assert self._keep is not None, action
-                self._keep()
+            case act.TakePiece(piece=piece):
+                self._store.take(piece)
             case act.SealBatch(stream=stream, batch=batch):
                 if self._store.seal(action):
                     self._next.append(ev.Inserted(stream, batch))
@@ -491,12 +487,10 @@ class Host:
 
     def go_on(self, sn: Sn, events: Iterable[ev.Event]) -> None:
         """Go on from the data that the store has taken over, as of an SN. In the protocol's thread. events: to be taken
-        in; the pieces among them are in the store."""
+        in."""
         self.catching_up.go_on(sn)
-        self._keep = lambda: None
         for event in events:
             self.take(event)
-        self._keep = None
         self.catching_up.show()
         with self._changed:
             self._changed.notify_all()

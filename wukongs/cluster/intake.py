@@ -115,8 +115,8 @@ class Intake:
         while True:
             if view is None:
                 view = self.agree(piece.encoded, CLAIM_S)
-            event = ev.PieceOffered(*where, piece.epoch, batch, piece.first_offset, piece.end_offset, view)
-            found = self._host.offer(event, lambda: self._store.take(piece))
+            rows = piece.first_offset, piece.end_offset
+            found = self._host.offer(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece))
             if found[0] < piece.end_offset and view != self._host.node.control.view:
                 view = None  # members have come or gone since: the terms are claimed of those that are there now
                 continue
@@ -196,7 +196,7 @@ class Intake:
         else:  # nothing new is closed, but rows were set aside
             next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
             event = ev.PieceOffered(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
-        found = self._host.offer(event, lambda: None)
+        found = self._host.offer(event)
         if found[1] < batch or (is_last and not found[2]):
             raise StreamError(
                 f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "

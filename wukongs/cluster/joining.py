@@ -203,7 +203,7 @@ def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
 
 def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
     """Return the events of an installation for the protocol: the inserted stream batches, then the pieces of later
-    ones, as if they had come here."""
+    ones, as if they had come here. Their rows are in the store by then."""
     inserted: dict[str, int] = {}
     offsets: dict[str, dict[str, int]] = {}
     for stream in node.control.live_streams:

@@ -5,7 +5,7 @@ it happens, so nobody hears of a vote or an entry that a crash can take back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Body, State
@@ -51,11 +51,12 @@ class SaveControl:
 
 @dataclass(frozen=True, slots=True)
 class TakePiece:
-    """Keep the rows of an arrived piece for its stream batch."""
+    """Keep the rows of an arrived piece for its stream batch. piece: as PieceOffered had it."""
 
     stream: str
     partition: str
     first_offset: int
+    piece: object = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

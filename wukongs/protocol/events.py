@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wukongs.protocol.messages import Message, State
 from wukongs.protocol.records import Record, Sn, Vts
@@ -29,7 +29,10 @@ class Received:
 class PieceOffered:
     """Rows [first_offset, end_offset) of a source partition, all of one stream batch, from the writer with this
     fencing epoch. The stream batches of a partition's pieces never fall. view: the one under which its new terms are
-    agreed on, by a claim of whoever cut the piece; None: it has none."""
+    agreed on, by a claim of whoever cut the piece; None: it has none.
+
+    piece: what TakePiece hands on to the store, unseen by the protocol; None: the store has the rows already, or they
+    were set aside by the writer."""
 
     stream: str
     partition: str
@@ -38,6 +41,7 @@ class PieceOffered:
     first_offset: int
     end_offset: int
     view: int | None = None
+    piece: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

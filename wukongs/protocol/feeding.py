@@ -15,16 +15,18 @@ from wukongs.protocol.state import Node
 Outcome = tuple[Node, list[Action]]
 
 
-def offer_piece(node: Node, piece: PieceOffered) -> Outcome:
-    if refusal := _refusal(node, piece):
+def offer_piece(node: Node, offered: PieceOffered) -> Outcome:
+    if refusal := _refusal(node, offered):
         return node.counting(f"a piece of {refusal}"), []
-    if piece.view not in (None, node.control.view):
+    if offered.view not in (None, node.control.view):
         return node.counting("a piece of another view"), []
-    intake, verdict = sealing.add_piece(node.intakes.get(piece.stream, StreamIntake()), piece)
+    intake, verdict = sealing.add_piece(node.intakes.get(offered.stream, StreamIntake()), offered)
     if verdict is not Verdict.TAKEN:
         return node.counting(f"a {verdict.value} piece"), []
-    node = replace(node, intakes={**node.intakes, piece.stream: intake})
-    return node, [TakePiece(piece.stream, piece.partition, piece.first_offset)]
+    node = replace(node, intakes={**node.intakes, offered.stream: intake})
+    if offered.piece is None:
+        return node, []
+    return node, [TakePiece(offered.stream, offered.partition, offered.first_offset, offered.piece)]
 
 
 def take_marker(node: Node, marker: Marker) -> Outcome:

@@ -86,8 +86,8 @@ def declare(host: Host) -> None:
     host.carry_out(ev.Submitted(DECLARED), LONG_S)
 
 
-def offer(host: Host, end: int = 1, view: int | None = None, keep: Callable[[], object] = lambda: None) -> object:
-    return host.offer(ev.PieceOffered(S, "", 1, BATCH, end - 1, end, view), keep, 2 * LONG_S)
+def offer(host: Host, end: int = 1, view: int | None = None, piece: object = None) -> object:
+    return host.offer(ev.PieceOffered(S, "", 1, BATCH, end - 1, end, view, piece), 2 * LONG_S)
 
 
 def wait_for_calls(host: Host, count: int) -> None:
@@ -139,18 +139,19 @@ def test_calls_that_the_thread_never_comes_to_are_told_so() -> None:
         assert [str(call.end()) for call in calls] == ["node 0 is closing"] * 2
 
 
-def test_a_store_that_fails_while_a_piece_is_taken_ends_the_node() -> None:
+def test_a_store_that_fails_while_a_piece_is_taken_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """The piece's rows are kept, and the protocol does not know of them: sent again, they would be there twice."""
     told: list[BaseException] = []
     with hosted() as host:
         declare(host)
         host.on_failure = told.append
 
-        def keep() -> None:
-            raise MemoryError("no room for rows")
+        def take(piece: object) -> None:
+            raise MemoryError(f"no room for {piece}")
 
+        monkeypatch.setattr(host._store, "take", take)
         with pytest.raises(WukongsError, match=r"node 0 has failed: no room for rows\. See its log"):
-            offer(host, keep=keep)
+            offer(host, piece="rows")
         host._thread.join(LONG_S)
         assert [str(error) for error in told] == ["no room for rows"]
         with pytest.raises(WukongsError, match="node 0 has failed"):
@@ -207,19 +208,22 @@ def test_messages_beyond_what_may_wait_are_dropped_and_counted(monkeypatch: pyte
         assert call.end() == (1, 0, False), "what is asked here is not dropped"
 
 
-def test_a_piece_is_not_taken_under_another_view_than_its_terms_were_claimed() -> None:
-    kept: list[bool] = []
+def test_a_piece_is_not_taken_under_another_view_than_its_terms_were_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[object] = []
     with hosted() as host:
         declare(host)
+        monkeypatch.setattr(host._store, "take", kept.append)
         view = host.node.control.view
-        assert offer(host, view=view - 1, keep=lambda: kept.append(True)) == (0, 0, False)
+        assert offer(host, view=view - 1, piece="rows") == (0, 0, False)
         assert host.node.refused == {"a piece of another view": 1}
         assert not kept
-        assert offer(host, view=view, keep=lambda: kept.append(True)) == (1, 0, False)
-        assert offer(host, view=view, keep=lambda: kept.append(True)) == (1, 0, False)
-        assert kept == [True], "a repeated piece is not kept"
-        assert offer(host, end=3, keep=lambda: kept.append(True)) == (1, 0, False)
-        assert kept == [True], "nor is one behind a gap"
+        assert offer(host, view=view, piece="rows") == (1, 0, False)
+        assert offer(host, view=view, piece="again") == (1, 0, False)
+        assert kept == ["rows"], "a repeated piece is not kept"
+        assert offer(host, end=3, piece="later") == (1, 0, False)
+        assert kept == ["rows"], "nor is one behind a gap"
+        assert offer(host, end=2) == (2, 0, False)
+        assert kept == ["rows"], "nor is anything of rows that the store has, or that were set aside"
 
 
 def test_a_record_that_cannot_be_carried_out_is_refused_by_name() -> None:
@@ -264,7 +268,7 @@ def test_waiting_ends_by_name() -> None:
         with pytest.raises(NodeUnavailable, match="for record 7 of the log"):
             host.wait_for_record(7, SHORT_S)
         with busy(host), pytest.raises(NodeUnavailable, match=r"the node's protocol did not answer within 0\.02 s"):
-            host.offer(ev.PieceOffered(S, "", 1, BATCH, 0, 1), lambda: None, SHORT_S)
+            host.offer(ev.PieceOffered(S, "", 1, BATCH, 0, 1), SHORT_S)
 
 
 def test_a_node_whose_socket_fails_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
