@@ -109,7 +109,7 @@ def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: in
 
 def _are_terms(terms: TermTable) -> bool:
     offsets = terms.offsets
-    if not terms.is_divided or (np.diff(terms.ids) <= 0).any() or is_inlined(terms.ids).any():
+    if not terms.is_divided or (terms.ids[1:] <= terms.ids[:-1]).any() or is_inlined(terms.ids).any():
         return False
     try:
         terms.text.tobytes().decode()

@@ -209,9 +209,10 @@ class Incoming:
         text = arrays.get("text")
         if text is None or text.dtype != np.uint8:
             raise self._wrong("an array 'text' of uint8", "none" if text is None else str(text.dtype))
-        if len(offsets) != len(ids) + 1 or offsets[0] != 0 or offsets[-1] != len(text) or (np.diff(offsets) < 1).any():
+        is_framed = len(offsets) == len(ids) + 1 and offsets[0] == 0 and offsets[-1] == len(text)
+        if not is_framed or (offsets[1:] <= offsets[:-1]).any():
             raise self._wrong("offsets that cut the text into one part for each id", "others")
-        if (np.diff(ids) <= 0).any() or (len(ids) and (ids[0] <= 0 or is_inlined(ids).any())):
+        if (ids[1:] <= ids[:-1]).any() or (len(ids) and (ids[0] <= 0 or is_inlined(ids).any())):
             raise self._wrong("ids of texts that ascend", "others")
         try:
             text_array(text, offsets).validate(full=True)  # type: ignore[arg-type]

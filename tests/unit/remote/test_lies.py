@@ -15,6 +15,7 @@ from tests.unit.remote.served import Wire, connected, served
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.remote import columns, kinds
 from wukongs.remote.client import RemoteEngine
+from wukongs.store.dtypes import Int64Array
 from wukongs.wire.packets import Packet
 
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
@@ -44,6 +45,7 @@ def lies() -> dict[str, tuple[Callable[[Packet], Packet], str]]:
         "no texts": (lambda a: with_arrays(a, text=None), "an array 'text' of uint8, found none"),
         "a hole": (lambda a: with_arrays(a, offsets=a.arrays["offsets"][:-1]), "offsets that cut the text"),
         "texts backwards": (lambda a: with_arrays(a, offsets=a.arrays["offsets"][::-1].copy()), "offsets that cut"),
+        "texts that overflow": (lambda a: with_arrays(a, offsets=overflowing(a.arrays["offsets"])), "offsets that cut"),
         "no UTF-8": (lambda a: with_arrays(a, text=a.arrays["text"] | 128), "texts in UTF-8"),
         "ids that fall": (lambda a: with_arrays(a, ids=a.arrays["ids"][::-1].copy()), "ids of texts that ascend"),
         "no head": (lambda a: Packet(a.kind, {}, a.arrays), "expected the head of a result"),
@@ -53,6 +55,12 @@ def lies() -> dict[str, tuple[Callable[[Packet], Packet], str]]:
         "more rows than come": (head(rows=100), "expected an answer 'rows', found 'lost'|stopped coming"),
         "fewer rows than come": (head(rows=1), "columns of one length, at most 1"),
     }
+
+
+def overflowing(offsets: Int64Array) -> Int64Array:
+    """Offsets whose differences are all positive, since one of them overflows."""
+    int64_max = np.iinfo(np.int64).max
+    return np.concatenate([[0, int64_max, 10_000 - int64_max], offsets[3:]])
 
 
 def bad_literal() -> int:
