@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -57,6 +57,20 @@ class TermTable:
         np.cumsum(sizes, out=offsets[1:])
         places = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
         return TermTable(self.ids[rows], offsets, self.text[places])
+
+    def part(self, first: int, end: int) -> TermTable:
+        """Return the terms with numbers first <= i < end; no array is copied but the offsets."""
+        offsets = self.offsets[first : end + 1]
+        return TermTable(self.ids[first:end], offsets - offsets[0], self.text[offsets[0] : offsets[-1]])
+
+    @classmethod
+    def joined(cls, tables: Sequence[TermTable]) -> TermTable:
+        """Return the terms of tables one after the other. A term of several tables is there as often."""
+        starts = accumulate((len(table.text) for table in tables), initial=0)
+        ends = [table.offsets[1:] + start for table, start in zip(tables, starts, strict=False)]
+        offsets: Int64Array = np.concatenate([np.zeros(1, np.int64), *ends])
+        ids = np.concatenate([np.empty(0, np.int64), *(table.ids for table in tables)])
+        return cls(ids, offsets, np.concatenate([np.empty(0, np.uint8), *(table.text for table in tables)]))
 
     def texts(self) -> list[str]:
         """Return the canonical forms as strings."""

@@ -18,16 +18,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wukongs.cluster.claims import Claims
-from wukongs.cluster.feeding import SIZES, as_piece, feed_packet, messages_in
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import VIEW, ask_members, is_silent, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
-from wukongs.live.pieces import Piece
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change, Sn
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable
+from wukongs.wire.packet_columns import tuples_in, tuples_packet
 from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import TermCutter, split
 
@@ -170,22 +169,14 @@ class Staged:
     def _send(self, shares: Sequence[tuple[int, Encoded]], fields: Mapping[str, Any]) -> None:
         asked = {}
         for node, share in shares:
-            asked[node] = _packet(share, {"change": self.name, "number": self._counts[node], **fields})
+            numbered = {"change": self.name, "number": self._counts[node], **fields}
+            asked[node] = tuples_packet(STAGE, [share] if len(share) else [], **numbered)
             self._counts[node] += 1
         ask_members(self._host, self._peers, asked, TIMEOUT_S)
 
 
-def _packet(encoded: Encoded, fields: Mapping[str, Any]) -> Packet:
-    if not len(encoded):
-        return Packet(STAGE, fields)
-    made = feed_packet([as_piece(encoded)])
-    return Packet(STAGE, {**made.fields, **fields}, made.arrays)
-
-
 def _tuples(packet: Packet) -> Encoded:
-    if SIZES not in packet.fields:
-        return NOTHING
-    messages = messages_in(packet)
-    if len(messages) != 1 or not isinstance(messages[0], Piece):
-        raise DataError(f"{STAGE}: expected the tuples of one chunk, found {len(messages)} messages")
-    return messages[0].encoded
+    groups = tuples_in(packet)
+    if len(groups) > 1:
+        raise DataError(f"{STAGE}: expected the tuples of one chunk, found {len(groups)} groups of tuples")
+    return groups[0] if groups else NOTHING

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from wukongs.cluster.feeding import as_piece, feed_packet
+from wukongs.cluster.feeding import pieces_packet
 from wukongs.cluster.node_store import NodeStore, StagedCopy
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import TermClaims
@@ -29,10 +30,11 @@ from wukongs.live.stream_state import Fragment
 from wukongs.protocol.records import Sn
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import TermReader
 from wukongs.wire.assignment import shards_of
+from wukongs.wire.packet_columns import term_arrays, tuples_packet
 from wukongs.wire.packets import Array, Packet
 from wukongs.wire.sharding import ShardMap, TermCutter, ends_of
 
@@ -112,12 +114,7 @@ class Collected:
     def _agreed(self) -> Iterator[Packet]:
         for first in range(0, self.agreed_count, ROWS_MAX):
             table = self.claims.agreed(first, min(first + ROWS_MAX, self.agreed_count), self.wanted.asked)
-            terms: dict[str, Array] = {
-                "term_ids": table.ids,
-                "term_offsets": table.offsets,
-                "term_text": table.text,
-            }
-            yield Packet(STATE, {"part": AGREED}, terms)
+            yield Packet(STATE, {"part": AGREED}, term_arrays(table))
 
     def _triples(self) -> Iterator[Packet]:
         for parts in self._quads(self.stored, self.stored.graphs.tolist()):
@@ -149,8 +146,7 @@ class Collected:
         ids = terms_of([joined[name] for name in names[:terms]])
         ids = ids[ids >= 0]
         text, offsets = self.reader.gather(ids)
-        arrays: dict[str, Array] = {**joined, "term_ids": ids, "term_offsets": offsets, "term_text": text}
-        return Packet(STATE, fields, arrays)
+        return Packet(STATE, fields, {**joined, **term_arrays(TermTable(ids, offsets, text))})
 
     def _of_stream(self, stream: StreamPart) -> Iterator[Packet]:
         key = stream.facts["standing"]["key"]
@@ -169,10 +165,10 @@ class Collected:
             yield self._rows(fields, SHARE_COLUMNS, rows, 3)
         for waiting in _bounded(stream.waiting, lambda part: len(part[1].subjects)):
             yield self._waiting(key, waiting)
-        for pieces in _bounded(stream.pieces, lambda piece: len(piece.encoded)):
-            shares = [self._share(piece) for piece in pieces]
-            made = feed_packet(shares)
-            yield Packet(STATE, {"part": PIECES, "stream": key, **made.fields}, made.arrays)
+        for (partition, epoch), of_writer in groupby(sorted(stream.pieces, key=_writer), _writer):
+            for pieces in _bounded(list(of_writer), lambda piece: len(piece.encoded)):
+                fields = {"part": PIECES, "stream": key, "partition": partition, "epoch": epoch}
+                yield pieces_packet(STATE, [self._share(piece) for piece in pieces], **fields)
 
     def _waiting(self, key: str, parts: Sequence[tuple[int, Fragment]]) -> Packet:
         rows, sizes = [], []
@@ -192,7 +188,7 @@ class Collected:
     def _share(self, piece: Piece) -> Piece:
         rows = np.flatnonzero(self.wanted.of_tuples(piece.encoded, piece.timing))
         encoded, places = TermCutter(piece.encoded).cut(rows), piece.row_places()[rows]
-        return replace(piece, piece=self.wanted.node, encoded=encoded, timing=piece.timing[rows], places=places)
+        return replace(piece, encoded=encoded, timing=piece.timing[rows], places=places)
 
     def _of_change(self, change: str, staged: StagedCopy) -> Iterator[Packet]:
         yield Packet(STATE, {"part": STAGED, "change": change})
@@ -205,8 +201,11 @@ class Collected:
 
 
 def _staged(change: str, chunk: Encoded, goes: bool) -> Packet:
-    made = feed_packet([as_piece(chunk)])
-    return Packet(STATE, {"part": STAGED, "change": change, "goes": goes, **made.fields}, made.arrays)
+    return tuples_packet(STATE, [chunk], part=STAGED, change=change, goes=goes)
+
+
+def _writer(piece: Piece) -> tuple[str, int]:
+    return piece.partition, piece.epoch
 
 
 def _bounded(parts: Sequence[Any], size_of: Any) -> Iterator[list[Any]]:

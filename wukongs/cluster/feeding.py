@@ -1,77 +1,131 @@
-"""Ingest messages between nodes: those of wukongs/live/pieces.py, several of them in one packet."""
+"""Feeding: what the writer of a stream's partition tells a node, and pieces as columns of a packet.
+
+One message has all that a writer has to say at once: pieces of one or more stream batches, up to when they are
+complete, and the end. A message with none of these says who writes from now on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from wukongs.errors import DataError
 from wukongs.live.pieces import Piece
-from wukongs.store.encoded import Encoded
-from wukongs.wire.messages import Message, from_frames, to_frames
+from wukongs.store.dtypes import Int64Array
+from wukongs.wire.packet_columns import column_of, count_of, numbers_of, text_of, time_of, tuples_in, tuples_packet
 from wukongs.wire.packets import Packet
 
 FEED = "feed"
-SIZES = "frame_sizes"
-"""The field that says, per message, how many bytes each of its frames has; the array FRAMES has them all in a row."""
-FRAMES = "frames"
-INDEX = "index"
-CLAIM_VIEW = "view"
+_NUMBERS = ("batch_numbers", "first_offsets", "end_offsets")
 
 
-def feed_packet(messages: Sequence[Message], index: int = 0, view: int | None = None) -> Packet:
-    """Put ingest messages into one packet. index: how far who reads them has to know the log; view: the one under which
-    all new terms in them are agreed on already, if they are."""
-    every = [to_frames(message, 1) for message in messages]
-    data = b"".join(frame for frames in every for frame in frames)
-    sizes = [[len(frame) for frame in frames] for frames in every]
-    fields = {SIZES: sizes, INDEX: index, CLAIM_VIEW: view}
-    return Packet(FEED, fields, {FRAMES: np.frombuffer(data, np.uint8)})
+@dataclass(frozen=True, slots=True, eq=False)
+class Fed:
+    """What a writer tells one node, or all of them: pieces, whose rows tile; that all rows before end_offset were sent
+    and nothing at or before complete_ms comes any more (None: it does not say so); that the partition is at its end.
 
+    The node takes it in this order."""
 
-def as_piece(encoded: Encoded) -> Piece:
-    """Return tuples without times, which belong to no stream, as a piece: so they can be sent."""
-    count = len(encoded)
-    tuples = replace(encoded, timestamps=np.zeros(count, np.int64))
-    return Piece("", "", 0, 0, count, 0, 0, tuples, np.zeros(count, np.bool_))
+    stream: str
+    partition: str
+    epoch: int
+    pieces: Sequence[Piece] = ()
+    end_offset: int = 0
+    complete_ms: int | None = None
+    is_last: bool = False
 
+    @property
+    def is_opening(self) -> bool:
+        """Whether it says no more than who writes."""
+        return not self.pieces and self.complete_ms is None and not self.is_last
 
-def messages_in(packet: Packet) -> list[Message]:
-    """Return the messages of a packet. Raises DataError."""
-    sizes, data = _sizes(packet), packet.arrays.get(FRAMES)
-    if data is None or data.dtype != np.uint8 or sum(map(sum, sizes)) != len(data):
-        found = "nothing" if data is None else f"{len(data)} bytes"
-        raise DataError(f"{packet.kind}: expected frames of {sum(map(sum, sizes))} bytes, found {found}")
-    messages, at = [], 0
-    for frame_sizes in sizes:
-        bounds = list(accumulate(frame_sizes, initial=at))
-        messages.append(from_frames([data[lo:hi].data for lo, hi in pairwise(bounds)])[0])
-        at = bounds[-1]
-    return messages
+    def parts(self, pieces_max: int) -> list[Fed]:
+        """Return the same in messages with at most so many pieces."""
+        starts = range(0, len(self.pieces), pieces_max)
+        found = [Fed(self.stream, self.partition, self.epoch, self.pieces[at : at + pieces_max]) for at in starts]
+        return [*found[:-1], replace(self, pieces=found[-1].pieces if found else ())]
+
+    def packet(self, index: int, view: int | None = None) -> Packet:
+        """index: how far the node has to know the log; view: the one under which all new terms are agreed on already,
+        if they are."""
+        fields = {"stream": self.stream, "partition": self.partition, "epoch": self.epoch, "index": index, "view": view}
+        if self.complete_ms is not None:
+            fields |= {"end_offset": self.end_offset, "complete_ms": self.complete_ms}
+        if self.is_last:
+            fields["is_last"] = True
+        return pieces_packet(FEED, self.pieces, **fields)
+
+    @staticmethod
+    def of(packet: Packet) -> Fed:
+        """Raises DataError: anything that is no such message."""
+        pieces, is_last = pieces_in(packet), packet.fields.get("is_last") is True
+        fed = Fed(*_writer_in(packet), pieces, is_last=is_last)
+        if packet.fields.get("complete_ms") is None:
+            return fed
+        return replace(fed, end_offset=count_of(packet, "end_offset"), complete_ms=time_of(packet, "complete_ms"))
 
 
 def index_of(packet: Packet) -> int:
     """Return how far who reads a packet has to know the log. Raises DataError."""
-    index = packet.fields.get(INDEX)
-    if type(index) is not int:
-        raise DataError(f"{packet.kind}: expected an index of the log, found {index!r}")
-    return index
+    return count_of(packet, "index")
 
 
 def view_of(packet: Packet) -> int | None:
     """Return under which view the terms of a packet are agreed on, None if they are not. Raises DataError."""
-    view = packet.fields.get(CLAIM_VIEW)
-    if view is not None and type(view) is not int:
-        raise DataError(f"{packet.kind}: expected the index of a view, found {view!r}")
-    return view
+    return None if packet.fields.get("view") is None else count_of(packet, "view")
 
 
-def _sizes(packet: Packet) -> list[list[int]]:
-    sizes = packet.fields.get(SIZES)
-    is_list = isinstance(sizes, list) and all(isinstance(one, list) for one in sizes)
-    if not is_list or not all(type(size) is int and size >= 0 for one in sizes or () for size in one):
-        raise DataError(f"{packet.kind}: expected the sizes of each message's frames, found {str(sizes)[:60]}")
-    return sizes or []
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def pieces_packet(kind: str, pieces: Sequence[Piece], **fields: Any) -> Packet:
+    """Return pieces of one writer as a packet: the groups of tuples of packet_columns.py, and beside them
+
+    timing : bool[all rows]; places : int64[all rows], left out where all pieces are whole;
+    batch_numbers, first_offsets, end_offsets : in the fields, one of each piece.
+
+    fields: stream, partition and epoch are among them."""
+    if not pieces:
+        return Packet(kind, fields)
+    fields["batch_numbers"] = [piece.batch_number for piece in pieces]
+    fields["first_offsets"] = [piece.first_offset for piece in pieces]
+    fields["end_offsets"] = [piece.end_offset for piece in pieces]
+    made = tuples_packet(kind, [piece.encoded for piece in pieces], **fields)
+    arrays = {**made.arrays, "timing": np.concatenate([piece.timing for piece in pieces])}
+    if any(piece.places is not None for piece in pieces):
+        arrays["places"] = np.concatenate([piece.row_places() for piece in pieces])
+    return Packet(kind, made.fields, arrays)
+
+
+def pieces_in(packet: Packet) -> list[Piece]:
+    """Return the pieces of a packet. Raises DataError."""
+    groups = tuples_in(packet)
+    if not groups:
+        return []
+    stream, partition, epoch = _writer_in(packet)
+    row_count = sum(map(len, groups))
+    timing = column_of(packet, "timing", np.bool_, row_count)
+    places = column_of(packet, "places", np.int64, row_count) if "places" in packet.arrays else None
+    columns = (numbers_of(packet, name, len(groups)) for name in _NUMBERS)
+    pieces, at = [], 0
+    for encoded, number, first, end in zip(groups, *columns, strict=True):
+        rows = slice(at, at + len(encoded))
+        at = rows.stop
+        if not 0 <= first < end:
+            raise DataError(f"{packet.kind}: expected 0 <= first offset < end offset, found {first} and {end}")
+        own = None if places is None else _ascending(packet, places[rows])
+        pieces.append(Piece(stream, partition, epoch, first, end, 0, number, encoded, timing[rows], own))
+    return pieces
+
+
+def _writer_in(packet: Packet) -> tuple[str, str, int]:
+    return text_of(packet, "stream"), text_of(packet, "partition"), count_of(packet, "epoch")
+
+
+def _ascending(packet: Packet, places: Int64Array) -> Int64Array:
+    if len(places) and (places[0] < 0 or (places[1:] <= places[:-1]).any()):
+        raise DataError(f"{packet.kind}: expected ascending places in a share, found others")
+    return places

@@ -24,7 +24,7 @@ from wukongs.cluster.collecting import (
     TRIPLES,
     WAITING,
 )
-from wukongs.cluster.feeding import SIZES, messages_in
+from wukongs.cluster.feeding import pieces_in
 from wukongs.cluster.node_payloads import read_options
 from wukongs.cluster.node_records import RecordedQuery
 from wukongs.cluster.node_store import NodeStore
@@ -42,6 +42,7 @@ from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.quads import Quads, joined
 from wukongs.store.trace import TraceEntry
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
+from wukongs.wire.packet_columns import terms_in, tuples_in
 from wukongs.wire.packets import Packet
 
 _NOTHING: Int64Array = np.empty(0, np.int64)
@@ -104,12 +105,12 @@ class Taken:
         pass
 
     def _agreed(self, packet: Packet) -> None:
-        self.agreed.append(_terms(packet))
+        self.agreed.append(terms_in(packet))
 
     def _triples(self, packet: Packet) -> None:
         graphs, subjects, predicates, objects = _columns(packet, QUAD_COLUMNS)
         self.quads.append((graphs, subjects, predicates, objects))
-        self.terms.append(_terms(packet))
+        self.terms.append(terms_in(packet))
 
     def _stream(self, packet: Packet) -> StreamTaken:
         return self.streams[packet.fields["stream"]]
@@ -124,7 +125,7 @@ class Taken:
         stream = self._stream(packet)
         columns = _columns(packet, SHARE_COLUMNS)
         numbers, partitions, firsts = (_list(packet, name) for name in ("numbers", "partitions", "first_offsets"))
-        terms = _terms(packet)
+        terms = terms_in(packet)
         for at, (lo, hi) in enumerate(_bounds(packet, len(columns[0]))):
             subjects, predicates, objects, times, places = (column[lo:hi] for column in columns)
             rows = subjects, predicates, objects
@@ -140,16 +141,14 @@ class Taken:
             terms = TermTable.empty()
             encoded = Encoded(subjects[rows], predicates[rows], objects[rows], graphs[rows], times[rows], terms)
             stream.waiting.append((numbers[at], partitions[at], encoded))
-        self.terms.append(_terms(packet))
+        self.terms.append(terms_in(packet))
 
     def _pieces(self, packet: Packet) -> None:
-        self._stream(packet).pieces += [one for one in messages_in(packet) if isinstance(one, Piece)]
+        self._stream(packet).pieces += pieces_in(packet)
 
     def _staged(self, packet: Packet) -> None:
         chunks = self.staged.setdefault(str(packet.fields.get("change")), [])
-        if SIZES in packet.fields:
-            pieces = (one for one in messages_in(packet) if isinstance(one, Piece))
-            chunks += [(piece.encoded, bool(packet.fields.get("goes"))) for piece in pieces]
+        chunks += [(chunk, bool(packet.fields.get("goes"))) for chunk in tuples_in(packet)]
 
 
 _PARTS = {
@@ -204,15 +203,6 @@ def _bounds(packet: Packet, count: int) -> list[tuple[int, int]]:
         raise DataError(f"{STATE}, {packet.fields.get('part')}: expected sizes of {count} rows together")
     ends = np.cumsum(sizes, dtype=np.int64).tolist()
     return [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-
-
-def _terms(packet: Packet) -> TermTable:
-    ids, offsets = _columns(packet, ("term_ids",))[0], _columns(packet, ("term_offsets",))[0]
-    text: Any = packet.arrays.get("term_text")
-    table = TermTable(ids, offsets, text)
-    if text is None or text.dtype != np.uint8 or not table.is_divided:
-        raise DataError(f"{STATE}, {packet.fields.get('part')}: expected a text for each term id")
-    return table
 
 
 def _used(terms: TermTable, columns: Sequence[Int64Array]) -> TermTable:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from wukongs.cluster.claims import TIMEOUT_S as CLAIM_S
 from wukongs.cluster.claims import Claims
-from wukongs.cluster.feeding import FEED, index_of, messages_in, view_of
+from wukongs.cluster.feeding import FEED, Fed, index_of, view_of
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import VIEW
 from wukongs.cluster.node_store import NodeStore
@@ -141,24 +141,21 @@ class Intake:
         self._mark(message, known.closed, known.offset, is_last=True)
 
     def answer(self, packet: Packet) -> Packet:
-        """Handler of FEED: messages of another node, in order; answered when all are safe here."""
-        index, view = index_of(packet), view_of(packet)
+        """Handler of FEED: a message of another node's writer; answered when all of it is safe here."""
+        fed, index, view = Fed.of(packet), index_of(packet), view_of(packet)
         self._host.wait_for_record(index, LOG_S)
         self._host.wait_until_installed(INSTALLED_S)
-        standing: PartitionAt | None = None
-        for message in messages_in(packet):
-            if isinstance(message, Open):
-                self.open_partition(message)
-            elif isinstance(message, Piece):
-                self.inject(message, view)
-            elif isinstance(message, Close):
-                self.close_batches(message)
-            elif isinstance(message, Finish):
-                self.finish_partition(message)
-            else:
-                raise DataError(f"a node takes open, piece, close and finish, found {type(message).__name__}")
-            standing = self._standing(message.stream, message.partition)
-        return Packet(FEED, {VIEW: self._host.node.control.view, **({} if standing is None else standing._asdict())})
+        who = fed.stream, fed.partition, fed.epoch
+        if fed.is_opening:
+            self.open_partition(Open(*who))
+        for piece in fed.pieces:
+            self.inject(piece, view)
+        if fed.complete_ms is not None:
+            self.close_batches(Close(*who, fed.end_offset, fed.complete_ms))
+        if fed.is_last:
+            self.finish_partition(Finish(*who))
+        standing = self._standing(fed.stream, fed.partition)
+        return Packet(FEED, {VIEW: self._host.node.control.view, **standing._asdict()})
 
     def epochs(self) -> list[list[Any]]:
         """Return the newest writer's epoch of each stream's partition, as JSON: what restore_epochs takes."""

@@ -56,11 +56,7 @@ class NodeRegistry(TermRegistry):
         with self._lock:
             terms = encoded.terms.take(np.flatnonzero(~self._holds(encoded.terms)))
             if len(clashes):
-                terms = TermTable(
-                    np.concatenate((terms.ids, clashes.ids)),
-                    np.concatenate((terms.offsets, terms.offsets[-1] + clashes.offsets[1:])),
-                    np.concatenate((terms.text, clashes.text)),
-                )  # of those that clash, one may be held
+                terms = TermTable.joined([terms, clashes])  # of those that clash, one may be held
                 terms = terms.take(np.flatnonzero([not self._has(text) for text in terms.texts()]))
         if self.exceptions:
             terms = terms.take(np.flatnonzero([text not in self.exceptions for text in terms.texts()]))

@@ -11,11 +11,11 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.intake import INSTALLED_S
 from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
-from wukongs.cluster.reads.requests import timeout_of
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.protocol.records import Sn
 from wukongs.protocol.snapshots import stable_sn
 from wukongs.protocol.waiting import wanted_of_streams
+from wukongs.wire.packet_columns import timeout_of
 from wukongs.wire.packets import Packet, Peers
 
 CLOSED = "closed"

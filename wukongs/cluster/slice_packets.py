@@ -16,9 +16,10 @@ from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows
 from wukongs.errors import DataError
 from wukongs.live.stream_state import Columns, WholeSlice, batch_number
-from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
+from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.term_ids import is_inlined
+from wukongs.wire.packet_columns import term_arrays
 from wukongs.wire.packets import Packet
 
 KIND = "slices"
@@ -59,7 +60,7 @@ def slice_packet(stream: NodeStream, registry: NodeRegistry, first: int, last: i
     return Packet(
         KIND,
         {**fields, "rows_before": count, "last_before": latest},
-        {**columns, "term_ids": ids, "term_offsets": offsets, "term_text": text},
+        {**columns, **term_arrays(TermTable(ids, offsets, text))},
     )
 
 
@@ -172,11 +173,7 @@ def _united(tables: Sequence[TermTable]) -> TermTable:
     """Return each term once, in order of ids; of an id, the first text."""
     if len(tables) == 1:
         return tables[0]
-    starts = np.cumsum([0, *(len(table.text) for table in tables)])
-    ends = [table.offsets[1:] + start for table, start in zip(tables, starts, strict=False)]
-    offsets: Int64Array = np.concatenate([np.zeros(1, np.int64), *ends])
-    text: UInt8Array = np.concatenate([table.text for table in tables])
-    whole = TermTable(np.concatenate([table.ids for table in tables]), offsets, text)
+    whole = TermTable.joined(tables)
     order = np.argsort(whole.ids, kind="stable")
     is_first = np.ones(len(order), np.bool_)
     np.not_equal(whole.ids[order[1:]], whole.ids[order[:-1]], out=is_first[1:])

@@ -12,26 +12,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from wukongs.cluster.feeding import feed_packet, index_of, messages_in
+from wukongs.cluster.feeding import Fed, index_of
 from wukongs.cluster.host import Host
 from wukongs.cluster.intake import LOG_S, Intake, PartitionAt, standing_in
 from wukongs.cluster.members import ask_members, await_word, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
-from wukongs.cluster.reads.requests import timeout_of
-from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
-from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
+from wukongs.live.pieces import Piece, timing_mask
 from wukongs.live.stream import Stream, check_timestamp
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.encoded import Encoded
-from wukongs.wire.messages import Message
+from wukongs.wire.packet_columns import text_of, time_of, timeout_of, tuples_in, tuples_packet
 from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import TermCutter, split_piece
 
@@ -41,7 +42,7 @@ RETRY_S = 0.05
 TELL_S = 2.0
 """How much longer than the writer who has asked it waits, to hear which node it has waited for."""
 TOGETHER_MAX = 1000
-"""Messages in one packet: a push may span very many stream batches."""
+"""Pieces in one message: a push may span very many stream batches."""
 
 
 def writer_of(node: Node, stream: str) -> int:
@@ -53,8 +54,8 @@ def writer_of(node: Node, stream: str) -> int:
 class StreamWriter:
     """One stream's writer. Its calls come one after the other, in order of time.
 
-    A call may end while its messages are on some nodes only. They are sent again before anything else, so all nodes
-    take the same messages in the same order."""
+    A call may end while some nodes only have what it says. That is sent again before anything else, so all nodes take
+    the same in the same order."""
 
     def __init__(self, stream: str, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
         self._stream, self._host, self._store, self._intake, self._peers = stream, host, store, intake, peers
@@ -65,8 +66,8 @@ class StreamWriter:
         self._is_closed = False
         self._room: dict[int, int] = {}
         """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
-        self._unfinished: tuple[list[Message], Encoded | None] | None = None
-        """The messages that some nodes may have; of a push, its tuples."""
+        self._unfinished: tuple[Fed, Encoded | None] | None = None
+        """What some nodes may have been told; of a push, its tuples."""
 
     def push(self, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples in order of time. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is
@@ -84,9 +85,9 @@ class StreamWriter:
                     f"stands at {self._promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
                     "applied"
                 )
-            pieces = self._pieces(encoded)
-            close = self._close(int(times[-1]) - 1, pieces[-1].end_offset)
-            self._deliver([*pieces, close], deadline, encoded)
+            end_offset = self._offset + len(encoded)
+            told = self._told(self._pieces(encoded), end_offset, complete_ms=int(times[-1]) - 1)
+            self._deliver(told, deadline, encoded)
 
     def advance(self, time_ms: int, timeout_s: float) -> None:
         """Promise that nothing at or before a time will come. Raises NodeUnavailable (a node is away: it is promised,
@@ -95,7 +96,7 @@ class StreamWriter:
             self._begin(deadline)
             self._check_is_open()
             if self._promised_ms is None or time_ms > self._promised_ms:
-                self._deliver([self._close(time_ms, self._offset)], deadline)
+                self._deliver(self._told((), self._offset, complete_ms=time_ms), deadline)
 
     def finish(self, timeout_s: float) -> None:
         """End what is pushed, and with it the stream if no pipeline's partition goes on. Raises as advance."""
@@ -104,7 +105,7 @@ class StreamWriter:
                 return
             self._begin(deadline)
             if not self._is_closed:
-                self._deliver([self._finish()], deadline)
+                self._deliver(self._told(is_last=True), deadline)
             what = f"the record that stream {self._stream} has ended"
             self._host.wait_until(self._has_ended, left_s(deadline), what)
 
@@ -143,22 +144,21 @@ class StreamWriter:
         self._open(deadline)
         if self._unfinished is None:
             return False
-        messages, pushed = self._unfinished
-        self._deliver(messages, deadline, pushed)
+        told, pushed = self._unfinished
+        self._deliver(told, deadline, pushed)
         return encoded is not None and pushed is not None and _is_same(pushed, encoded)
 
-    def _deliver(self, messages: list[Message], deadline: float, pushed: Encoded | None = None) -> None:
-        """Send the messages of a call to all nodes; they count from then on. If some node may have a part of them, they
-        are to be finished first."""
-        shares = self._shares(messages)
+    def _deliver(self, told: Fed, deadline: float, pushed: Encoded | None = None) -> None:
+        """Tell all nodes what a call says; it counts from then on. If some node may have a part of it, it is to be
+        finished first."""
+        shares = self._shares(told)
         if self._unfinished is None:
             self._check_room(shares, deadline)
         # Once for all nodes: else each of them would ask all others about the terms of its share.
         view = None if pushed is None else self._intake.agree(pushed, left_s(deadline))
-        self._unfinished = messages, pushed
-        last = messages[-1]
-        if pushed is None and isinstance(last, Close):
-            self._promised_ms = last.complete_ms
+        self._unfinished = told, pushed
+        if pushed is None and told.complete_ms is not None:
+            self._promised_ms = told.complete_ms
         try:
             self._send(shares, deadline, view)
         except StreamError as error:
@@ -170,9 +170,9 @@ class StreamWriter:
                 "again: it is applied once"
             ) from error
         self._unfinished = None
-        if isinstance(last, Close):
-            self._offset, self._promised_ms = last.end_offset, last.complete_ms
-        else:
+        if told.complete_ms is not None:
+            self._offset, self._promised_ms = told.end_offset, told.complete_ms
+        if told.is_last:
             self._is_closed = True
 
     def _nobody_has_more(self, deadline: float) -> bool:
@@ -207,24 +207,22 @@ class StreamWriter:
             if any(standing.offset != self._offset for standing in standings):
                 log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
             if len({standing._replace(room=0) for standing in standings}) > 1:
-                end: list[Message] = [self._finish()] if self._is_closed else []
-                self._send(self._shares([self._close(closed_ms, self._offset), *end]), deadline)
+                self._send(self._shares(self._told((), self._offset, closed_ms, self._is_closed)), deadline)
         except BaseException:
             self._epoch = 0
             raise
 
     def _standings(self, deadline: float) -> dict[int, PartitionAt]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
-        asked = feed_packet([Open(self._stream, PUSH_PARTITION, self._epoch)], self._index)
-        nodes = range(self._store.shard_map.node_count)
+        asked, nodes = self._told().packet(self._index), range(self._store.shard_map.node_count)
         answers = ask_members(self._host, self._peers, dict.fromkeys(nodes, asked), left_s(deadline))
         found = {node: standing_in(answer) for node, answer in answers.items()}
         self._room.update({node: standing.room for node, standing in found.items()})
         return found
 
-    def _check_room(self, shares: Mapping[int, Sequence[Message]], deadline: float) -> None:
+    def _check_room(self, shares: Mapping[int, Fed], deadline: float) -> None:
         """Refuse a push that a node would have no room for: some would have it and others not. Raises StreamError."""
-        counts = {node: sum(len(one.encoded) for one in of if isinstance(one, Piece)) for node, of in shares.items()}
+        counts = {node: sum(len(piece.encoded) for piece in share.pieces) for node, share in shares.items()}
         for is_last in (False, True):
             full = [node for node in sorted(members_of(self._host)) if counts[node] > self._room.get(node, 0)]
             if not full:
@@ -258,34 +256,30 @@ class StreamWriter:
             lo = hi
         return pieces
 
-    def _close(self, complete_ms: int, end_offset: int) -> Close:
-        return Close(self._stream, PUSH_PARTITION, self._epoch, end_offset, complete_ms)
+    def _told(
+        self, pieces: Sequence[Piece] = (), end_offset: int = 0, complete_ms: int | None = None, is_last: bool = False
+    ) -> Fed:
+        return Fed(self._stream, PUSH_PARTITION, self._epoch, pieces, end_offset, complete_ms, is_last)
 
-    def _finish(self) -> Finish:
-        return Finish(self._stream, PUSH_PARTITION, self._epoch)
-
-    def _send(self, shares: Mapping[int, Sequence[Message]], deadline: float, view: int | None = None) -> None:
-        """Send every node its share of some messages, in order, until all members have them. A node that has some
-        already knows them as repeated. view: see feeding.feed_packet."""
-        for start in range(0, len(shares[self._peers.me]), TOGETHER_MAX):
-            some = slice(start, start + TOGETHER_MAX)
-            asked = {node: feed_packet(of_node[some], self._index, view) for node, of_node in shares.items()}
+    def _send(self, shares: Mapping[int, Fed], deadline: float, view: int | None = None) -> None:
+        """Send every node its share of a message, until all members have it. A node that has some of it already knows
+        that as repeated. view: see Fed.packet."""
+        in_parts = {node: share.parts(TOGETHER_MAX) for node, share in shares.items()}
+        for at in range(len(in_parts[self._peers.me])):
+            asked = {node: parts[at].packet(self._index, view) for node, parts in in_parts.items()}
             answers = ask_members(self._host, self._peers, asked, left_s(deadline))
             self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
-        if not all(isinstance(message, Finish) for message in shares[self._peers.me]):
+        told = shares[self._peers.me]
+        if told.pieces or told.complete_ms is not None:
             self._wait_until_begun(deadline)  # An end alone begins nothing.
 
-    def _shares(self, messages: Sequence[Message]) -> dict[int, list[Message]]:
+    def _shares(self, told: Fed) -> dict[int, Fed]:
         shard_map = self._store.shard_map
-        shares: dict[int, list[Message]] = {node: [] for node in range(shard_map.node_count)}
-        for message in messages:
-            if isinstance(message, Piece):
-                for node, share in split_piece(message, shard_map):
-                    shares[node].append(share)
-            else:
-                for share_of_node in shares.values():
-                    share_of_node.append(message)
-        return shares
+        pieces: dict[int, list[Piece]] = {node: [] for node in range(shard_map.node_count)}
+        for piece in told.pieces:
+            for node, share in split_piece(piece, shard_map):
+                pieces[node].append(share)
+        return {node: replace(told, pieces=share) for node, share in pieces.items()}
 
     def _wait_until_begun(self, deadline: float) -> None:
         """Wait until the log says that the stream has begun: from there on no time passes without it."""
@@ -305,6 +299,19 @@ def _is_same(one: Encoded, other: Encoded) -> bool:
     )
 
 
+def _pushed(packet: Packet) -> Callable[[StreamWriter, float], None]:
+    """Return the call of the writer that a packet asks for. Raises DataError."""
+    if packet.fields.get("is_last") is True:
+        return StreamWriter.finish
+    if "complete_ms" in packet.fields:
+        time_ms = time_of(packet, "complete_ms")
+        return lambda writer, timeout_s: writer.advance(time_ms, timeout_s)
+    groups = tuples_in(packet)
+    if len(groups) != 1 or not 0 < len(groups[0]) == len(groups[0].timestamps):
+        raise DataError(f"{PUSH}: expected tuples with their times, found {len(groups)} groups of tuples")
+    return lambda writer, timeout_s: writer.push(groups[0], timeout_s)
+
+
 class Writers:
     """The writers of one node, and the way to those on others."""
 
@@ -315,38 +322,35 @@ class Writers:
 
     def push(self, stream: str, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples to a stream, wherever its writer is. Raises as StreamWriter.push."""
-        piece = Piece(stream, PUSH_PARTITION, 0, 0, len(encoded), 0, 0, encoded, np.zeros(len(encoded), np.bool_))
-        self._at_writer(stream, piece, lambda writer, left: writer.push(encoded, left), timeout_s)
+        self._at_writer(stream, {}, lambda writer, left: writer.push(encoded, left), timeout_s, [encoded])
 
     def advance(self, stream: str, time_ms: int, timeout_s: float) -> None:
-        message = Close(stream, PUSH_PARTITION, 0, 0, time_ms)
-        self._at_writer(stream, message, lambda writer, left: writer.advance(time_ms, left), timeout_s)
+        told = {"complete_ms": time_ms}
+        self._at_writer(stream, told, lambda writer, left: writer.advance(time_ms, left), timeout_s)
 
     def finish(self, stream: str, timeout_s: float) -> None:
-        message = Finish(stream, PUSH_PARTITION, 0)
-        self._at_writer(stream, message, StreamWriter.finish, timeout_s)
+        self._at_writer(stream, {"is_last": True}, StreamWriter.finish, timeout_s)
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of PUSH: what another node's client pushes; the answer names the writer, if another node is it."""
-        index = index_of(packet)
+        stream, index, timeout_s = text_of(packet, "stream"), index_of(packet), timeout_of(packet)
+        do = _pushed(packet)
         self._host.wait_for_record(index, LOG_S)
-        for message in messages_in(packet):
-            stream = getattr(message, "stream", "")
-            at = writer_of(self._host.node, stream)
-            if at != self._peers.me:
-                return Packet(PUSH, {"writer": at})
-            writer, timeout_s = self._writer(stream), timeout_of(packet)
-            if isinstance(message, Piece):
-                writer.push(message.encoded, timeout_s)
-            elif isinstance(message, Close):
-                writer.advance(message.complete_ms, timeout_s)
-            elif isinstance(message, Finish):
-                writer.finish(timeout_s)
+        at = writer_of(self._host.node, stream)
+        if at != self._peers.me:
+            return Packet(PUSH, {"writer": at})
+        do(self._writer(stream), timeout_s)
         return Packet(PUSH)
 
     def _at_writer(
-        self, stream: str, message: Message, do: Callable[[StreamWriter, float], None], timeout_s: float
+        self,
+        stream: str,
+        told: Mapping[str, Any],
+        do: Callable[[StreamWriter, float], None],
+        timeout_s: float,
+        pushed: Sequence[Encoded] = (),
     ) -> None:
+        """Call the writer of a stream if it is here, else tell its node the same."""
         deadline = time.monotonic() + timeout_s
         while True:
             at = writer_of(self._host.node, stream)
@@ -356,9 +360,9 @@ class Writers:
             # Whether a node that goes in the middle of it has done it is not known: who was silent before is not asked.
             await_word(self._host, at, left_s(deadline))
             if writer_of(self._host.node, stream) == at:
-                made, seconds = feed_packet([message], self._host.node.control.index), left_s(deadline)
-                asked = Packet(PUSH, {**made.fields, "timeout_s": seconds}, made.arrays)
-                (answer,) = self._peers.ask([(at, asked)], seconds + TELL_S)
+                seconds = left_s(deadline)
+                fields = {"stream": stream, "index": self._host.node.control.index, "timeout_s": seconds, **told}
+                (answer,) = self._peers.ask([(at, tuples_packet(PUSH, pushed, **fields))], seconds + TELL_S)
                 if "writer" not in answer.fields:
                     return
                 if time.monotonic() >= deadline:

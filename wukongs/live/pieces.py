@@ -245,7 +245,7 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
         raise DataError("message 'piece': expected ascending places in a share, found others")
     encoded = Encoded(subjects, predicates, objects, graphs, times, terms, clashes)
     if not is_trusted:
-        _check_ids(encoded)
+        check_ids(encoded, "message 'piece'")
     numbers = {name: int_field(header, "piece", name) for name in _PIECE_NUMBERS}
     if not 0 <= numbers["first_offset"] < numbers["end_offset"] or numbers["piece"] < 0:
         raise DataError(
@@ -288,7 +288,10 @@ def _read_terms(frame: Frame, schema: Any, what: str, is_trusted: bool) -> TermT
     return TermTable(ids, offsets - offsets[0], raw[offsets[0] : offsets[-1]].copy())
 
 
-def _check_ids(encoded: Encoded) -> None:
+def check_ids(encoded: Encoded, where: str) -> None:
+    """Check that the columns hold ids and codes of terms that are there. where: names what came, in the error.
+
+    Raises: DataError."""
     last_clash = CLASH_FIRST - len(encoded.clashes)
     for name in ("subjects", "predicates", "objects", "graphs"):
         column: Int64Array = getattr(encoded, name)
@@ -296,10 +299,10 @@ def _check_ids(encoded: Encoded) -> None:
         if name == "graphs":
             strange &= column != UNBOUND
         if np.any(strange):
-            raise DataError(f"message 'piece': expected term ids in {name}, found {column[strange][0]}")
+            raise DataError(f"{where}: expected term ids in {name}, found {column[strange][0]}")
     known = np.sort(encoded.terms.ids)
     if _are_strange(known) or np.any(known[1:] == known[:-1]) or _are_strange(encoded.clashes.ids):
-        raise DataError("message 'piece': expected distinct hash ids in its terms, found others")
+        raise DataError(f"{where}: expected distinct hash ids in its terms, found others")
     used = np.concatenate([encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs])
     used = np.unique(used[(used >= 0) & (used & INLINE_MARK == 0)])
     missing = len(used)
@@ -307,7 +310,7 @@ def _check_ids(encoded: Encoded) -> None:
         places = np.minimum(np.searchsorted(known, used), len(known) - 1)
         missing = int(np.count_nonzero(known[places] != used))
     if missing:
-        raise DataError(f"message 'piece': expected the text of every term, found {missing} terms without")
+        raise DataError(f"{where}: expected the text of every term, found {missing} terms without")
 
 
 def _are_strange(ids: Int64Array) -> bool:

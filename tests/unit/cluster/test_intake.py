@@ -12,7 +12,7 @@ import pytest
 from tests.unit.cluster.wires import EX, STREAM, Wires, encoded, wired
 from wukongs.cluster import intake as intake_module
 from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.cluster.feeding import FEED, INDEX, feed_packet
+from wukongs.cluster.feeding import FEED, Fed
 from wukongs.cluster.intake import PartitionAt, standing_in
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
@@ -39,6 +39,10 @@ def piece(first: int, *tuples: tuple[str, int], epoch: int = 1) -> Piece:
 
 def close(end: int, complete_ms: int, epoch: int = 1) -> Close:
     return Close(STREAM, P, epoch, end, complete_ms)
+
+
+def fed(*pieces: Piece, **said: Any) -> Fed:
+    return Fed(STREAM, P, 1, pieces, **said)
 
 
 def standing(node: ClusterNode) -> tuple[int, bool]:
@@ -211,17 +215,18 @@ def test_what_another_node_feeds_waits_for_the_log_and_is_answered_with_how_far_
         opened(wires)
         feed = wires.networks[0].handlers[FEED]
         index = wires.nodes[0].host.node.control.index
-        answer = feed(feed_packet([piece(0, ("a", 50), ("b", 60)), close(2, 99)], index))
+        answer = feed(fed(piece(0, ("a", 50), ("b", 60)), end_offset=2, complete_ms=99).packet(index))
         found = standing_in(answer)
         assert (found.offset, found.is_ended) == (2, False)
         assert found.room > 1000
-        later = standing_in(feed(feed_packet([piece(2, ("c", 850))], index)))
+        later = standing_in(feed(fed(piece(2, ("c", 850))).packet(index)))
         assert later.closed == found.closed + 8, "nothing comes any more for what lies before rows that are here"
-        assert feed(feed_packet([], index)).fields.keys() == {"view"}
+        assert standing_in(feed(fed().packet(index))) == later, "who only says that it writes is told the same"
         with pytest.raises(NodeUnavailable, match=f"for record {index + 9} of the log"):
-            feed(feed_packet([close(3, 900)], index + 9))
-        with pytest.raises(DataError, match="feed: expected an index of the log, found None"):
-            feed(Packet(FEED, {**feed_packet([]).fields, INDEX: None}, feed_packet([]).arrays))
+            feed(fed(end_offset=3, complete_ms=900).packet(index + 9))
+        with pytest.raises(DataError, match="feed: index = None: expected an integer"):
+            feed(Packet(FEED, {**fed().packet(index).fields, "index": None}))
+        assert standing_in(feed(fed(end_offset=3, complete_ms=900, is_last=True).packet(index))).is_ended
 
 
 def test_an_answer_that_says_something_else_is_refused() -> None:

@@ -149,8 +149,12 @@ MALFORMED: list[tuple[Mapping[str, Any], Mapping[str, Any], str]] = [
     ({**HEAD, "streams": [{"name": 1}]}, {}, "a stream: expected name, iri, lsn"),
     ({"part": "triples"}, {"graphs": ROWS}, "triples: expected graphs, subjects, predicates, objects of one length"),
     ({"part": "triples"}, {**QUADS, "graphs": ROWS[:1]}, "triples: expected graphs, subjects, predicates, objects of"),
-    ({"part": "triples"}, QUADS, "triples: expected term_ids of one length"),
-    ({"part": "agreed"}, {**TEXTS, "term_offsets": np.array([0, 1])}, "agreed: expected a text for each term id"),
+    ({"part": "triples"}, QUADS, "array term_ids: expected int64.n., found none"),
+    (
+        {"part": "agreed"},
+        {**TEXTS, "term_offsets": np.array([0, 1])},
+        "term_offsets: expected int64.3., found",
+    ),
     ({"part": "counts", "stream": "y"}, {}, "counts: KeyError: 'y'"),
     ({"part": "counts"}, {"counts": ROWS, "dropped": ROWS}, "counts: expected counts, dropped of one length"),
     (

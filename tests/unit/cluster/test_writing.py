@@ -13,7 +13,7 @@ import pytest
 from tests.unit.cluster.wires import EX, STREAM, Fault, Wires, encoded, wired
 from wukongs.cluster import members
 from wukongs.cluster.claims import CLAIM
-from wukongs.cluster.feeding import FEED, feed_packet
+from wukongs.cluster.feeding import FEED, Fed
 from wukongs.cluster.writing import PUSH, StreamWriter
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.stream_state import PUSH_PARTITION
@@ -102,8 +102,8 @@ def test_a_node_that_knows_of_other_members_asks_for_itself() -> None:
 
 
 def test_a_packet_whose_view_is_none_is_refused() -> None:
-    with wired(1) as wires, pytest.raises(DataError, match="feed: expected the index of a view, found 'x'"):
-        wires.networks[0].handlers[FEED](feed_packet([], view="x"))  # type: ignore[arg-type]
+    with wired(1) as wires, pytest.raises(DataError, match="feed: view = 'x': expected an integer"):
+        wires.networks[0].handlers[FEED](Fed(STREAM, PUSH_PARTITION, 1).packet(0, view="x"))  # type: ignore[arg-type]
 
 
 def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:
@@ -199,9 +199,8 @@ def test_the_next_writer_goes_on_behind_what_any_node_has_of_a_push() -> None:
         declared(wires)
         node, writer = wires.writer()
         writer.push(encoded(("a", 50)), LONG_S)
-        pieces = writer._pieces(encoded(("b", 150), ("c", 750)))
-        shares = writer._shares(pieces)
-        wires.networks[0].handlers[FEED](feed_packet(shares[0]))
+        shares = writer._shares(writer._told(writer._pieces(encoded(("b", 150), ("c", 750)))))
+        wires.networks[0].handlers[FEED](shares[0].packet(0))
         assert offsets(wires) == [3, 1]
         following = other_writer(wires)
         with pytest.raises(StreamError, match="timestamp 150 ms at tuple 0 of the call, but the stream already stands"):
@@ -242,10 +241,10 @@ def test_who_was_locked_out_in_a_push_comes_back_without_it() -> None:
 
 def test_an_old_writer_is_locked_out_by_the_next_one() -> None:
     with written() as (wires, writer):
-        pieces = writer._pieces(encoded(("b", 150)))
+        told = writer._told(writer._pieces(encoded(("b", 150))))
         other_writer(wires).push(encoded(("c", 150)), LONG_S)
         with pytest.raises(StreamError, match=r"writer \d+ is locked out by the newer writer \d+"):
-            writer._send(writer._shares(pieces), time.monotonic() + LONG_S)
+            writer._send(writer._shares(told), time.monotonic() + LONG_S)
         assert offsets(wires) == [2, 2]
 
 

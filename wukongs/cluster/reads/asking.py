@@ -17,6 +17,7 @@ from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.store.dtypes import IN, BoolArray, Int64Array
 from wukongs.store.quads import Quads, joined
 from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
+from wukongs.wire.packet_columns import count_of, ids_of
 from wukongs.wire.packets import Packet
 
 KEYS_PER_QUESTION = 1 << 17
@@ -77,8 +78,8 @@ class Asking:
         arrays = {"nodes": nodes, "graphs": graphs, "stored": stored_rows(parts).reshape(-1)}
 
         def read(answer: Packet) -> tuple[Int64Array, Int64Array]:
-            rows = requests.count_of(answer, "rows")
-            places, names = requests.ids_of(answer, "c0", rows), requests.ids_of(answer, "c1", rows)
+            rows = count_of(answer, "rows")
+            places, names = ids_of(answer, "c0", rows), ids_of(answer, "c1", rows)
             if rows and places.max() >= len(nodes):
                 raise DataError(f"{answer.kind}: more nodes than were asked for")
             return places, names
@@ -89,7 +90,7 @@ class Asking:
     def graph_names(self) -> Int64Array:
         """Return the ids of the graphs of which other nodes see a triple."""
         packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
-        return np.unique(np.concatenate(self._ask_others(packet, partial(requests.ids_of, name="graphs"))))
+        return np.unique(np.concatenate(self._ask_others(packet, partial(ids_of, name="graphs"))))
 
     def _ask_others(self, packet: Packet, read: Callable[[Packet], Read]) -> list[Read]:
         """Ask all other nodes the same."""
@@ -165,9 +166,9 @@ class Asking:
 
 def _triples(answer: Packet) -> tuple[Triples, int]:
     """Read (triples, the shard to go on from). Raises DataError."""
-    rows = requests.count_of(answer, "rows")
-    columns = tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(3))
-    return (columns[0], columns[1], columns[2]), requests.count_of(answer, "next", SHARD_COUNT)
+    rows = count_of(answer, "rows")
+    columns = tuple(ids_of(answer, f"c{at}", rows) for at in range(3))
+    return (columns[0], columns[1], columns[2]), count_of(answer, "next", SHARD_COUNT)
 
 
 def stored_rows(graphs: Graphs) -> Int64Array:
@@ -178,7 +179,7 @@ def stored_rows(graphs: Graphs) -> Int64Array:
 
 def _columns(answer: Packet, run: StepsRun) -> tuple[tuple[Int64Array, ...], int, bool, list[int]]:
     """Read an answer to a run: (columns, length, whether there is more, rows after each step). Raises DataError."""
-    rows = requests.count_of(answer, "rows", run.rows_max)
+    rows = count_of(answer, "rows", run.rows_max)
     is_more = answer.fields.get("more") is True
     if is_more and not rows:
         raise DataError(f"{answer.kind}: nothing, and more to come")
@@ -187,7 +188,7 @@ def _columns(answer: Packet, run: StepsRun) -> tuple[tuple[Int64Array, ...], int
     counts = answer.fields.get("counts")
     if not (isinstance(counts, list) and len(counts) == len(run.steps) and all(map(partial(_is_count, run), counts))):
         raise DataError(f"{answer.kind}: counts = {counts!r}: expected {len(run.steps)} of at most {run.rows_max}")
-    return tuple(requests.ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more, counts
+    return tuple(ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more, counts
 
 
 def _is_count(run: StepsRun, value: object) -> bool:

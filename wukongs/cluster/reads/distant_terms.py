@@ -26,6 +26,7 @@ from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, I
 from wukongs.store.encoded import Encoded, TermTable, replace_ids
 from wukongs.store.term_registry import SETTLED_CHARACTERS_MAX, SETTLED_MAX, TermReader, TermRegistry
 from wukongs.wire.assignment import Assignment
+from wukongs.wire.packet_columns import count_of, ids_of, texts_in
 from wukongs.wire.packets import Packet
 
 ASKED_MAX = 1 << 16
@@ -197,11 +198,11 @@ class DistantReader:
 
     def _take(self, answer: Packet, asked: Int64Array) -> int:
         """Keep the texts of an answer; return to how many of the ids it has come. Raises DataError."""
-        ids = requests.ids_of(answer, "ids")
-        done = requests.count_of(answer, "done", len(asked))
+        ids = ids_of(answer, "ids")
+        done = count_of(answer, "done", len(asked))
         if not np.isin(ids, asked).all() or (done == 0 and len(asked)):
             raise DataError(f"{answer.kind}: texts of other ids, or of none")
-        text, offsets = requests.texts_in(answer, len(ids))
+        text, offsets = texts_in(answer, len(ids))
         current().keep(len(text) + OBJECT_BYTES * len(ids))
         if len(self._fetched.add(TermTable(ids, offsets, text))):
             raise DataError(f"{answer.kind}: an id with two texts")

@@ -17,14 +17,9 @@ from wukongs.cluster.reads.requests import (
     TEXTS,
     TRIPLES,
     StepsRun,
-    column_of,
     columns_packet,
-    count_of,
-    ids_of,
     parts_in,
     shards_in,
-    texts_in,
-    timeout_of,
 )
 from wukongs.cluster.reads.share_run import laid_out_parts, run_share
 from wukongs.live.core import Core
@@ -36,6 +31,7 @@ from wukongs.store.batch_set import BatchSet
 from wukongs.store.dictionary import split_texts
 from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
+from wukongs.wire.packet_columns import column_of, count_of, ids_of, texts_in, timeout_of
 from wukongs.wire.packets import Array, Handler, Packet
 
 KINDS = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE)

@@ -15,8 +15,9 @@ import numpy as np
 
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.query.plans import plan_layout as layout
-from wukongs.store.dtypes import NO_MATCH, UNBOUND, BoolArray, Int64Array, UInt8Array
+from wukongs.store.dtypes import NO_MATCH, UNBOUND, BoolArray, Int64Array
 from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.packet_columns import column_of, count_of, ids_of, timeout_of
 from wukongs.wire.packets import Array, Packet
 
 RUN, NODES, GRAPHS, TRIPLES = "read.run", "read.nodes", "read.graphs", "read.triples"
@@ -148,41 +149,7 @@ def wrong_answer(node: int, what: str) -> NodeUnavailable:
     )
 
 
-# --- fields and arrays ------------------------------------------------------------------------------------------------
-
-
-def count_of(packet: Packet, name: str, limit: int = (1 << 63) - 1) -> int:
-    """Return a field that has to be an integer from 0 to a limit. Raises DataError."""
-    value = packet.fields.get(name)
-    if type(value) is not int or not 0 <= value <= limit:
-        raise DataError(f"{packet.kind}: {name} = {value!r}: expected an integer from 0 to {limit}")
-    return value
-
-
-def timeout_of(packet: Packet) -> float:
-    """Return how long whoever asks waits, in seconds. Raises DataError."""
-    value = packet.fields.get("timeout_s")
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
-        raise DataError(f"{packet.kind}: timeout_s = {value!r}: expected a number of seconds")
-    return float(value)
-
-
-def column_of(packet: Packet, name: str, dtype: type[np.generic], length: int | None = None) -> Any:
-    """Return an array of a type, and of a length if one is given. Raises DataError."""
-    array = packet.arrays.get(name)
-    if array is None or array.dtype != dtype or array.ndim != 1 or length not in (None, len(array)):
-        found = "none" if array is None else f"{array.dtype}[{', '.join(map(str, array.shape))}]"
-        expected = f"{np.dtype(dtype)}[{'n' if length is None else length}]"
-        raise DataError(f"{packet.kind}: array {name}: expected {expected}, found {found}")
-    return np.ascontiguousarray(array)
-
-
-def ids_of(packet: Packet, name: str, length: int | None = None) -> Int64Array:
-    """Return a column of term ids, all bound. Raises DataError."""
-    ids: Int64Array = column_of(packet, name, np.int64, length)
-    if len(ids) and ids.min() < 0:
-        raise DataError(f"{packet.kind}: array {name}: {ids.min()} is no term id")
-    return ids
+# --- arrays of reads --------------------------------------------------------------------------------------------------
 
 
 def shards_in(packet: Packet) -> BoolArray:
@@ -203,24 +170,6 @@ def _table(packet: Packet, name: str, width: int, rows_min: int, rows_max: int) 
             f"{packet.kind}: array {name}: {len(flat)} numbers for {rows_min} to {rows_max} rows of {width}"
         )
     return flat.reshape(-1, width)
-
-
-# --- texts ------------------------------------------------------------------------------------------------------------
-
-
-def texts_in(packet: Packet, count: int) -> tuple[UInt8Array, Int64Array]:
-    """Return so many texts, as UTF-8 one after the other, and where each begins. Raises DataError."""
-    text: UInt8Array = column_of(packet, "text", np.uint8)
-    offsets: Int64Array = column_of(packet, "offsets", np.int64, count + 1)
-    if offsets[0] != 0 or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
-        raise DataError(f"{packet.kind}: offsets do not divide {len(text)} bytes of text")
-    try:
-        whole = text.tobytes().decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{packet.kind}: the text is no UTF-8: {error}") from None
-    if not whole.isascii() and ((text[offsets[:-1][offsets[:-1] < len(text)]] & 0xC0) == 0x80).any():
-        raise DataError(f"{packet.kind}: a text begins within a character")
-    return text, offsets
 
 
 def known_ids(packet: Packet, count: int) -> tuple[Int64Array, BoolArray]:
