@@ -1,18 +1,21 @@
-"""The messages of a stream's writer, Open, Piece, Close and Finish, and their frames on the wire and in the log.
+"""The messages that bring tuples, and their frames on the wire and in the log.
 
-The frames of a message are a JSON header (header.py) and, for a Piece, three Arrow IPC record batches: its tuples, the
-texts of its terms, and those of its clashing terms (an empty frame when there are none). Their schemas belong to the
-protocol version and do not travel. Nothing that comes in is unpickled or evaluated. Any frames of a peer give a
-message, or a DataError that names the fault.
+The writer of a stream sends Open, Piece, Close and Finish. A Chunk holds tuples of a load or an update.
 
-Invariants of a decoded Piece: all columns have one length; ids are >= 0 or codes of its clashes (a graph may be
-UNBOUND); 0 <= first_offset < end_offset; the terms are distinct, and every id that is not inlined has its text.
+The frames of a message are a JSON header (header.py) and, for a Piece or a Chunk, three Arrow IPC record batches: its
+tuples, the texts of its terms, and those of its clashing terms (an empty frame when there are none). Their schemas
+belong to the protocol version and do not travel. Nothing that comes in is unpickled or evaluated. Any frames of a peer
+give a message, or a DataError that names the fault.
+
+Invariants of a decoded Piece or Chunk: all columns have one length; ids are >= 0 or codes of its clashes (a graph may
+be UNBOUND); the terms are distinct, and every id that is not inlined has its text. Of a Piece: 0 <= first_offset <
+end_offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -80,12 +83,22 @@ class Finish:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Some of the tuples of the load or update with this number; they have no times. goes: the update deletes them."""
+
+    number: int
+    encoded: Encoded
+    goes: bool = False
+
+
 Told: TypeAlias = Open | Piece | Close | Finish
 """The messages of writers; the log of a data folder holds them too."""
 
-_KINDS: dict[type, str] = {Open: "open", Piece: "piece", Close: "close", Finish: "finish"}
-TOLD = tuple(_KINDS.values())
-_ARRAYS = ("encoded", "timing", "places")
+_KINDS: dict[type, str] = {Open: "open", Piece: "piece", Close: "close", Finish: "finish", Chunk: "chunk"}
+KINDS = tuple(_KINDS.values())
+_PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")
+_TUPLE = ("subject", "predicate", "object", "graph")
 _MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number", "closed_ms"})
 
 
@@ -114,40 +127,50 @@ def check_batch_number(piece: Piece, batch_ms: int) -> None:
 # --- to frames --------------------------------------------------------------------------------------------------------
 
 
-def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> list[Frame]:
+def to_frames(message: Told | Chunk, sequence: int = 0, token: str | None = None) -> list[Frame]:
     """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it; token: of the writer."""
+    columns: list[Frame] = []
+    beside: dict[str, Int64Array | BoolArray] = {}
+    fields: dict[str, Any]
     if isinstance(message, Piece):
-        fields = {name: getattr(message, name) for name in Piece.__slots__ if name not in _ARRAYS}
-        encoded = message.encoded
-        columns = [_tuples_frame(message), _terms_frame(encoded.terms), _terms_frame(encoded.clashes)]
+        fields = {name: getattr(message, name) for name in ("stream", "partition", *_PIECE_NUMBERS)}
+        beside.update(timestamp_ms=message.encoded.timestamps, timing=message.timing)
         if message.places is not None:
             fields["is_share"] = True
+            beside["place"] = message.places
+        columns = _tuple_frames(message.encoded, beside)
+    elif isinstance(message, Chunk):
+        fields = {"number": message.number, "goes": message.goes}
+        columns = _tuple_frames(message.encoded, beside)
     else:
-        fields, columns = asdict(message), []
+        fields = asdict(message)
     shown = {} if token is None else {"token": token}
     return [write_header({"kind": _KINDS[type(message)], "seq": sequence, **shown, **fields}), *columns]
 
 
-@lru_cache(maxsize=2)
-def _schemas(is_share: bool = False) -> tuple[Any, Any]:
-    """Return the schemas of the tuples (of a share, with their places) and of terms and clashes."""
+@lru_cache(maxsize=3)
+def _tuples_schema(beside: tuple[str, ...]) -> Any:
+    """Return the schema of tuples that have these columns beside their terms."""
     import pyarrow as pa
 
-    names = ("subject", "predicate", "object", "graph", "timestamp_ms")
-    places = [("place", pa.int64())] if is_share else []
-    tuples = pa.schema([*((name, pa.int64()) for name in names), ("timing", pa.bool_()), *places])
-    return tuples, pa.schema([("id", pa.int64()), ("text", pa.large_string())])
+    return pa.schema([(name, pa.bool_() if name == "timing" else pa.int64()) for name in (*_TUPLE, *beside)])
 
 
-def _tuples_frame(piece: Piece) -> Frame:
+@lru_cache(maxsize=1)
+def _terms_schema() -> Any:
     import pyarrow as pa
 
-    encoded = piece.encoded
-    columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, encoded.timestamps, piece.timing)
-    places = () if piece.places is None else (piece.places,)
-    schema = _schemas(piece.places is not None)[0]
-    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in (*columns, *places)], schema=schema)
-    return memoryview(batch.serialize())
+    return pa.schema([("id", pa.int64()), ("text", pa.large_string())])
+
+
+def _tuple_frames(encoded: Encoded, beside: Mapping[str, Int64Array | BoolArray]) -> list[Frame]:
+    """Return the frames of tuples, of their terms and of their clashes. beside: more columns of the tuples."""
+    import pyarrow as pa
+
+    columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, *beside.values())
+    schema = _tuples_schema(tuple(beside))
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)
+    return [memoryview(batch.serialize()), _terms_frame(encoded.terms), _terms_frame(encoded.clashes)]
 
 
 def _terms_frame(terms: TermTable) -> Frame:
@@ -158,18 +181,18 @@ def _terms_frame(terms: TermTable) -> Frame:
     offsets, text = np.ascontiguousarray(terms.offsets), np.ascontiguousarray(terms.text)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     texts = pa.Array.from_buffers(pa.large_string(), len(terms), buffers)
-    return memoryview(pa.RecordBatch.from_arrays([pa.array(terms.ids), texts], schema=_schemas()[1]).serialize())
+    return memoryview(pa.RecordBatch.from_arrays([pa.array(terms.ids), texts], schema=_terms_schema()).serialize())
 
 
 # --- from frames ------------------------------------------------------------------------------------------------------
 
 
-def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told:
+def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chunk:
     """Return the message of some frames. is_trusted: a checksum says that to_frames made these frames, so the ids and
-    texts of a piece are not checked.
+    texts of their tuples are not checked.
 
     Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big)."""
-    return read_told(read_kind(frames, TOLD), frames, is_trusted)
+    return read_message(read_kind(frames, KINDS), frames, is_trusted)
 
 
 def read_kind(frames: Sequence[Frame], kinds: Collection[str]) -> dict[str, Any]:
@@ -183,11 +206,14 @@ def read_kind(frames: Sequence[Frame], kinds: Collection[str]) -> dict[str, Any]
     return header
 
 
-def read_told(header: dict[str, Any], frames: Sequence[Frame], is_trusted: bool = False) -> Told:
+def read_message(header: dict[str, Any], frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chunk:
     """Return the message whose header was read. Raises: DataError."""
     kind = header["kind"]
     if kind == "piece":
         return _read_piece(frames, header, is_trusted)
+    if kind == "chunk":
+        encoded = _read_tuples(frames, kind, (), is_trusted)[0]
+        return Chunk(int_field(header, kind, "number"), encoded, bool_field(header, kind, "goes"))
     check_is_one_frame(kind, frames)
 
     def text(name: str) -> str:
@@ -227,25 +253,20 @@ def text_field(header: dict[str, Any], kind: str, name: str) -> str:
     return value
 
 
+def bool_field(header: dict[str, Any], kind: str, name: str) -> bool:
+    value = header.get(name)
+    if not isinstance(value, bool):
+        raise DataError(f"message '{kind}': expected {name} to be a boolean, found {value!r}")
+    return value
+
+
 def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Piece:
-    if len(frames) != 4:
-        raise DataError(f"message 'piece': expected 4 frames (header, tuples, terms, clashes), found {len(frames)}")
-    is_share = header.get("is_share", False)
-    if not isinstance(is_share, bool):
-        raise DataError(f"message 'piece': expected is_share to be a boolean, found {is_share!r}")
-    tuples_schema, terms_schema = _schemas(is_share)
-    tuples = _read_batch(frames[1], tuples_schema, "tuples", is_trusted)
-    terms = _read_terms(frames[2], terms_schema, "terms", is_trusted)
-    clashes = _read_terms(frames[3], terms_schema, "clashes", is_trusted)
-    subjects, predicates, objects, graphs, times, timing, *rest = (
-        np.array(column.to_numpy(zero_copy_only=False)) for column in tuples.columns
-    )
+    is_share = "is_share" in header and bool_field(header, "piece", "is_share")
+    names = ("timestamp_ms", "timing", *(["place"] if is_share else []))
+    encoded, (times, timing, *rest) = _read_tuples(frames, "piece", names, is_trusted)
     places = rest[0] if rest else None
     if places is not None and len(places) and (places[0] < 0 or (places[1:] <= places[:-1]).any()):
         raise DataError("message 'piece': expected ascending places in a share, found others")
-    encoded = Encoded(subjects, predicates, objects, graphs, times, terms, clashes)
-    if not is_trusted:
-        check_ids(encoded, "message 'piece'")
     numbers = {name: int_field(header, "piece", name) for name in _PIECE_NUMBERS}
     if not 0 <= numbers["first_offset"] < numbers["end_offset"] or numbers["piece"] < 0:
         raise DataError(
@@ -253,13 +274,28 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
             f"{numbers['first_offset']}, end_offset = {numbers['end_offset']}, piece = {numbers['piece']}"
         )
     stream, partition = text_field(header, "piece", "stream"), text_field(header, "piece", "partition")
-    return Piece(stream, partition, **numbers, encoded=encoded, timing=timing.astype(np.bool_), places=places)
+    timed = replace(encoded, timestamps=times)
+    return Piece(stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places)
 
 
-_PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")
+def _read_tuples(
+    frames: Sequence[Frame], kind: str, beside: tuple[str, ...], is_trusted: bool
+) -> tuple[Encoded, list[Any]]:
+    """Return the tuples of a message, without times, and the columns that are beside their terms."""
+    if len(frames) != 4:
+        raise DataError(f"message '{kind}': expected 4 frames (header, tuples, terms, clashes), found {len(frames)}")
+    tuples = _read_batch(frames[1], _tuples_schema(beside), kind, "tuples", is_trusted)
+    terms = _read_terms(frames[2], kind, "terms", is_trusted)
+    clashes = _read_terms(frames[3], kind, "clashes", is_trusted)
+    columns = [np.array(column.to_numpy(zero_copy_only=False)) for column in tuples.columns]
+    subjects, predicates, objects, graphs = columns[: len(_TUPLE)]
+    encoded = Encoded(subjects, predicates, objects, graphs, np.empty(0, np.int64), terms, clashes)
+    if not is_trusted:
+        check_ids(encoded, f"message '{kind}'")
+    return encoded, columns[len(_TUPLE) :]
 
 
-def _read_batch(frame: Frame, schema: Any, what: str, is_trusted: bool) -> Any:
+def _read_batch(frame: Frame, schema: Any, kind: str, what: str, is_trusted: bool) -> Any:
     """Return the record batch of a frame, checked against the schema of the protocol; in full, unless it is trusted."""
     import pyarrow as pa
 
@@ -268,16 +304,16 @@ def _read_batch(frame: Frame, schema: Any, what: str, is_trusted: bool) -> Any:
         batch.validate(full=not is_trusted)
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         first_line = str(error).partition("\n")[0]
-        raise DataError(f"message 'piece': expected {what} as an Arrow record batch, found: {first_line}") from None
+        raise DataError(f"message '{kind}': expected {what} as an Arrow record batch, found: {first_line}") from None
     if any(column.null_count for column in batch.columns):
-        raise DataError(f"message 'piece': expected {what} without nulls, found some")
+        raise DataError(f"message '{kind}': expected {what} without nulls, found some")
     return batch
 
 
-def _read_terms(frame: Frame, schema: Any, what: str, is_trusted: bool) -> TermTable:
+def _read_terms(frame: Frame, kind: str, what: str, is_trusted: bool) -> TermTable:
     if len(frame) == 0:
         return TermTable.empty()
-    batch = _read_batch(frame, schema, what, is_trusted)
+    batch = _read_batch(frame, _terms_schema(), kind, what, is_trusted)
     ids = np.array(batch.column(0).to_numpy())
     texts = batch.column(1)
     _, offset_buffer, text_buffer = texts.buffers()

@@ -14,8 +14,9 @@ import pytest
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.errors import DataError, StreamError
 from wukongs.live.header import HEADER_BYTES_MAX
-from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
+from wukongs.live.pieces import Chunk, Close, Finish, Open, Piece, check_batch_number
 from wukongs.store.dtypes import CLASH_FIRST
+from wukongs.store.encoded import Encoded
 from wukongs.wire.messages import Ack, Message, Opened, Place, Refused, from_frames, sequence_of, to_frames
 
 
@@ -50,13 +51,21 @@ def _assert_same(found: Message, piece: Piece) -> None:
     assert isinstance(found, Piece)
     for name in ("stream", "partition", "epoch", "first_offset", "end_offset", "piece", "batch_number"):
         assert getattr(found, name) == getattr(piece, name)
+    np.testing.assert_array_equal(found.timing, piece.timing)
+    _assert_same_tuples(found.encoded, piece.encoded)
+
+
+def _assert_same_tuples(found: Encoded, sent: Encoded) -> None:
     for name in ("subjects", "predicates", "objects", "graphs", "timestamps"):
-        np.testing.assert_array_equal(getattr(found.encoded, name), getattr(piece.encoded, name))
+        np.testing.assert_array_equal(getattr(found, name), getattr(sent, name))
     for name in ("terms", "clashes"):
-        mine, theirs = getattr(found.encoded, name), getattr(piece.encoded, name)
+        mine, theirs = getattr(found, name), getattr(sent, name)
         np.testing.assert_array_equal(mine.ids, theirs.ids)
         assert mine.texts() == theirs.texts()
-    np.testing.assert_array_equal(found.timing, piece.timing)
+
+
+def make_chunk(*args: Any, goes: bool = False, **options: Any) -> Chunk:
+    return Chunk(3, replace(make_piece(*args, **options).encoded, timestamps=np.empty(0, np.int64)), goes)
 
 
 def test_a_piece_comes_back_with_its_columns_texts_and_flags() -> None:
@@ -101,6 +110,15 @@ def test_clashing_terms_travel_with_their_codes() -> None:
     _assert_same(from_frames(_bytes(piece))[0], piece)
 
 
+@pytest.mark.parametrize("goes", [True, False])
+def test_a_chunk_of_a_load_or_an_update_comes_back(goes: bool) -> None:
+    for sent in (make_chunk(many(400), hash_bits=8, goes=goes), make_chunk([], end=1, goes=goes)):
+        found, sequence = from_frames(_bytes(sent, 2))
+        assert isinstance(found, Chunk)
+        assert (found.number, found.goes, sequence) == (3, goes, 2)
+        _assert_same_tuples(found.encoded, sent.encoded)
+
+
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [
@@ -110,7 +128,7 @@ def test_clashing_terms_travel_with_their_codes() -> None:
         ([b"[" * 100_000], "expected a JSON header"),
         ([b"[1, 2]"], "expected a header with a 'wukongs' version"),
         ([b'{"wukongs": 2, "kind": "open"}'], "expected protocol version 1, found 2. Run the same version"),
-        ([b'{"wukongs": 1, "kind": "eval"}'], "expected a kind among open, opened, piece.*found 'eval'"),
+        ([b'{"wukongs": 1, "kind": "eval"}'], "expected a kind among open, piece, close.*found 'eval'"),
         ([b'{"wukongs": 1, "kind": ["open"]}'], "expected a kind among"),
         ([b" " * (HEADER_BYTES_MAX + 1)], "expected a header of at most 16777216 bytes"),
     ],
@@ -149,6 +167,8 @@ def test_a_foreign_message_is_named(frames: list[bytes], expected: str) -> None:
         (make_piece(), {"first_offset": 1, "end_offset": 1}, "expected 0 <= first_offset < end_offset"),
         (make_piece(), {"piece": -1}, "piece >= 0, found .* piece = -1"),
         (make_piece(), {"partition": None}, "'piece': expected partition to be a text"),
+        (make_chunk(), {"number": -1}, "'chunk': expected number to be an integer from 0"),
+        (make_chunk(), {"goes": 1}, "'chunk': expected goes to be a boolean, found 1"),
     ],
 )
 def test_a_wrong_field_is_named(message: Message, changes: dict[str, Any], expected: str) -> None:
@@ -161,21 +181,23 @@ def test_a_plain_message_with_more_frames_is_refused() -> None:
         from_frames([*_bytes(Finish("s", "p", 1)), b"more"])
 
 
-def test_every_torn_piece_is_refused_never_misread() -> None:
-    whole = _bytes(make_piece(many(20)))
+@pytest.mark.parametrize("message", [make_piece(many(20)), make_chunk(many(20))])
+def test_every_torn_piece_or_chunk_is_refused_never_misread(message: Message) -> None:
+    whole = _bytes(message)
     with pytest.raises(DataError, match="expected 4 frames"):
         from_frames(whole[:3])
     for number in (1, 2):
         for size in range(0, len(whole[number]), 37):
             torn = [*whole]
             torn[number] = whole[number][:size]
-            with pytest.raises(DataError, match=r"^message 'piece': expected"):
+            with pytest.raises(DataError, match=r"^message '(piece|chunk)': expected"):
                 from_frames(torn)
 
 
-def test_flipped_bits_are_refused_or_harmless() -> None:
+@pytest.mark.parametrize("make", [make_piece, make_chunk])
+def test_flipped_bits_are_refused_or_harmless(make: Any) -> None:
     random = np.random.default_rng(5)
-    whole = _bytes(make_piece(many(20), hash_bits=6))
+    whole = _bytes(make(many(20), hash_bits=6))
     for _ in range(2000):
         torn = [bytearray(frame) for frame in whole]
         frame = torn[int(random.integers(4))]  # header, tuples, terms or clashes
@@ -184,9 +206,10 @@ def test_flipped_bits_are_refused_or_harmless() -> None:
             message, _ = from_frames([bytes(one) for one in torn])
         except DataError:
             continue
-        assert isinstance(message, Piece)
+        assert isinstance(message, Piece | Chunk)
         length = len(message.encoded.subjects)
-        assert all(len(column) == length for column in (message.encoded.objects, message.timing))
+        beside = [message.timing] if isinstance(message, Piece) else []
+        assert all(len(column) == length for column in (message.encoded.objects, *beside))
         assert len(message.encoded.terms.texts()) == len(message.encoded.terms)
 
 
