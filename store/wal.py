@@ -35,11 +35,10 @@ import numpy as np
 from wukongs.errors import CorruptionError, StorageError
 from wukongs.store.disk import Disk, storage_errors
 
-FORMAT = 2
+FORMAT = 3
 """The format of the segments that are written. It counts what records may hold as well: 2 came with updates (0012),
-windows that count triples, and results compared between firings. A segment begins with it: builds that know only 1
-refuse it."""
-FORMATS = (1, 2)
+windows that count triples, and results compared between firings; 3 with a message for the chunks of loads and updates.
+A segment begins with it: builds that know only earlier ones refuse it."""
 _MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")
 _CHECKED_FROM = 4
@@ -182,11 +181,10 @@ class WriteAheadLog:
             if not is_last or len(data) >= at or synced >= head:
                 raise CorruptionError(f"expected a log segment, found {bytes(data[:at])!r}", str(path))
             data = data[:0]
-        elif int(found[1]) not in FORMATS:
-            known = " and ".join(map(str, FORMATS))
+        elif not 1 <= int(found[1]) <= FORMAT:
             raise StorageError(
-                f"{path}: written in format {int(found[1])}, and this version of wukongs reads logs of format {known}. "
-                "Open the folder with the version that wrote it, or a newer one"
+                f"{path}: written in format {int(found[1])}, and this version of wukongs reads logs of format 1 to "
+                f"{FORMAT}. Open the folder with the version that wrote it, or a newer one"
             )
         while at < len(data):
             record = _record_at(data, at)

@@ -27,21 +27,13 @@ from typing import Any, NoReturn
 from wukongs.durable.backup import copy_folder
 from wukongs.durable.catalogue import ABOUT_KEY, Definition, definitions_at, remove_old
 from wukongs.durable.loaded_files import FileState, LoadedFiles
+from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_payload
 from wukongs.errors import StorageError
 from wukongs.live.core import Core
 from wukongs.live.delivery import Delivery, Fired
 from wukongs.live.injector import Injector
-from wukongs.live.journal import (
-    ACKNOWLEDGED,
-    CHANGE,
-    MARK,
-    MESSAGE,
-    Change,
-    Journal,
-    load_piece,
-    pack_frames,
-)
-from wukongs.live.pieces import Told, to_frames
+from wukongs.live.journal import Change, Journal
+from wukongs.live.pieces import Chunk, Told
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
@@ -123,13 +115,13 @@ class DurableJournal(Journal):
 
     def note(self, message: Told, then: Callable[[], None]) -> int:
         self._log_acknowledgements()
-        lsn = self.wal.append(MESSAGE, pack_frames(to_frames(message)), self._core.upper)
+        lsn = self.wal.append(MESSAGE, message_payload(message), self._core.upper)
         self._pending.append((lsn, then))
         return lsn
 
     def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
         if len(encoded):
-            payload = pack_frames(to_frames(load_piece(number, encoded, goes)))
+            payload = message_payload(Chunk(number, encoded, goes))
             with self._core.lock:
                 self.prepare()
                 lsn = self.wal.append(MESSAGE, payload, self._core.upper)
@@ -153,7 +145,7 @@ class DurableJournal(Journal):
         if isinstance(change, dict):
             lsn = self.wal.commit(CHANGE, [json.dumps(change).encode()], self._core.upper)
         else:
-            lsn = self.wal.commit(MESSAGE, pack_frames(to_frames(change)), self._core.upper)
+            lsn = self.wal.commit(MESSAGE, message_payload(change), self._core.upper)
         self._apply()
         if isinstance(change, dict):
             self.define(lsn, change)

@@ -21,23 +21,14 @@ from wukongs.csparql.terms import Term
 from wukongs.durable.backup import LOG_FOLDER
 from wukongs.durable.catalogue import Definition, read_definitions
 from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
+from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_in
 from wukongs.errors import CorruptionError, SettingsError, StorageError
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector
-from wukongs.live.journal import (
-    ACKNOWLEDGED,
-    CHANGE,
-    COMES,
-    GOES,
-    LOAD_STREAM,
-    MARK,
-    MESSAGE,
-    Journal,
-    unpack_frames,
-)
-from wukongs.live.pieces import Close, Finish, Open, Piece, from_frames
+from wukongs.live.journal import Journal
+from wukongs.live.pieces import Chunk, Close, Open, Piece, Told
 from wukongs.live.reporting import Remembered
 from wukongs.live.stream import take_piece
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
@@ -115,8 +106,8 @@ class _Replay:
         about = self._about = journal.about.get("journal", {})
         self._after_ms = _by_lsn(about.get("after_ms", {}))
         """Per stream: tuples up to there are stored, and needed in no slice."""
-        self._chunks: dict[tuple[int, int], list[Encoded]] = {}
-        """The chunks of loads and updates that are not committed yet, by number and by whether they come or go."""
+        self._chunks: dict[tuple[int, bool], list[Encoded]] = {}
+        """The chunks of loads and updates that are not committed yet, by number and by whether they go."""
         self._start = about.get("start", 1)
         self._synced = max(self._start, about.get("next", 1) - 1) if about else 0
         """The record up to which the log was safe when the checkpoint was made."""
@@ -164,9 +155,11 @@ class _Replay:
         if record.kind == MARK:
             self._apply_mark(record)
         elif record.kind == MESSAGE:
-            message = from_frames(unpack_frames(record.payload), is_trusted=True)
-            assert isinstance(message, Piece | Close | Open | Finish), message
-            self._apply_message(message, record.lsn)
+            message = message_in(record.payload)
+            if isinstance(message, Chunk):
+                self._keep(message, record.lsn)
+            else:
+                self._apply_message(message)
         elif record.kind == CHANGE:
             change = json.loads(bytes(record.payload))
             if change["op"] not in _CHANGES:
@@ -228,16 +221,13 @@ class _Replay:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _apply_message(self, message: Piece | Close | Open | Finish, lsn: int) -> None:
-        if isinstance(message, Piece) and message.stream == LOAD_STREAM:
-            if message.piece not in (COMES, GOES):
-                raise self._unknown(lsn, f"share {message.piece} of a load")
-            number = int(message.partition)
-            self._core.load_count = max(self._core.load_count, number)
-            self._journal.note_load_record(number, lsn)
-            chunk = replace(message.encoded, timestamps=np.empty(0, np.int64))
-            self._chunks.setdefault((number, message.piece), []).append(chunk)
-            return
+    def _keep(self, chunk: Chunk, lsn: int) -> None:
+        """Keep a chunk until its load or update is committed."""
+        self._core.load_count = max(self._core.load_count, chunk.number)
+        self._journal.note_load_record(chunk.number, lsn)
+        self._chunks.setdefault((chunk.number, chunk.goes), []).append(chunk.encoded)
+
+    def _apply_message(self, message: Told) -> None:
         state = self._core.streams[message.stream]
         ledger = state.open_partition(message.partition)
         if isinstance(message, Piece):
@@ -310,7 +300,7 @@ class _Replay:
     def _change_load(self, change: dict[str, Any], _: int) -> None:
         core, sn = self._core, change["sn"]
         core.load_count = max(core.load_count, change["number"])
-        chunks = self._chunks.pop((change["number"], COMES), [])
+        chunks = self._chunks.pop((change["number"], False), [])
         if sn >= core.arrangement.trace.upper:
             core.pass_to(sn)
             into = core.graph_id(None if change["graph"] is None else graph_term(change["graph"]))
@@ -321,7 +311,7 @@ class _Replay:
     def _change_update(self, change: dict[str, Any], _: int) -> None:
         core, sn, number = self._core, change["sn"], change["number"]
         core.load_count = max(core.load_count, number)
-        gone, come = (self._chunks.pop((number, share), []) for share in (GOES, COMES))
+        gone, come = (self._chunks.pop((number, goes), []) for goes in (True, False))
         if sn >= core.arrangement.trace.upper:
             core.pass_to(sn)
             cleared = [core.graph_id(None if name is None else Term(name)) for name in change["cleared"]]

@@ -14,28 +14,14 @@ this is immediate; wukongs.durable.durability has the durable one.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from wukongs.errors import StorageError
-from wukongs.live.header import Frame
-from wukongs.live.pieces import Piece, Told
+from wukongs.live.pieces import Told
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
-
-MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
-"""The kinds of records: the state of streams and queries at the head of a segment (JSON); a message of
-wukongs.live.pieces; another change (JSON); up to which window the results of queries were taken (JSON)."""
-LOAD_STREAM = ""
-"""The stream of a Piece that holds triples of a load or update. Its partition is the number of the load or update. No
-real stream has this name."""
-COMES, GOES = 0, 1
-"""The number of such a Piece: whether its triples are stored, or an update deletes them."""
 
 Change: TypeAlias = dict[str, Any]
 
@@ -103,34 +89,3 @@ class Journal:
 
     def close(self) -> None:
         """End, with a last checkpoint. Called without the lock, when nothing is taken any more."""
-
-
-def pack_frames(frames: Sequence[Frame]) -> list[Frame]:
-    """Return the payload that holds these frames: their count and sizes, then each frame, padded to 8 bytes."""
-    sizes = [len(frame) for frame in frames]
-    payload: list[Frame] = [struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)]
-    for frame, size in zip(frames, sizes, strict=True):
-        payload.append(frame)
-        if size % 8:
-            payload.append(bytes(-size % 8))
-    return payload
-
-
-def unpack_frames(payload: memoryview) -> list[Frame]:
-    """Return the frames of a payload, each aligned to 8 bytes."""
-    data = memoryview(bytes(payload))
-    count = int.from_bytes(data[:8], "little")
-    at = 8 * (count + 1)
-    frames: list[Frame] = []
-    for size in struct.unpack_from(f"<{count}Q", data, 8):
-        frames.append(data[at : at + size])
-        at += size + -size % 8
-    return frames
-
-
-def load_piece(number: int, encoded: Encoded, goes: bool = False) -> Piece:
-    """Return a chunk of loaded triples as a message; they have no times. goes: an update deletes them."""
-    count = len(encoded)
-    timed = replace(encoded, timestamps=np.zeros(count, np.int64))
-    share = GOES if goes else COMES
-    return Piece(LOAD_STREAM, str(number), 0, 0, max(count, 1), share, 0, timed, np.zeros(count, np.bool_))

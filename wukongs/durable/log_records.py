@@ -1,0 +1,53 @@
+"""The records of a data folder's log: their kinds, and the messages in them. store/wal.py numbers the formats.
+
+The payload of a record is JSON, except that of a message: the count and sizes of its frames (wukongs.live.pieces), and
+the frames, each aligned to 8 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+
+from wukongs.live.header import Frame
+from wukongs.live.pieces import Chunk, Piece, Told, from_frames, to_frames
+
+MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
+"""The kinds: the state of streams and queries at the head of a segment; a message of wukongs.live.pieces; another
+change; up to which window the results of queries were taken."""
+
+
+def message_payload(message: Told | Chunk) -> list[Frame]:
+    """Return the payload of a record that holds a message."""
+    frames = to_frames(message)
+    sizes = [len(frame) for frame in frames]
+    payload: list[Frame] = [struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)]
+    for frame, size in zip(frames, sizes, strict=True):
+        payload.append(frame)
+        if size % 8:
+            payload.append(bytes(-size % 8))
+    return payload
+
+
+def message_in(payload: memoryview) -> Told | Chunk:
+    """Return the message of a record whose checksum is right."""
+    data = memoryview(bytes(payload))
+    count = int.from_bytes(data[:8], "little")
+    at = 8 * (count + 1)
+    frames: list[Frame] = []
+    for size in struct.unpack_from(f"<{count}Q", data, 8):
+        frames.append(data[at : at + size])
+        at += size + -size % 8
+    message = from_frames(frames, is_trusted=True)
+    if isinstance(message, Piece) and message.stream == "":
+        return _chunk_of_format_2(message)
+    return message
+
+
+def _chunk_of_format_2(piece: Piece) -> Chunk:
+    """Return the chunk that a log of format 1 or 2 holds as a piece of a stream without name: the partition is the
+    number of the load or update, and the piece says whether its tuples come (0) or go (1)."""
+    encoded = replace(piece.encoded, timestamps=np.empty(0, np.int64))
+    return Chunk(int(piece.partition), encoded, goes=piece.piece == 1)
