@@ -15,6 +15,7 @@ from wukongs.bench.kernels.batches import bytes_per_triple
 from wukongs.bench.lsbench.data import LsbenchData
 from wukongs.bench.store.injection import mixed
 from wukongs.live.core import Core
+from wukongs.live.journal import NoJournal
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
 from wukongs.store.rdf_files import read_rdf
@@ -74,7 +75,7 @@ def _load(path: Path) -> int:
 
 
 def _load_in_phases(path: Path) -> Loaded:
-    core = Core(Settings())
+    core = Core(Settings(), NoJournal())
     encode_s = confirm_s = 0.0
     columns = []
     chunks = read_rdf(path, scope=b"load:1", on_malformed=None, strict=True)

@@ -35,6 +35,7 @@ from wukongs.bench.lsbench.data import (
 )
 from wukongs.live.core import Core
 from wukongs.live.injector import IDLE_FUEL
+from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.settings import Settings
@@ -92,7 +93,7 @@ def measure(found: Report, quick: bool) -> None:
 
 def grow(report: Report, data: LsbenchData, triple_count: int) -> Core:
     """Store copies of the network, entities renamed in each, without a file of them all."""
-    core = Core(Settings())
+    core = Core(Settings(), NoJournal())
     columns: list[tuple[Int64Array, ...]] = []
     hashes: list[Int64Array] = []
     while sum(len(part) for part in hashes) < triple_count:

@@ -29,7 +29,7 @@ from wukongs.cluster.times import packed, unpacked
 from wukongs.cluster.writing import PUSH, Writers
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.header import PROTOCOL_VERSION
-from wukongs.live.journal import Change, Journal
+from wukongs.live.journal import Change, NoJournal
 from wukongs.live.pieces import Told
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Body, Incarnation, Message
@@ -57,7 +57,7 @@ the slices that the node needs. A push waits for the feeds. A call of another no
 records. Settling waits for firings, which read, and whose callbacks may push."""
 
 
-class NodeJournal(Journal):
+class NodeJournal(NoJournal):
     """The journal of one node: it hands the ends of queries to the majority log.
 
     A node in memory has nothing to write. But a query that is closed here has to leave the log, so that its name is

@@ -34,6 +34,7 @@ from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
+from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import Close, Piece
 from wukongs.live.stream_state import StreamState
 from wukongs.protocol.actions import SealBatch
@@ -91,7 +92,7 @@ class NodeStore:
         return at once, and only say so to whoever asks for them."""
         self.terms = NodeRegistry(settings.hash_bits)
         self.exposure = Exposure(self._drop_shares)
-        self.core = Core(settings, self.terms, self.exposure)
+        self.core = Core(settings, NoJournal(), self.terms, self.exposure)
         self.injector = Injector(self.core)
         self.me = me
         self.shard_map = shard_map

@@ -19,7 +19,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,13 +32,11 @@ from wukongs.errors import StorageError
 from wukongs.live.core import Core
 from wukongs.live.delivery import Delivery, Fired
 from wukongs.live.injector import Injector
-from wukongs.live.journal import Change, Journal
+from wukongs.live.journal import Change
 from wukongs.live.pieces import Chunk, Told
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
-from wukongs.store.quads import Quads
 from wukongs.store.snapshot import tick_of
-from wukongs.store.term_registry import encode_quads
 from wukongs.store.trace import TraceEntry
 from wukongs.store.wal import WriteAheadLog
 
@@ -73,8 +71,8 @@ class CheckpointPlan:
     about: dict[str, Any]
 
 
-class DurableJournal(Journal):
-    """One per engine with a data folder. Its methods are called as Journal says."""
+class DurableJournal:
+    """The Journal of an engine with a data folder; one per engine."""
 
     def __init__(self, core: Core, injector: Injector, store: CheckpointStore, wal: WriteAheadLog) -> None:
         self.store = store
@@ -89,7 +87,6 @@ class DurableJournal(Journal):
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._marks: deque[SegmentMark] = deque()
         self._loads: dict[int, LoggedLoad] = {}
-        self._late_sn = -1
         self._dropped_upper: dict[int, int] = {}
         """How far the stored graph had come when a stream (by LSN) was dropped: all that it had closed is before."""
         self.position: int | None = None
@@ -119,21 +116,22 @@ class DurableJournal(Journal):
         self._pending.append((lsn, then))
         return lsn
 
-    def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
-        if len(encoded):
-            payload = message_payload(Chunk(number, encoded, goes))
-            with self._core.lock:
-                self.prepare()
-                lsn = self.wal.append(MESSAGE, payload, self._core.upper)
-                self._loads.setdefault(number, LoggedLoad(lsn))
-            if sum(map(len, payload)) >= WRITTEN_AT_ONCE_BYTES:
-                self.wait(lsn)
+    def note_chunks(self, number: int, chunks: Iterable[Encoded], goes: bool = False) -> None:
+        for encoded in chunks:
+            if len(encoded):
+                payload = message_payload(Chunk(number, encoded, goes))
+                with self._core.lock:
+                    self.prepare()
+                    lsn = self.wal.append(MESSAGE, payload, self._core.upper)
+                    self.note_load(number, lsn)
+                if sum(map(len, payload)) >= WRITTEN_AT_ONCE_BYTES:
+                    self.wait(lsn)
 
-    def note_quads(self, number: int, quads: Quads, goes: bool = False) -> None:
-        for encoded in encode_quads(self._core.registry, quads, self._core.default_graph):
-            self.note_load(number, encoded, goes)
+    def note_load(self, number: int, lsn: int) -> None:
+        """Note that a record holds a chunk of a load or update, also while the log is replayed."""
+        self._loads.setdefault(number, LoggedLoad(lsn))
 
-    def abandon_load(self, number: int) -> None:
+    def abandon(self, number: int) -> None:
         with self._core.lock:
             load = self._loads.get(number)
             if load is not None and load.sn is None:
@@ -163,16 +161,16 @@ class DurableJournal(Journal):
             self.definitions[lsn] = Definition(
                 lsn, change["query"], None, change["text"], change["base"], output=change.get("output")
             )
+        elif change["op"] == "close":
+            query_lsn = self._injector.queries[change["query"]].lsn
+            self.definitions[query_lsn].until = lsn
+            self.delivery.forget(query_lsn)
         elif change["op"] in ("load", "update"):
             self._loads.setdefault(change["number"], LoggedLoad(lsn)).sn = change["sn"]
             if change.get("file") is not None:
                 files = LoadedFiles(self.about)
                 files.add(FileState(**change["file"]))
                 self.about = files.into(self.about)
-
-    def note_load_record(self, number: int, lsn: int) -> None:
-        """Note a chunk of a load that is in the log already."""
-        self._loads.setdefault(number, LoggedLoad(lsn))
 
     def abandon_unfinished_loads(self) -> None:
         """Forget the loads that had not been committed when the process ended."""
@@ -188,9 +186,6 @@ class DurableJournal(Journal):
         durable = self.wal.durable_lsn
         while self._pending and self._pending[0][0] <= durable:
             self._pending.popleft()[1]()
-
-    def sealed_late(self, sn: int) -> None:
-        self._late_sn = sn
 
     # --- segments -----------------------------------------------------------------------------------------------------
 
@@ -227,10 +222,6 @@ class DurableJournal(Journal):
     def acknowledge(self, query_lsn: int, end_ms: int) -> None:
         self.delivery.acknowledge(query_lsn, end_ms)
 
-    def forget_query(self, query_lsn: int, lsn: int) -> None:
-        self.definitions[query_lsn].until = lsn
-        self.delivery.forget(query_lsn)
-
     def _log_acknowledgements(self) -> None:
         news = self.delivery.take_news()
         if news:
@@ -261,6 +252,7 @@ class DurableJournal(Journal):
                 log.exception("no checkpoint, the log goes on")
 
     def checkpoint(self) -> None:
+        """Write what is stored to the data folder. Called without the lock. Raises StorageError."""
         with self._turn:
             self._checkpoint()
 
@@ -313,7 +305,7 @@ class DurableJournal(Journal):
         that is needed; None if there is no such time."""
         stored_ms = tick_of(sn)
         found: dict[int, int | None] = {state.lsn: None for state in self._core.streams.values()}
-        if stored_ms is None or self._late_sn > sn:
+        if stored_ms is None or self._core.late_sn > sn:
             return found  # or else tuples of any time may be stored after that
         for state, keep_after_ms in self._injector.keep_after_ms():
             # A stream batch that goes on after stored_ms is stored later, as a whole.
@@ -360,6 +352,7 @@ class DurableJournal(Journal):
     # --- the journal itself -------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
+        """Return counts and sizes of the log and the checkpoints."""
         oldest = self.delivery.oldest()
         failure = self.wal.failure or self.wal.lack
         return {
@@ -375,6 +368,7 @@ class DurableJournal(Journal):
         }
 
     def close(self) -> None:
+        """End, with a last checkpoint. Called without the lock, when nothing is taken any more."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -390,8 +384,8 @@ class DurableJournal(Journal):
         self.store.close()
 
 
-class ReadOnlyJournal(Journal):
-    """The journal of an engine over a data folder that this user may only read: what would be logged is refused.
+class ReadOnlyJournal:
+    """The Journal of an engine over a data folder that this user may only read: what would be logged is refused.
 
     Windows are reported, since that changes nothing in the folder: the next engine reports them again."""
 
@@ -409,11 +403,26 @@ class ReadOnlyJournal(Journal):
     def prepare(self) -> None:
         self._refuse()
 
-    def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
+    def note(self, message: Told, then: Callable[[], None]) -> int:
         self._refuse()
+
+    def wait(self, lsn: int | None = None) -> None:
+        pass
+
+    def note_chunks(self, number: int, chunks: Iterable[Encoded], goes: bool = False) -> None:
+        self._refuse()
+
+    def abandon(self, number: int) -> None:
+        pass
 
     def commit(self, change: Change | Told) -> int:
         self._refuse()
+
+    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
+        pass
+
+    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
+        pass
 
     def checkpoint(self) -> None:
         self._refuse()

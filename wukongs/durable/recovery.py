@@ -27,7 +27,7 @@ from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector
-from wukongs.live.journal import Journal
+from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Told
 from wukongs.live.reporting import Remembered
 from wukongs.live.stream import take_piece
@@ -49,9 +49,9 @@ def has_data(folder: Path) -> bool:
         return any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
 
 
-def open_folder(folder: Path, core: Core, injector: Injector) -> None:
+def open_folder(folder: Path, core: Core, injector: Injector) -> DurableJournal | ReadOnlyJournal:
     """Make an engine that is still empty what the folder holds, and durable from now on; one that only answers, if this
-    user may only read the folder.
+    user may only read the folder. Return its journal, which is to be closed.
 
     Raises StorageError (in use, no access, hash_bits), CorruptionError (an altered file)."""
     if folder.exists() and not folder.is_dir():
@@ -59,23 +59,25 @@ def open_folder(folder: Path, core: Core, injector: Injector) -> None:
     store = CheckpointStore(folder, may_only_read=has_data(folder))
     try:
         journal = _recover(store, core, injector)
-        if store.is_read_only:
-            core.journal = ReadOnlyJournal(folder, store.close)
-            log.warning("%s: this user may not write to it: opened for reading only", folder)
-        else:
+        read_only = ReadOnlyJournal(folder, store.close) if store.is_read_only else None
+        if read_only is None:
             journal.start()
+        else:
+            core.journal = read_only
+            log.warning("%s: this user may not write to it: opened for reading only", folder)
     except BaseException:
         store.close()
         raise
     if core.streams:
         injector.start_with_news()
+    return read_only or journal
 
 
 def read_folder(folder: Path, core: Core, injector: Injector) -> None:
     """Make an engine that is still empty what the folder holds, but in memory from now on. Raises as open_folder."""
     with CheckpointStore(folder, may_only_read=True) as store:
         _recover(store, core, injector)
-    core.journal = Journal()
+    core.journal = NoJournal()
 
 
 def _recover(store: CheckpointStore, core: Core, injector: Injector) -> DurableJournal:
@@ -224,7 +226,7 @@ class _Replay:
     def _keep(self, chunk: Chunk, lsn: int) -> None:
         """Keep a chunk until its load or update is committed."""
         self._core.load_count = max(self._core.load_count, chunk.number)
-        self._journal.note_load_record(chunk.number, lsn)
+        self._journal.note_load(chunk.number, lsn)
         self._chunks.setdefault((chunk.number, chunk.goes), []).append(chunk.encoded)
 
     def _apply_message(self, message: Told) -> None:
@@ -289,10 +291,8 @@ class _Replay:
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
         self._register(QuerySource(change["text"], change["base"], change.get("output")), lsn)
 
-    def _change_close(self, change: dict[str, Any], lsn: int) -> None:
-        query = self._injector.queries[change["query"]]
-        query.end()
-        self._journal.forget_query(query.lsn, lsn)
+    def _change_close(self, change: dict[str, Any], _: int) -> None:
+        self._injector.queries[change["query"]].end()
 
     def _change_pause(self, change: dict[str, Any], _: int) -> None:
         self._injector.queries[change["query"]].is_paused = change["is_paused"]

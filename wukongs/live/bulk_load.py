@@ -9,7 +9,6 @@ steps others get the lock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from os import PathLike
 from typing import IO, Any
 
@@ -68,7 +67,7 @@ def _join(
     try:
         held, runs, read_count = known.read(), RunStack(), 0
         for run in read_runs(
-            reader, core.registry, graph, plan, strict, on_piece=partial(core.journal.note_load, number)
+            reader, core.registry, graph, plan, strict, on_piece=lambda each: core.journal.note_chunks(number, [each])
         ):
             runs.add(run.batch)
             read_count += run.read_count
@@ -89,7 +88,7 @@ def _join(
             core.revoke_old_handles()
             batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
     except BaseException:
-        core.journal.abandon_load(number)
+        core.journal.abandon(number)
         raise
     finally:
         with core.lock:

@@ -121,9 +121,8 @@ class ContinuousQuery:
         with self._core.lock:
             if self.is_closed:
                 return
-            lsn = self._core.journal.commit({"op": "close", "query": self.name})
+            self._core.journal.commit({"op": "close", "query": self.name})
             self.end()
-            self._core.journal.forget_query(self.lsn, lsn)
 
     def end(self) -> None:
         """End the query in this engine; in a data folder it stays registered."""

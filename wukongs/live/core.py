@@ -103,7 +103,11 @@ class Core:
     """arrangement: the stored graph; sealed_ms: the event time up to which everything is sealed (None: no stream)."""
 
     def __init__(
-        self, settings: Settings, registry: TermRegistry | None = None, progress: Progress | None = None
+        self,
+        settings: Settings,
+        journal: Journal,
+        registry: TermRegistry | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.settings = settings
         self.progress: Progress = progress or OwnProgress()
@@ -115,7 +119,7 @@ class Core:
         """The snapshot number that a replay of the log has come to; None: there is no replay.
 
         The trace of the checkpoint holds more already. Whatever the replay seals below the trace's `upper` is there."""
-        self.journal = Journal()
+        self.journal = journal
         self.default_graph = int(self.registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
         self.reserved = {iri(DEFAULT_GRAPH_IRI): self.default_graph}
         """Constants of every query, with their ids."""
@@ -123,6 +127,8 @@ class Core:
         self.sealed_ms: int | None = None
         self._unsealed: dict[int, list[Columns]] = {}
         """SN -> timeless tuples that join the stored graph there; their slices are sealed already."""
+        self.late_sn = -1
+        """The newest SN under which tuples of a stream that began late were sealed: it is not that of their time."""
         self._held: Handle | None = None
         self.is_closed = False
         self.failure: BaseException | None = None
@@ -257,7 +263,7 @@ class Core:
             columns = [np.concatenate(column) for column in zip(*self._unsealed.pop(joins_at), strict=True)]
             self.revoke_old_handles()
             if joins_at != expected:
-                self.journal.sealed_late(joins_at)
+                self.late_sn = joins_at
             if self.replayed_to is None or joins_at >= self.arrangement.trace.upper:
                 self.arrangement.absorb(joins_at, *columns)
             self.pass_to(joins_at + 1)

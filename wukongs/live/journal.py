@@ -1,4 +1,4 @@
-"""Journal: the way of all changes of an engine. A durable engine logs them here before they hold.
+"""Journal: where a record is before it is acknowledged: nowhere, in the log of this data folder, or in a cluster's log.
 
 Every change is made under the engine's lock, in one of two ways:
 
@@ -6,86 +6,82 @@ Every change is made under the engine's lock, in one of two ways:
   batches at once; `then`, which moves the stream on, is called once the record is safe. The caller waits for that
   without the lock.
 * `commit(change)`: everything else, seldom. Returns once the record, and so all before it, is safe and applied; the
-  caller then makes the change, still under the lock.
+  caller then makes the change, still under the lock. The tuples of a load or an update come before it, in chunks.
 
-So nothing becomes visible in a snapshot or a window before it is safe. An engine in memory has a Journal, where all of
-this is immediate; wukongs.durable.durability has the durable one.
+So nothing becomes visible in a snapshot or a window before it is safe. An engine in memory has NoJournal, where all of
+this is immediate; wukongs.durable.durability has the journal of a data folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias
 
-from wukongs.errors import StorageError
 from wukongs.live.pieces import Told
 from wukongs.store.encoded import Encoded
-from wukongs.store.quads import Quads
 
 Change: TypeAlias = dict[str, Any]
 
 
-class Journal:
-    """The journal of an engine in memory: nothing is logged, and every change holds at once."""
+class Journal(Protocol):
+    """A record is known by its number, the LSN. Raises StorageError where a record cannot be kept."""
 
     def prepare(self) -> None:
-        """Be ready for `note`. Called with the engine's lock held, before anything is changed. Raises StorageError."""
+        """Be ready for `note`. Called with the engine's lock held, before anything is changed."""
 
     def note(self, message: Told, then: Callable[[], None]) -> int:
         """Log what was just taken; `then` is called once it is safe. Return its LSN, to wait for.
 
         Called with the engine's lock held, after prepare() and without letting go of the lock in between."""
-        then()
-        return 0
 
-    def note_load(self, number: int, encoded: Encoded, goes: bool = False) -> None:
-        """Log a chunk of loaded triples, before its terms are confirmed. It counts once the load is committed.
+    def wait(self, lsn: int | None = None) -> None:
+        """Wait until the record `lsn` (default: every record so far) is safe and holds. Called without the lock."""
 
-        goes: it is what an update deletes."""
+    def note_chunks(self, number: int, chunks: Iterable[Encoded], goes: bool = False) -> None:
+        """Log tuples of a load or an update, before their terms are confirmed. They count once it is committed.
 
-    def note_quads(self, number: int, quads: Quads, goes: bool = False) -> None:
-        """Log quads whose terms are known, as note_load does: an update stores them or, with goes, deletes them."""
+        number: of the load or update. chunks: read only if they are logged. goes: the update deletes them."""
 
-    def abandon_load(self, number: int) -> None:
-        """Forget the chunks of a load that has failed."""
+    def abandon(self, number: int) -> None:
+        """Forget the chunks of a load or an update that has failed."""
 
     def commit(self, change: Change | Told) -> int:
         """Log a change and return its LSN when it, and everything before it, is safe; the caller applies it then.
 
-        Called with the engine's lock held. Raises StorageError; then the change must not be made."""
-        return 0
-
-    def wait(self, lsn: int | None = None) -> None:
-        """Wait until the record `lsn` (default: every record so far) is safe and holds. Called without the lock.
-
-        Raises StorageError."""
+        Called with the engine's lock held. After an error the change must not be made."""
 
     def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
         """Note that a query has picked the batches of a firing. needs_ms: it reads, of each stream, what came after
-        this.
-
-        is_compared: its next firing is compared with this one. Called with the lock held."""
+        this. is_compared: its next firing is compared with this one. Called with the lock held."""
 
     def acknowledge(self, query_lsn: int, end_ms: int) -> None:
         """Note that the windows of a query up to a time were taken. From any thread."""
 
-    def forget_query(self, query_lsn: int, lsn: int) -> None:
-        """Note that a query was closed by record lsn. Called with the lock held."""
 
-    def sealed_late(self, sn: int) -> None:
-        """Note that tuples of a stream that began late were sealed at an SN that is not that of their time."""
+class NoJournal:
+    """The journal of an engine in memory: nothing is logged, and every change holds at once."""
 
-    def checkpoint(self) -> None:
-        """Write what is stored to the data folder. Called without the lock. Raises StorageError."""
+    def prepare(self) -> None:
+        pass
 
-    def backup(self, target: Path) -> None:
-        """Copy the data folder. Called without the lock. Raises StorageError (there is none; no room)."""
-        raise StorageError("this engine is in memory: only one with a data_dir is backed up; dump() writes its graphs")
+    def note(self, message: Told, then: Callable[[], None]) -> int:
+        then()
+        return 0
 
-    def stats(self) -> dict[str, Any]:
-        """Return counts and sizes of the log and the checkpoints."""
-        return {}
+    def wait(self, lsn: int | None = None) -> None:
+        pass
 
-    def close(self) -> None:
-        """End, with a last checkpoint. Called without the lock, when nothing is taken any more."""
+    def note_chunks(self, number: int, chunks: Iterable[Encoded], goes: bool = False) -> None:
+        pass
+
+    def abandon(self, number: int) -> None:
+        pass
+
+    def commit(self, change: Change | Told) -> int:
+        return 0
+
+    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
+        pass
+
+    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
+        pass

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.updates import Operation
@@ -18,7 +18,10 @@ from wukongs.live.core import STEP_ROWS, Core, expect, pay_for_merges
 from wukongs.live.injector import Injector
 from wukongs.live.update_request import UpdateRequest
 from wukongs.query.limits import Limits, limits_of
+from wukongs.store.encoded import Encoded
 from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads
+from wukongs.store.term_registry import encode_quads
 from wukongs.store.trace import Handle
 
 
@@ -61,8 +64,8 @@ def _store(
 ) -> int:
     come, _ = change.difference()
     try:
-        core.journal.note_quads(number, change.gone, goes=True)
-        core.journal.note_quads(number, change.come)
+        core.journal.note_chunks(number, _encoded(core, change.gone), goes=True)
+        core.journal.note_chunks(number, _encoded(core, change.come))
         if len(come) > STEP_ROWS:
             expect(core, come)
         with core.lock:
@@ -70,7 +73,7 @@ def _store(
             injector.catch_up()
             sn = core.next_sn
             difference, unseen = change.beside(core.arrangement.trace.batches_from(handle.sn + 1))
-            core.journal.note_quads(number, unseen)
+            core.journal.note_chunks(number, _encoded(core, unseen))
             record = {"op": "update", "number": number, "sn": sn, "cleared": _names(core, change)}
             core.journal.commit(record)
             core.revoke_old_handles()
@@ -81,13 +84,17 @@ def _store(
             counts.deleted += deleted
             counts.inserted += inserted
     except BaseException:
-        core.journal.abandon_load(number)
+        core.journal.abandon(number)
         raise
     finally:
         with core.lock:
             core.arrangement.give_up(come)
     pay_for_merges(core, deleted + inserted)
     return sn
+
+
+def _encoded(core: Core, quads: Quads) -> Iterator[Encoded]:
+    return encode_quads(core.registry, quads, core.default_graph)
 
 
 def _names(core: Core, change: GraphChange) -> list[str | None]:
