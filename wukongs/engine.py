@@ -25,7 +25,7 @@ from wukongs.live.declarations import (
     stream_options,
 )
 from wukongs.live.injector import Injector
-from wukongs.live.journal import NoJournal
+from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.stream import Stream
 from wukongs.query.execution.bindings import bind
@@ -41,7 +41,6 @@ from wukongs.store.encoded import MalformedLine
 if TYPE_CHECKING:
     import rdflib
 
-    from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
     from wukongs.store.bulk import FilePart
     from wukongs.store.rdf_files import RdfReader
     from wukongs.wire.client_socket import ClientSocket
@@ -65,11 +64,11 @@ class Engine:
         self._injector = Injector(self._core)
         self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
         self._sockets: list[ClientSocket] = []
-        self._durable: DurableJournal | ReadOnlyJournal | None = None
+        self._folder: DataFolder | None = None
         if data_dir is not None:
             from wukongs.durable.recovery import open_folder
 
-            self._durable = open_folder(Path(data_dir), self._core, self._injector)
+            self._folder = open_folder(Path(data_dir), self._core, self._injector)
 
     def __enter__(self) -> Engine:
         return self
@@ -339,7 +338,7 @@ class Engine:
                 "updates": asdict(core.updated),
                 "queries": {name: query.stats() for name, query in self._injector.queries.items()},
                 "prepared_queries": {"kept": len(self._prepared), "hits": self._prepared.hit_count},
-                "durability": {} if self._durable is None else self._durable.stats(),
+                "durability": {} if self._folder is None else self._folder.stats(),
                 **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),
             }
 
@@ -347,19 +346,19 @@ class Engine:
         """Write what is stored to the data folder now, and cut the log; by itself that happens now and then, and at
         close(). In memory: nothing. Raises StorageError."""
         self._core.check_is_open()
-        if self._durable is not None:
-            self._durable.checkpoint()
+        if self._folder is not None:
+            self._folder.checkpoint()
 
     def backup(self, folder: str | PathLike[str]) -> None:
         """Write a consistent copy of the data folder to another one, empty or not there: wukongs.restore opens it.
 
         Streams go on meanwhile. Raises StorageError (an engine in memory, a folder with files, no room)."""
         self._core.check_is_open()
-        if self._durable is None:
+        if self._folder is None:
             raise StorageError(
                 "this engine is in memory: only one with a data_dir is backed up; dump() writes its graphs"
             )
-        self._durable.backup(Path(folder))
+        self._folder.backup(Path(folder))
 
     def close(self) -> None:
         """Stop: queries end (what they reported can still be read), sockets close. Closing twice is allowed. In a data
@@ -371,8 +370,8 @@ class Engine:
             self._core.is_closed = True
             registered = list(self._injector.queries.values())
         self._injector.stop()
-        if self._durable is not None:
-            self._durable.close()
+        if self._folder is not None:
+            self._folder.close()
         for query in registered:
             query.end()
 

@@ -74,7 +74,7 @@ class ClusterEngine(Engine):
         self._core, self._injector = store.core, store.injector
         self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
         self._sockets: list[ClientSocket] = []
-        self._durable = None
+        self._folder = None
         self._host, self._store, self._claims = host, store, claims
         self._changes, self._writers, self._settling = changes, writers, settling
         self._counting, self._peers, self._traffic = counting, peers, traffic

@@ -72,7 +72,7 @@ class CheckpointPlan:
 
 
 class DurableJournal:
-    """The Journal of an engine with a data folder; one per engine."""
+    """The Journal and the DataFolder of an engine; one per engine."""
 
     def __init__(self, core: Core, injector: Injector, store: CheckpointStore, wal: WriteAheadLog) -> None:
         self.store = store
@@ -252,12 +252,10 @@ class DurableJournal:
                 log.exception("no checkpoint, the log goes on")
 
     def checkpoint(self) -> None:
-        """Write what is stored to the data folder. Called without the lock. Raises StorageError."""
         with self._turn:
             self._checkpoint()
 
     def backup(self, target: Path) -> None:
-        """Make a checkpoint, and copy the folder. Called without the lock. Raises StorageError."""
         with self._turn:
             self._checkpoint()
             copy_folder(self.store.folder, target)
@@ -352,7 +350,6 @@ class DurableJournal:
     # --- the journal itself -------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Return counts and sizes of the log and the checkpoints."""
         oldest = self.delivery.oldest()
         failure = self.wal.failure or self.wal.lack
         return {
@@ -368,7 +365,6 @@ class DurableJournal:
         }
 
     def close(self) -> None:
-        """End, with a last checkpoint. Called without the lock, when nothing is taken any more."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -385,7 +381,7 @@ class DurableJournal:
 
 
 class ReadOnlyJournal:
-    """The Journal of an engine over a data folder that this user may only read: what would be logged is refused.
+    """The Journal and the DataFolder of an engine whose folder this user may only read: it refuses to log anything.
 
     Windows are reported, since that changes nothing in the folder: the next engine reports them again."""
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from wukongs.live.header import Frame
-from wukongs.live.pieces import Chunk, Piece, Told, from_frames, to_frames
+from wukongs.live.pieces import Chunk, Piece, Told, chunk_frames, from_frames, to_frames
 
 MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
 """The kinds: the state of streams and queries at the head of a segment; a message of wukongs.live.pieces; another
@@ -21,7 +21,7 @@ change; up to which window the results of queries were taken."""
 
 def message_payload(message: Told | Chunk) -> list[Frame]:
     """Return the payload of a record that holds a message."""
-    frames = to_frames(message)
+    frames = chunk_frames(message) if isinstance(message, Chunk) else to_frames(message)
     sizes = [len(frame) for frame in frames]
     payload: list[Frame] = [struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)]
     for frame, size in zip(frames, sizes, strict=True):

@@ -27,7 +27,7 @@ from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector
-from wukongs.live.journal import NoJournal
+from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Told
 from wukongs.live.reporting import Remembered
 from wukongs.live.stream import take_piece
@@ -49,9 +49,9 @@ def has_data(folder: Path) -> bool:
         return any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
 
 
-def open_folder(folder: Path, core: Core, injector: Injector) -> DurableJournal | ReadOnlyJournal:
+def open_folder(folder: Path, core: Core, injector: Injector) -> DataFolder:
     """Make an engine that is still empty what the folder holds, and durable from now on; one that only answers, if this
-    user may only read the folder. Return its journal, which is to be closed.
+    user may only read the folder. Return it, to be closed.
 
     Raises StorageError (in use, no access, hash_bits), CorruptionError (an altered file)."""
     if folder.exists() and not folder.is_dir():

@@ -15,6 +15,7 @@ this is immediate; wukongs.durable.durability has the journal of a data folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from wukongs.live.pieces import Told
@@ -56,6 +57,22 @@ class Journal(Protocol):
 
     def acknowledge(self, query_lsn: int, end_ms: int) -> None:
         """Note that the windows of a query up to a time were taken. From any thread."""
+
+
+class DataFolder(Protocol):
+    """The data folder that an engine holds, apart from its Journal. Called without the lock. Raises StorageError."""
+
+    def checkpoint(self) -> None:
+        """Write what is stored to the folder, and cut the log."""
+
+    def backup(self, target: Path) -> None:
+        """Copy the folder to another one."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes of the log and the checkpoints."""
+
+    def close(self) -> None:
+        """End, with a last checkpoint. Called when nothing is taken any more."""
 
 
 class NoJournal:

@@ -1,6 +1,6 @@
-"""The messages that bring tuples, and their frames on the wire and in the log.
+"""The messages of a stream's writer, Open, Piece, Close and Finish, and their frames on the wire and in the log.
 
-The writer of a stream sends Open, Piece, Close and Finish. A Chunk holds tuples of a load or an update.
+The log holds the Chunks of loads and updates, too.
 
 The frames of a message are a JSON header (header.py) and, for a Piece or a Chunk, three Arrow IPC record batches: its
 tuples, the texts of its terms, and those of its clashing terms (an empty frame when there are none). Their schemas
@@ -95,8 +95,9 @@ class Chunk:
 Told: TypeAlias = Open | Piece | Close | Finish
 """The messages of writers; the log of a data folder holds them too."""
 
-_KINDS: dict[type, str] = {Open: "open", Piece: "piece", Close: "close", Finish: "finish", Chunk: "chunk"}
-KINDS = tuple(_KINDS.values())
+_KINDS: dict[type, str] = {Open: "open", Piece: "piece", Close: "close", Finish: "finish"}
+TOLD = tuple(_KINDS.values())
+_CHUNK = "chunk"
 _PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")
 _TUPLE = ("subject", "predicate", "object", "graph")
 _MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number", "closed_ms"})
@@ -127,7 +128,7 @@ def check_batch_number(piece: Piece, batch_ms: int) -> None:
 # --- to frames --------------------------------------------------------------------------------------------------------
 
 
-def to_frames(message: Told | Chunk, sequence: int = 0, token: str | None = None) -> list[Frame]:
+def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> list[Frame]:
     """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it; token: of the writer."""
     columns: list[Frame] = []
     beside: dict[str, Int64Array | BoolArray] = {}
@@ -139,13 +140,16 @@ def to_frames(message: Told | Chunk, sequence: int = 0, token: str | None = None
             fields["is_share"] = True
             beside["place"] = message.places
         columns = _tuple_frames(message.encoded, beside)
-    elif isinstance(message, Chunk):
-        fields = {"number": message.number, "goes": message.goes}
-        columns = _tuple_frames(message.encoded, beside)
     else:
         fields = asdict(message)
     shown = {} if token is None else {"token": token}
     return [write_header({"kind": _KINDS[type(message)], "seq": sequence, **shown, **fields}), *columns]
+
+
+def chunk_frames(chunk: Chunk) -> list[Frame]:
+    """Return the frames of a chunk."""
+    header = write_header({"kind": _CHUNK, "number": chunk.number, "goes": chunk.goes})
+    return [header, *_tuple_frames(chunk.encoded, {})]
 
 
 @lru_cache(maxsize=3)
@@ -192,7 +196,11 @@ def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chu
     texts of their tuples are not checked.
 
     Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big)."""
-    return read_message(read_kind(frames, KINDS), frames, is_trusted)
+    header = read_kind(frames, (*TOLD, _CHUNK))
+    if header["kind"] != _CHUNK:
+        return read_told(header, frames, is_trusted)
+    encoded, _ = _read_tuples(frames, _CHUNK, (), is_trusted)
+    return Chunk(int_field(header, _CHUNK, "number"), encoded, bool_field(header, _CHUNK, "goes"))
 
 
 def read_kind(frames: Sequence[Frame], kinds: Collection[str]) -> dict[str, Any]:
@@ -206,14 +214,11 @@ def read_kind(frames: Sequence[Frame], kinds: Collection[str]) -> dict[str, Any]
     return header
 
 
-def read_message(header: dict[str, Any], frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chunk:
+def read_told(header: dict[str, Any], frames: Sequence[Frame], is_trusted: bool = False) -> Told:
     """Return the message whose header was read. Raises: DataError."""
     kind = header["kind"]
     if kind == "piece":
         return _read_piece(frames, header, is_trusted)
-    if kind == "chunk":
-        encoded = _read_tuples(frames, kind, (), is_trusted)[0]
-        return Chunk(int_field(header, kind, "number"), encoded, bool_field(header, kind, "goes"))
     check_is_one_frame(kind, frames)
 
     def text(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The messages that nodes take (`wukongs.live.pieces`), and what nodes answer to a pipeline."""
+"""The messages between a pipeline and the nodes: what writers tell (`wukongs.live.pieces`), and what nodes answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from wukongs.errors import DataError
 from wukongs.live import pieces
 from wukongs.live.header import Frame, write_header
-from wukongs.live.pieces import KINDS, Chunk, Told, check_is_one_frame, int_field, read_kind, text_field
+from wukongs.live.pieces import TOLD, Told, check_is_one_frame, int_field, read_kind, text_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ class Refused:
 
 
 Answer: TypeAlias = Opened | Ack | Refused
-Message: TypeAlias = Told | Chunk | Answer
+Message: TypeAlias = Told | Answer
 
 _KINDS: dict[type, str] = {Opened: "opened", Ack: "ack", Refused: "refused"}
-_ALL_KINDS = (*KINDS, *_KINDS.values())
+_ALL_KINDS = ("open", "opened", "piece", "close", "finish", "ack", "refused")
 
 
 def to_frames(message: Message, sequence: int, token: str | None = None) -> list[Frame]:
@@ -92,8 +92,8 @@ def from_frames(frames: Sequence[Frame]) -> tuple[Message, int]:
     header = read_kind(frames, _ALL_KINDS)
     kind = header["kind"]
     sequence = int_field(header, kind, "seq")
-    if kind in KINDS:
-        return pieces.read_message(header, frames), sequence
+    if kind in TOLD:
+        return pieces.read_told(header, frames), sequence
     check_is_one_frame(kind, frames)
     return _read_answer(kind, header), sequence
 

@@ -13,8 +13,9 @@ import pytest
 
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.errors import DataError, StreamError
+from wukongs.live import pieces
 from wukongs.live.header import HEADER_BYTES_MAX
-from wukongs.live.pieces import Chunk, Close, Finish, Open, Piece, check_batch_number
+from wukongs.live.pieces import Chunk, Close, Finish, Open, Piece, check_batch_number, chunk_frames
 from wukongs.store.dtypes import CLASH_FIRST
 from wukongs.store.encoded import Encoded
 from wukongs.wire.messages import Ack, Message, Opened, Place, Refused, from_frames, sequence_of, to_frames
@@ -113,9 +114,9 @@ def test_clashing_terms_travel_with_their_codes() -> None:
 @pytest.mark.parametrize("goes", [True, False])
 def test_a_chunk_of_a_load_or_an_update_comes_back(goes: bool) -> None:
     for sent in (make_chunk(many(400), hash_bits=8, goes=goes), make_chunk([], end=1, goes=goes)):
-        found, sequence = from_frames(_bytes(sent, 2))
+        found = pieces.from_frames(chunk_frames(sent))
         assert isinstance(found, Chunk)
-        assert (found.number, found.goes, sequence) == (3, goes, 2)
+        assert (found.number, found.goes) == (3, goes)
         _assert_same_tuples(found.encoded, sent.encoded)
 
 
@@ -128,7 +129,7 @@ def test_a_chunk_of_a_load_or_an_update_comes_back(goes: bool) -> None:
         ([b"[" * 100_000], "expected a JSON header"),
         ([b"[1, 2]"], "expected a header with a 'wukongs' version"),
         ([b'{"wukongs": 2, "kind": "open"}'], "expected protocol version 1, found 2. Run the same version"),
-        ([b'{"wukongs": 1, "kind": "eval"}'], "expected a kind among open, piece, close.*found 'eval'"),
+        ([b'{"wukongs": 1, "kind": "eval"}'], "expected a kind among open, opened, piece.*found 'eval'"),
         ([b'{"wukongs": 1, "kind": ["open"]}'], "expected a kind among"),
         ([b" " * (HEADER_BYTES_MAX + 1)], "expected a header of at most 16777216 bytes"),
     ],
@@ -167,8 +168,6 @@ def test_a_foreign_message_is_named(frames: list[bytes], expected: str) -> None:
         (make_piece(), {"first_offset": 1, "end_offset": 1}, "expected 0 <= first_offset < end_offset"),
         (make_piece(), {"piece": -1}, "piece >= 0, found .* piece = -1"),
         (make_piece(), {"partition": None}, "'piece': expected partition to be a text"),
-        (make_chunk(), {"number": -1}, "'chunk': expected number to be an integer from 0"),
-        (make_chunk(), {"goes": 1}, "'chunk': expected goes to be a boolean, found 1"),
     ],
 )
 def test_a_wrong_field_is_named(message: Message, changes: dict[str, Any], expected: str) -> None:
@@ -176,34 +175,44 @@ def test_a_wrong_field_is_named(message: Message, changes: dict[str, Any], expec
         from_frames(_with_header(_bytes(message), **changes))
 
 
+def test_a_wrong_field_of_a_chunk_is_named_and_no_node_takes_one() -> None:
+    frames = [bytes(frame) for frame in chunk_frames(make_chunk())]
+    with pytest.raises(DataError, match="'chunk': expected number to be an integer from 0"):
+        pieces.from_frames(_with_header(frames, number=-1))
+    with pytest.raises(DataError, match="'chunk': expected goes to be a boolean, found 1"):
+        pieces.from_frames(_with_header(frames, goes=1))
+    with pytest.raises(DataError, match=r"expected a kind among open, opened, .*found 'chunk'"):
+        from_frames(_with_header(frames, seq=1))
+
+
 def test_a_plain_message_with_more_frames_is_refused() -> None:
     with pytest.raises(DataError, match="'finish': expected 1 frame, found 2"):
         from_frames([*_bytes(Finish("s", "p", 1)), b"more"])
 
 
-@pytest.mark.parametrize("message", [make_piece(many(20)), make_chunk(many(20))])
-def test_every_torn_piece_or_chunk_is_refused_never_misread(message: Message) -> None:
-    whole = _bytes(message)
+@pytest.mark.parametrize("whole", [_bytes(make_piece(many(20))), chunk_frames(make_chunk(many(20)))])
+def test_every_torn_piece_or_chunk_is_refused_never_misread(whole: list[bytes]) -> None:
     with pytest.raises(DataError, match="expected 4 frames"):
-        from_frames(whole[:3])
+        pieces.from_frames(whole[:3])
     for number in (1, 2):
         for size in range(0, len(whole[number]), 37):
             torn = [*whole]
             torn[number] = whole[number][:size]
             with pytest.raises(DataError, match=r"^message '(piece|chunk)': expected"):
-                from_frames(torn)
+                pieces.from_frames(torn)
 
 
-@pytest.mark.parametrize("make", [make_piece, make_chunk])
-def test_flipped_bits_are_refused_or_harmless(make: Any) -> None:
+@pytest.mark.parametrize(
+    "whole", [_bytes(make_piece(many(20), hash_bits=6)), chunk_frames(make_chunk(many(20), hash_bits=6))]
+)
+def test_flipped_bits_are_refused_or_harmless(whole: list[bytes]) -> None:
     random = np.random.default_rng(5)
-    whole = _bytes(make(many(20), hash_bits=6))
     for _ in range(2000):
         torn = [bytearray(frame) for frame in whole]
         frame = torn[int(random.integers(4))]  # header, tuples, terms or clashes
         frame[int(random.integers(len(frame)))] ^= 1 << int(random.integers(8))
         try:
-            message, _ = from_frames([bytes(one) for one in torn])
+            message = pieces.from_frames([bytes(one) for one in torn])
         except DataError:
             continue
         assert isinstance(message, Piece | Chunk)
