@@ -134,6 +134,10 @@ class EpochPlanner:
             return ReplayPosition(max(position.horizon_ms, min(horizon, self._last_step())), rows, True)
         return ReplayPosition(horizon, rows, False)
 
+    def due_ms(self, position: ReplayPosition) -> int:
+        """Return the event time from which on `next` gives another position than this one."""
+        return position.horizon_ms + (0 if self._next_time(position.rows) is None else self._step_ms)
+
     def items(self, start: ReplayPosition, end: ReplayPosition) -> list[WorkItem]:
         """Return what every partition does between two positions."""
         if start == end:
@@ -199,6 +203,11 @@ class ReplayClock:
         if self._began_s is None:
             self._began_s = now_s
         return self._start_ms + round((now_s - self._began_s) * 1000 * self._speed)
+
+    def seconds_until(self, event_ms: int, now_s: float) -> float:
+        """Return how long it takes until the replay may have reached an event time; 0 without a speed."""
+        limit = self.event_limit_ms(now_s)
+        return 0.0 if limit is None else max(0.0, (event_ms - limit) / (1000 * self._speed))
 
 
 def balanced(items: Sequence[WorkItem], task_count: int) -> list[list[WorkItem]]:

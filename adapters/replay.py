@@ -94,7 +94,7 @@ def replay(
         while not position.finished and not stop.is_set():
             following = planner.next(position, clock.event_limit_ms(time.monotonic()))
             if following == position:
-                stop.wait(0.005)
+                stop.wait(clock.seconds_until(planner.due_ms(position), time.monotonic()))
                 continue
             _push_epoch(planner, position, following, link, report)
             position = following

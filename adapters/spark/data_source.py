@@ -1,82 +1,41 @@
-"""The Python Data Source of the pipeline: its reader plans epochs, its tasks push to the nodes and yield counts.
+"""The Python Data Source of the pipeline: its reader hands on the driver's plan, its tasks push to the nodes.
 
-One streaming query serves all streams. The planner runs in a long-lived process of Spark's own; tasks run in workers,
-each with one link to the nodes that lives as long as the worker. Nothing but a row of counts per source partition goes
-through the JVM.
+One streaming query serves all streams. The reader's plan side runs in a long-lived process of Spark's own and asks the
+driver; tasks run in workers, each with links to the nodes and to the driver that live as long as the worker. No row
+goes through the JVM.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
-import time
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition, WorkItem, balanced
-from wukongs.adapters.push import PushStats, push_item
-from wukongs.adapters.run_config import PipelineConfig
-from wukongs.adapters.source import PreparedSource, SourceIndex, StreamSource
+from wukongs.adapters.planner import PartitionSetup, WorkItem
+from wukongs.adapters.push import push_item
+from wukongs.adapters.spark.driver import DriverAddress, DriverChannel
 from wukongs.errors import WukongsError
 from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Opened
+from wukongs.wire.messages import Place
 from wukongs.wire.sharding import ShardMap
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 NAME = "wukongs"
-SCHEMA = "stream string, partition string, end_offset long, triples long, set_aside long, seconds double"
-
-_links: dict[tuple[int, str], IngestLink] = {}
-"""By process, and by the folder of the pipeline's plan."""
+SCHEMA = "nothing long"
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """Everything that the planner and the tasks need; small, since it travels. folder holds indexes and reports."""
+    """Everything that Spark's processes need from the start; small, since it travels. place: of the nodes' cluster."""
 
-    folder: str
+    driver: DriverAddress
     addresses: tuple[str, ...]
-    streams: tuple[str, ...]
-    sources: tuple[StreamSource, ...]
-    opened: tuple[Opened, ...]
-    epoch: int
-    config: PipelineConfig
+    place: Place | None
+    setups: tuple[PartitionSetup, ...]
     timeout_s: float
-
-    def link(self) -> IngestLink:
-        """Return a link to the nodes, which divides pieces as they have told."""
-        place = next((one.place for one in self.opened), None)
-        shard_map = None if place is None else ShardMap.of(place)
-        return IngestLink(self.addresses, shard_map=shard_map, timeout_s=self.timeout_s)
-
-    def planner(self) -> EpochPlanner:
-        """Make the planner; the indexes are mapped from the folder."""
-        prepared = [
-            PreparedSource(stream, source, load_index(Path(self.folder), number))
-            for number, (stream, source) in enumerate(zip(self.streams, self.sources, strict=True))
-        ]
-        return EpochPlanner(prepared, self.opened, self.epoch, self.config)
-
-
-def save_index(folder: Path, number: int, index: SourceIndex) -> None:
-    np.save(folder / f"index-{number}-times.npy", index.times)
-    np.save(folder / f"index-{number}-starts.npy", index.starts)
-
-
-def load_index(folder: Path, number: int) -> SourceIndex:
-    return SourceIndex(
-        np.load(folder / f"index-{number}-times.npy", mmap_mode="r"),
-        np.load(folder / f"index-{number}-starts.npy", mmap_mode="r"),
-    )
 
 
 @dataclass
@@ -108,83 +67,72 @@ class WukongsReader(DataSourceStreamReader):
 
     def __init__(self, plan: PipelinePlan) -> None:
         self._plan = plan
-        self._planner_: EpochPlanner | None = None
-        self._clock: ReplayClock | None = None
-        self._resumed = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_plan": self._plan, "_planner_": None, "_clock": None, "_resumed": False}
 
     def initialOffset(self) -> dict[str, Any]:
-        return self._planner().start.to_json()
+        return _connections(self._plan).driver.start()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Return where the next epoch ends: admission by rows, event-time span and the replay's clock."""
-        position = ReplayPosition.from_json(start)
-        if self._clock is None:
-            self._clock = ReplayClock(position.horizon_ms, self._plan.config.speed)
-        return self._planner().next(position, self._clock.event_limit_ms(time.monotonic())).to_json()
+        """Return where the next epoch ends."""
+        return _connections(self._plan).driver.next(start)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planner, first, last = self._planner(), ReplayPosition.from_json(start), ReplayPosition.from_json(end)
-        if not self._resumed:
-            first, self._resumed = planner.resumed(first, last), True
-        return [TaskPartition(items) for items in balanced(planner.items(first, last), self._plan.config.parallelism)]
+        tasks = _connections(self._plan).driver.tasks(start, end, self._plan.setups)
+        return [TaskPartition(items) for items in tasks]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Push a task's items; yields one row per item."""
-        items = getattr(partition, "items", [])
-        yield _counts([run_task_item(self._plan, item) for item in items])
-
-    def _planner(self) -> EpochPlanner:
-        if self._planner_ is None:
-            self._planner_ = self._plan.planner()
-        return self._planner_
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Push a task's items; yields nothing."""
+        for item in getattr(partition, "items", []):
+            run_task_item(self._plan, item)
+        return iter(())
 
 
-def run_task_item(plan: PipelinePlan, item: WorkItem) -> PushStats:
-    """Push one item from a worker and leave its report in the plan's folder; an error is left there by name, too."""
-    link = _worker_link(plan)
+def run_task_item(plan: PipelinePlan, item: WorkItem) -> None:
+    """Push one item from a worker and report to the driver; an error is reported by name, too."""
+    to = _connections(plan)
     try:
-        stats = push_item(item, link)
+        stats = push_item(item, to.nodes())
     except WukongsError as error:
-        _links.pop((os.getpid(), plan.folder), None)
-        link.close()
-        _leave(Path(plan.folder), "error", {"error": type(error).__name__, "message": str(error)})
+        to.driver.report_error(error)
+        _forget()
         raise
-    _leave(Path(plan.folder), "done", stats.to_json())
-    return stats
+    to.driver.report(stats)
 
 
-def _worker_link(plan: PipelinePlan) -> IngestLink:
-    """Return this worker's link to the nodes. Sockets do not survive a fork, so it is made here, once per process."""
-    key = os.getpid(), plan.folder
-    if key not in _links:
-        for _, old in [_links.popitem() for _ in list(_links)]:
-            old.close()
-        _links[key] = plan.link()
-        gc.freeze()  # Spark collects garbage after every task: what is loaded by now need not be looked at again
-    return _links[key]
+class _Connections:
+    """The connections of this process. The planner's has none to the nodes."""
+
+    def __init__(self, plan: PipelinePlan) -> None:
+        self._plan = plan
+        self.driver: DriverChannel = plan.driver.connect(plan.timeout_s)
+        self._nodes: IngestLink | None = None
+
+    def nodes(self) -> IngestLink:
+        """Return the link to the nodes, which divides pieces as they have told."""
+        if self._nodes is None:
+            place = self._plan.place
+            shard_map = None if place is None else ShardMap.of(place)
+            self._nodes = IngestLink(self._plan.addresses, shard_map=shard_map, timeout_s=self._plan.timeout_s)
+            gc.freeze()  # Spark collects garbage after every task: what is loaded by now need not be looked at again
+        return self._nodes
+
+    def close(self) -> None:
+        self.driver.close()
+        if self._nodes is not None:
+            self._nodes.close()
 
 
-def _leave(folder: Path, kind: str, content: dict[str, Any]) -> None:
-    """Write a report under its final name only when it is whole."""
-    name = f"{kind}-{time.time_ns()}-{uuid.uuid4().hex}"
-    partial = folder / f".{name}"
-    partial.write_text(json.dumps(content), "utf-8")
-    partial.rename(folder / name)
+_kept: dict[tuple[int, str], _Connections] = {}
+"""By process and by the driver's address: at most one. Sockets do not survive a fork, so each process makes its own."""
 
 
-def _counts(stats: Sequence[PushStats]) -> pa.RecordBatch:
-    import pyarrow as pa
+def _connections(plan: PipelinePlan) -> _Connections:
+    key = os.getpid(), plan.driver.address
+    if key not in _kept:
+        _forget()
+        _kept[key] = _Connections(plan)
+    return _kept[key]
 
-    return pa.record_batch(
-        {
-            "stream": pa.array([one.stream for one in stats], pa.string()),
-            "partition": pa.array([one.partition for one in stats], pa.string()),
-            "end_offset": pa.array([one.end_offset for one in stats], pa.int64()),
-            "triples": pa.array([one.triples for one in stats], pa.int64()),
-            "set_aside": pa.array([one.malformed + one.backwards for one in stats], pa.int64()),
-            "seconds": pa.array([one.seconds for one in stats], pa.float64()),
-        }
-    )
+
+def _forget() -> None:
+    while _kept:
+        _kept.popitem()[1].close()

@@ -21,7 +21,7 @@ from wukongs.wire.messages import to_frames
 from wukongs.wire.packets import Handler
 from wukongs.wire.replays import ClientReplays
 from wukongs.wire.traffic import WireTraffic
-from wukongs.wire.trust import Trust
+from wukongs.wire.trust import Gate, Trust
 from wukongs.wire.workers import Workers
 
 PER_CLIENT_MAX = 32
@@ -44,7 +44,7 @@ class ClientSocket:
         handlers: Mapping[str, Handler],
         ingest: IngestHandler | None = None,
         *,
-        trust: Trust | None = None,
+        trust: Trust | Gate | None = None,
         per_client_max: int = PER_CLIENT_MAX,
         requests_max: int = REQUESTS_MAX,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
@@ -55,7 +55,7 @@ class ClientSocket:
         self._lock = threading.Lock()
         self._under_way: Counter[str] = Counter()
         self._replays = ClientReplays()
-        self._gate = (trust or Trust()).read()
+        self._gate = trust if isinstance(trust, Gate) else (trust or Trust()).read()
         self._socket = BoundSocket(
             address,
             self._receive,

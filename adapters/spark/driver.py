@@ -1,0 +1,228 @@
+"""PipelineDriver: what Spark's processes ask of the process that started the pipeline, and what they report to it.
+
+Spark's planner process asks where the next epoch ends and what its tasks do. Workers report each item that is pushed,
+and each error. All ask over ZeroMQ, as clients ask a node; the keys are made anew for each pipeline.
+
+* A task ends only when its reports are answered, so none is lost: Spark runs the task of a killed worker again.
+* A report may come twice, from a task that is run again. Tally counts it once.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from wukongs.adapters.planner import EpochPlanner, PartitionSetup, ReplayClock, ReplayPosition, WorkItem, balanced
+from wukongs.adapters.push import PushStats
+from wukongs.adapters.replay import PipelineReport
+from wukongs.adapters.run_config import PipelineConfig
+from wukongs.adapters.source import RowRange
+from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.wire.client_channel import ClientChannel
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.context import new_key_pair
+from wukongs.wire.keys import KeyPair
+from wukongs.wire.packets import Packet
+from wukongs.wire.refusals import REFUSED, error_in, refusal
+from wukongs.wire.trust import ANY, Gate, Keys
+
+WAIT_S_MAX = 0.25
+"""How long the driver leaves Spark without an answer while the replay's clock lets no epoch begin."""
+
+
+class Settled:
+    """Says that Spark has noted the last epoch in its checkpoint: it asks what follows."""
+
+
+News = PushStats | WukongsError | Settled
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAddress:
+    """Where the driver listens, with the keys that it lets in."""
+
+    address: str
+    keys: Keys
+
+    def connect(self, timeout_s: float) -> DriverChannel:
+        return DriverChannel(ClientChannel(self.address, keys=self.keys), timeout_s)
+
+
+class PipelineDriver:
+    """Listens on an address of the driver's machine, at a free port, until it is closed.
+
+    host: how other machines call this one; bind_host: the address of it to listen on (Spark's driver.host and
+    driver.bindAddress)."""
+
+    def __init__(self, planner: EpochPlanner, config: PipelineConfig, host: str, bind_host: str) -> None:
+        self._planner, self._config = planner, config
+        self._clock: ReplayClock | None = None
+        self._resumed: ReplayPosition | None = None
+        self._is_released = threading.Event()
+        self._news: SimpleQueue[News] = SimpleQueue()
+        own, tasks = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
+        handlers = {
+            "pipeline.start": self._start,
+            "pipeline.next": self._next,
+            "pipeline.tasks": self._tasks,
+            "pipeline.report": self._report,
+            "pipeline.error": self._error,
+        }
+        gate = Gate(own, frozenset({tasks.public}))
+        self._socket = ClientSocket(f"tcp://{socket.gethostbyname(bind_host)}:*", handlers, trust=gate)
+        port = self._socket.address.rpartition(":")[2]
+        self.address = DriverAddress(f"tcp://{host}:{port}", Keys(tasks, {ANY: own.public}))
+
+    def news(self, timeout_s: float) -> list[News]:
+        """Return all that has come since the last call, in order; wait for the first up to timeout_s seconds."""
+        found: list[News] = []
+        with suppress(Empty):
+            found.append(self._news.get(timeout=timeout_s))
+            while True:
+                found.append(self._news.get_nowait())
+        return found
+
+    def release(self) -> None:
+        """Let nobody wait for the replay's clock any more: the query is about to be stopped."""
+        self._is_released.set()
+
+    def close(self) -> None:
+        self.release()
+        self._socket.close()
+
+    def _start(self, packet: Packet) -> Packet:
+        return Packet("pipeline.start", {"position": self._planner.start.to_json()})
+
+    def _next(self, packet: Packet) -> Packet:
+        """Say where the next epoch ends: admission by rows, event-time span and the replay's clock."""
+        position = ReplayPosition.from_json(packet.fields["position"])
+        if self._clock is None:
+            self._clock = ReplayClock(position.horizon_ms, self._config.speed)
+        if position.finished:
+            self._news.put(Settled())
+            self._is_released.wait(WAIT_S_MAX)
+        else:
+            wait_s = self._clock.seconds_until(self._planner.due_ms(position), time.monotonic())
+            self._is_released.wait(min(wait_s, WAIT_S_MAX))
+        following = self._planner.next(position, self._clock.event_limit_ms(time.monotonic()))
+        return Packet("pipeline.next", {"position": following.to_json()})
+
+    def _tasks(self, packet: Packet) -> Packet:
+        """Divide an epoch among tasks. The first epoch may be one of an earlier run: it goes on where the nodes are."""
+        first, last = (ReplayPosition.from_json(packet.fields[name]) for name in ("first", "last"))
+        if self._resumed is None or self._resumed == last:
+            first, self._resumed = self._planner.resumed(first, last), last
+        tasks = balanced(self._planner.items(first, last), self._config.parallelism)
+        return Packet("pipeline.tasks", {"tasks": [[_fields_of(item) for item in items] for items in tasks]})
+
+    def _report(self, packet: Packet) -> Packet:
+        self._news.put(PushStats.from_json(dict(packet.fields)))
+        return Packet("pipeline.report")
+
+    def _error(self, packet: Packet) -> Packet:
+        error = error_in(Packet(REFUSED, packet.fields))
+        assert error is not None, packet
+        self._news.put(error)
+        return Packet("pipeline.error")
+
+
+class DriverChannel:
+    """Asks the driver, from a process of Spark's. Each call raises NodeUnavailable if the driver has gone."""
+
+    def __init__(self, channel: ClientChannel, timeout_s: float) -> None:
+        self._channel, self._timeout_s = channel, timeout_s
+
+    def start(self) -> dict[str, Any]:
+        """Return the position before the first epoch, as Spark keeps it."""
+        return self._position(Packet("pipeline.start"))
+
+    def next(self, position: dict[str, Any]) -> dict[str, Any]:
+        """Return where the next epoch ends; the same position when nothing is to be done (yet)."""
+        return self._position(Packet("pipeline.next", {"position": position}))
+
+    def tasks(
+        self, first: dict[str, Any], last: dict[str, Any], setups: Sequence[PartitionSetup]
+    ) -> list[list[WorkItem]]:
+        """Return the items of each task of an epoch."""
+        answer = self._ask(Packet("pipeline.tasks", {"first": first, "last": last}))
+        return [[_item_of(fields, setups) for fields in items] for items in answer.fields["tasks"]]
+
+    def report(self, stats: PushStats) -> None:
+        """Report a pushed item; returns when the driver has it."""
+        self._ask(Packet("pipeline.report", stats.to_json()))
+
+    def report_error(self, error: WukongsError) -> None:
+        """Report why an item was not pushed; a driver that has gone does not need it any more."""
+        with suppress(NodeUnavailable):
+            self._ask(Packet("pipeline.error", refusal(error).fields))
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _position(self, packet: Packet) -> dict[str, Any]:
+        position: dict[str, Any] = self._ask(packet).fields["position"]
+        return position
+
+    def _ask(self, packet: Packet) -> Packet:
+        return self._channel.ask(packet, self._timeout_s)
+
+
+class Tally:
+    """Counts reports. The reports of one source partition rise in time, then in rows, then in being finished: one that
+    does not is a repeat. report.finished: all partitions are."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.report = PipelineReport()
+        self._began_s = time.monotonic()
+        self._unfinished_count = partition_count
+        self._counted: dict[tuple[str, str], tuple[int, int, bool]] = {}
+        self._epoch: tuple[int, bool] | None = None
+
+    def count(self, stats: PushStats) -> None:
+        """Add a report, unless it is a repeat."""
+        key, place = (stats.stream, stats.partition), (stats.complete_ms, stats.end_offset, stats.finished)
+        if key in self._counted and place <= self._counted[key]:
+            return
+        self._counted[key] = place
+        self.report.add(stats)
+        epoch = stats.complete_ms, stats.finished
+        if self._epoch is None or epoch > self._epoch:
+            self._epoch = epoch
+            self.report.epochs += 1
+        self._unfinished_count -= stats.finished
+        self.report.finished = self._unfinished_count == 0
+        self.stop_clock()
+
+    def stop_clock(self) -> None:
+        """Note how long it took so far."""
+        self.report.seconds = time.monotonic() - self._began_s
+
+
+def _fields_of(item: WorkItem) -> dict[str, Any]:
+    return {
+        "stream": item.setup.stream,
+        "partition": item.setup.source.partition,
+        "first_offset": item.first_offset,
+        "end_offset": item.end_offset,
+        "chunks": [astuple(chunk) for chunk in item.chunks],
+        "complete_ms": item.complete_ms,
+        "finish": item.finish,
+    }
+
+
+def _item_of(fields: dict[str, Any], setups: Sequence[PartitionSetup]) -> WorkItem:
+    key = fields["stream"], fields["partition"]
+    return WorkItem(
+        setup=next(one for one in setups if (one.stream, one.source.partition) == key),
+        first_offset=fields["first_offset"],
+        end_offset=fields["end_offset"],
+        chunks=tuple(RowRange(*chunk) for chunk in fields["chunks"]),
+        complete_ms=fields["complete_ms"],
+        finish=fields["finish"],
+    )
