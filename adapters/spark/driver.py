@@ -155,12 +155,12 @@ class DriverChannel:
 
     def report(self, stats: PushStats) -> None:
         """Report a pushed item; returns when the driver has it."""
-        self._ask(Packet("pipeline.report", stats.to_json()))
+        self._ask(Packet("pipeline.report", _sendable(stats.to_json())))
 
     def report_error(self, error: WukongsError) -> None:
         """Report why an item was not pushed; a driver that has gone does not need it any more."""
         with suppress(NodeUnavailable):
-            self._ask(Packet("pipeline.error", refusal(error).fields))
+            self._ask(Packet("pipeline.error", _sendable(refusal(error).fields)))
 
     def close(self) -> None:
         self._channel.close()
@@ -202,6 +202,15 @@ class Tally:
     def stop_clock(self) -> None:
         """Note how long it took so far."""
         self.report.seconds = time.monotonic() - self._began_s
+
+
+def _sendable(value: Any) -> Any:
+    """Return JSON values whose texts can be sent: the name of a file may hold bytes that are no UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {name: _sendable(one) for name, one in value.items()}
+    return [_sendable(one) for one in value] if isinstance(value, list) else value
 
 
 def _fields_of(item: WorkItem) -> dict[str, Any]:

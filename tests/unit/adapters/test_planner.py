@@ -172,3 +172,14 @@ def test_tasks_are_balanced_by_rows_and_partitions_stay_whole() -> None:
     assert [[item.setup.source.partition for item in task] for task in tasks] == [["part-0"], ["part-1", "part-2"]]
     assert len(balanced(planner.items(planner.start, planner.next(planner.start)), 8)) == 3
     assert balanced([], 2) == []
+
+
+def test_the_time_until_the_next_epoch_is_known() -> None:
+    planner = _planner([[5, 250]])
+    clock = ReplayClock(planner.start.horizon_ms, speed=2.0)
+    assert planner.due_ms(planner.start) == 10
+    assert clock.seconds_until(1000, 100.0) == pytest.approx(0.5)
+    assert clock.seconds_until(1000, 100.3) == pytest.approx(0.2)
+    assert clock.seconds_until(1000, 101.0) == 0
+    assert planner.due_ms(ReplayPosition(300, (2,), False)) == 300
+    assert ReplayClock(0, 0.0).seconds_until(1000, 5.0) == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,9 @@ import pytest
 from tests.clusters import cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from wukongs.adapters import sources
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
+from wukongs.adapters.source import PreparedSource, RowRange, Rows, StreamSource
 from wukongs.adapters.spark.pipeline import run_pipeline
 from wukongs.engine import Engine
 from wukongs.errors import StreamError
@@ -94,6 +99,51 @@ def test_a_failed_task_is_retried_and_nothing_arrives_twice(
     assert node.tuples["http://ex/fast"] == tuples
     assert node.repeats >= 1
     assert report.triples == 300
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """A source whose third read kills the worker, once."""
+
+    source: StreamSource
+    folder: Path
+
+    @property
+    def partition(self) -> str:
+        return self.source.partition
+
+    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
+        reads = len(list(self.folder.iterdir()))
+        (self.folder / str(reads)).touch()
+        if reads == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.source.read(rows, scope, hash_bits)
+
+
+@pytest.mark.slow
+def test_the_counts_stay_exact_when_a_worker_is_killed(
+    spark: SparkSession, listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One task has both items of an epoch: it reports the first one again when it is run again."""
+    fast, fast_tuples = _write(tmp_path, "fast", 300, 10)
+    slow, slow_tuples = _write(tmp_path, "slow", 30, 100)
+    (tmp_path / "reads").mkdir()
+    prepare = sources.prepare
+
+    def deadly(streams: list[StreamConfig], folder: Path) -> list[PreparedSource]:
+        first, second = prepare(streams, folder)
+        return [first, replace(second, source=Deadly(second.source, tmp_path / "reads"))]
+
+    monkeypatch.setattr(sources, "prepare", deadly)
+    node = RecordingNode(fast=StreamSettings(100), slow=StreamSettings(100))
+    config = PipelineConfig(rows_per_epoch=50, parallelism=1)
+    report = run_pipeline([fast, slow], [listen(node)], config, session=spark)
+    assert len(list((tmp_path / "reads").iterdir())) > 3
+    assert node.repeats >= 1
+    assert node.tuples["http://ex/fast"] == fast_tuples
+    assert node.tuples["http://ex/slow"] == slow_tuples
+    assert (report.rows, report.triples, report.finished) == (330, 330, True)
+    assert report.triples_by_stream == {"http://ex/fast": 300, "http://ex/slow": 30}
 
 
 @pytest.mark.slow
