@@ -48,7 +48,7 @@ MEANINGS = {
     "L5": "photos liked by a friend of somebody who is tagged in them",
     "L6": "posts in a channel that a friend of a subscriber likes",
 }
-"""What the continuous queries ask: liked_by_friend, and L1 to L6 of LSBench."""
+"""The continuous queries in words: liked_by_friend, and L1 to L6 of LSBench."""
 
 
 def continuous_queries(user: int, window: str = "[RANGE 1s STEP 100ms]") -> dict[str, str]:

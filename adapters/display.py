@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a live table on a terminal, plain lines elsewhere."""
+"""The display of a run: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RATE_OVER_S = 3.0
 
 
 class RunProgress:
-    """What a display draws from: the engine, its queries and the newest report of the pipeline."""
+    """The sources of a display: the engine, its queries and the newest report of the pipeline."""
 
     def __init__(self, engine: Engine | RemoteEngine, queries: Sequence[ContinuousQuery | RemoteQuery]) -> None:
         self.engine = engine

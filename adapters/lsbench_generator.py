@@ -36,7 +36,7 @@ STREAM_NAMESPACE = SIB + "stream/"
 
 @dataclass(frozen=True, slots=True)
 class GeneratedNetwork:
-    """What was written: files, triples per stream, and the user with the most posts (the constants of L1 to L3)."""
+    """The files of a network, their triples, and the user with the most posts (the constant of L1 to L3)."""
 
     stored: str
     streams: dict[str, str]
@@ -111,7 +111,7 @@ def _add_likes(
 
 
 def _origin(item: str, people: People, user: int, time: int) -> list[str]:
-    """What posts, comments and photos say of how they were made."""
+    """Return the triples that say how a post, a comment or a photo was made."""
     lines = [f"{item} {T['dc:created']} {moment(time)}"]
     if (user + time) % 3:
         lines.append(f'{item} {T["sib:agent"]} "{AGENTS[user % 4]}"')

@@ -53,7 +53,7 @@ class NetworkSettings:
 
 
 class People:
-    """Who lives where and knows whom."""
+    """The users of a network: their countries and their friends."""
 
     def __init__(self, settings: NetworkSettings, random: np.random.Generator) -> None:
         count = settings.users

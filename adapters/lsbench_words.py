@@ -1,4 +1,4 @@
-"""What the generator writes with: the vocabulary of LSBench, and invented words made of syllables, by number."""
+"""The generator's words: the vocabulary of LSBench, and invented words made of syllables, by number."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ class PartitionSetup:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """What one partition does in one epoch: read and send the chunks, declare complete_ms complete, perhaps finish."""
+    """The work of one partition in one epoch: read and send the chunks, declare complete_ms complete, perhaps
+    finish."""
 
     setup: PartitionSetup
     first_offset: int

@@ -1,4 +1,4 @@
-"""What a worker does with a WorkItem: read, encode, mark timing, cut into stream batches, send, declare complete.
+"""The work of a worker on a WorkItem: read, encode, mark timing, cut into stream batches, send, declare complete.
 
 The same item pushed twice sends the same pieces under the same keys (stream, partition, offsets, piece), so a retried
 task or a repeated epoch is dropped by the nodes.

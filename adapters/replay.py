@@ -20,7 +20,7 @@ OnProgress = Callable[["PipelineReport"], None]
 
 @dataclass(slots=True)
 class PipelineReport:
-    """What a pipeline has sent: totals and counts per stream; finished says whether all sources are at their end."""
+    """The counts of a pipeline, in total and per stream. finished: whether all sources are at their end."""
 
     rows: int = 0
     triples: int = 0

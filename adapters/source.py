@@ -1,8 +1,8 @@
-"""What a source of stream tuples is: rows with offsets, indexed by event time once, read by ranges as often as needed.
+"""Sources of stream tuples: rows with offsets, indexed by event time once, read by ranges as often as needed.
 
 A source is one source partition of one stream. Its rows are numbered from 0; a row gives any number of tuples of one
-time. The planner sees only the times of the rows (SourceIndex); whoever reads gets a RowRange, and may get the same one
-again. A row that cannot be read, or whose time runs backwards, is set aside and reported, never raised.
+time. The planner sees only the times of the rows (SourceIndex). A reader gets a RowRange, and may get the same one
+again. A row that cannot be read, or whose time runs backwards, is set aside and reported; it raises no error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """What a range gave: tuples with non-decreasing timestamps, the row of each, and what was set aside.
+    """The content of a range: tuples with non-decreasing timestamps, the row of each, and the rows that were set aside.
 
     offsets : int64[len(encoded)], ascending. malformed: rows that cannot be read; backwards: rows whose time decreases.
     """

@@ -305,7 +305,8 @@ class StreamWindow:
 
 @dataclass(frozen=True, slots=True)
 class DatasetClause:
-    """What FROM, FROM NAMED and FROM [NAMED] STREAM declare (IRIs without brackets); all empty: no clause at all."""
+    """The graphs and windows that FROM, FROM NAMED and FROM [NAMED] STREAM declare, IRIs without brackets. A query
+    without such a clause has empty fields."""
 
     default_graphs: tuple[str, ...] = ()
     named_graphs: tuple[str, ...] = ()

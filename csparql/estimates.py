@@ -19,7 +19,7 @@ _COUNT_MIN = 1.0
 _DEGREE_MIN = 0.01
 """A constant without edges is the best place to start, and still lets the steps after it be compared."""
 _BOUND_LABEL_SHARE = 0.1
-"""Which share of the candidates fits a predicate or graph variable that is already bound: a guess."""
+"""The share of the candidates that fits a predicate or graph variable that is already bound: a guess."""
 _CONSTANT = -1
 
 

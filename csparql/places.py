@@ -34,9 +34,9 @@ def line_around(text: str, offset: int) -> tuple[int, int, int]:
 
 
 def excerpt(text: str, start: int, length: int) -> str:
-    """Return two lines without a line end: what stands around text[start : start + length], and the marks under it.
+    """Return two lines without a line end: the text around text[start : start + length], and the marks under it.
 
-    What ends after the line is underlined up to the line's end; no length at all, as at the end, is one mark.
+    A place that ends after its line is underlined up to the line's end. A place without length gets one mark.
     """
     number, line_start, line_end = line_around(text, start)
     end = min(max(start + length, start), line_end)

@@ -15,7 +15,7 @@ from wukongs.csparql.algebra import DEFAULT, DefaultGraph, GraphRef, Query, Trip
 from wukongs.csparql.terms import Term, Variable
 
 GraphTarget = Term | Choice["DEFAULT", "NAMED", "ALL"]
-"""What CLEAR and DROP name: a graph, the default graph, all named graphs, or all graphs."""
+"""The target of CLEAR and DROP: a graph, the default graph, all named graphs, or all graphs."""
 
 
 @dataclass(frozen=True, slots=True)

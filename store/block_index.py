@@ -7,31 +7,32 @@ Invariants:
 * a block is complete once its last stream batch is closed. From then on it is built, or under way, or absent because
   all its stream batches are empty. It is its only child itself when the other child is empty;
 * while a block is under way, its children are read in its place. They are complete as well, so nothing is missed;
-* a block of an odd level is *folded*, dropped but for its name, once its parent has been merged from it: from then on
-  its own children are read in its place. So a tuple is held in its slice, in one block of each even level, and in one
-  of the highest;
+* a block of an odd level is *folded* once its parent has been merged from it: its data are dropped and its name stays.
+  From then on its own children are read in its place. So a tuple is held in its slice, in one block of each even level,
+  and in one of the highest;
 * a block is built at the latest when as many stream batches as it is long have closed after it. The blocks of a level
   end 2**level stream batches apart, so at most one of each level is under way;
 * `levels` is such that a block of the highest level is at most half as long as the widest window: when it is due,
   windows will still contain it whole for as long as it took.
 
 **A window of n stream batches is read through at most 5 * log2(n) batches** (n >= 2; n at most the width that is
-indexed, so 2**levels <= n / 2). Take a batch of level l < levels that is read. Its parent sticks out of the window,
-which is so for one batch of a level at each end; or its parent is under way, and there is one such parent with two
-children; or its parent is folded. What a folded block is part of is built and sticks out of the window: so it is the
-one batch of its odd level at its end, and is read as two of the level below instead. That makes 4 of a level, and one
-more of every two levels for each end. (At the newer end of a window up to now nothing is folded: 4.5 * log2(n).) Of the
-highest level there are at most 3, since n < 4 * 2**levels.
+indexed, so 2**levels <= n / 2). Take a batch of level l < levels that is read. There are three cases. Its parent sticks
+out of the window: this is so for one batch of a level at each end. Its parent is under way: there is one such parent,
+with two children. Its parent is folded: the block above that parent is built and sticks out of the window, so the
+parent is the one batch of its odd level at its end, and is read as two of the level below. That makes 4 of a level, and
+one more of every two levels for each end. (Nothing is folded at the newer end of a window that reaches up to now: 4.5 *
+log2(n).) At most 3 batches are of the highest level, since n < 4 * 2**levels.
 
-Merges are fuelled. Each stream batch that closes pays, of every merge under way, the work that is left divided by the
-stream batches that are left; the merge that is due first has it all. Their shares add up to what every deadline needs,
-and working in order of deadlines meets all that can be met at all, so nothing is left over when one comes. Children are
-due before their parents, or with them and of a lower level, so they are there when the parent is begun. With n_rows a
-stream batch, a closing pays for about WORK_PER_ROW * n_rows values a level, whatever the length of the blocks.
+Merges are fuelled. Each stream batch that closes pays a share of every merge under way: the work that is left, divided
+by the stream batches that are left. The merge that is due first gets all the shares together. They add up to the work
+that every deadline needs, and working in order of deadlines meets all deadlines that can be met. So nothing is left
+over when one comes. Children are due before their parents, or with them and of a lower level, so they are there when
+the parent is begun. With n_rows a stream batch, a closing pays for about WORK_PER_ROW * n_rows values a level, whatever
+the length of the blocks.
 
-Blocks of slices that were kept before they were indexed (a query with a wider window came), and folded ones of what
-has become the highest level (it went), are all due after 2**levels further stream batches; until then, or until idle
-time has built them, windows read them in smaller pieces.
+Two kinds of blocks come late: blocks of slices that were kept before they were indexed (a query with a wider window
+came), and folded blocks of the level that has become the highest (such a query went). They are all due after 2**levels
+further stream batches. Until then, or until idle time has built them, windows read them in smaller pieces.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from wukongs.store.fuel import UNLIMITED_FUEL
 from wukongs.store.merge import Merge
 
 WORK_PER_ROW = 4
-"""What merging a row writes at most: a value on each side, and a vertex code for each."""
+"""The most values that merging a row writes: a value on each side, and a vertex code for each."""
 Key = tuple[int, int]
 
 

@@ -1,10 +1,10 @@
-"""Files -> runs: sorted, indexed batches of what a file holds, made by worker threads; the store is only read.
+"""Files -> runs: sorted, indexed batches of a file's triples, made by worker threads. The store is only read.
 
-A worker encodes a piece of the file (the same kernel as push); pieces are taken in order, their terms confirmed and
-their tuples gathered; as soon as run_rows have come, a worker sorts and indexes them. Kernels release the GIL, so the
-workers run at once, with the caller between them.
+A worker encodes a piece of the file with the kernel that push uses. The caller takes the pieces in order, confirms
+their terms and gathers their tuples. As soon as run_rows have come, a worker sorts and indexes them. Kernels release
+the GIL, so the workers and the caller run at once.
 
-What is in flight stays below about the plan's bytes, reckoned per row and byte of text; runs handed out come on top.
+The data in flight stay below about the plan's bytes, reckoned per row and byte of text. Runs handed out come on top.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from wukongs.store.trace import Trace, TraceEntry
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restored:
-    """What a folder held. The entries' batches lie in mapped files, and are verified when they are first read."""
+    """The content of a folder. The entries' batches lie in mapped files, and are verified when they are first read."""
 
     entries: tuple[TraceEntry, ...]
     upper: int
@@ -97,7 +97,7 @@ class CheckpointStore:
         return self._folder_lock.is_read_only
 
     def close(self) -> None:
-        """Give the folder's lock back. What was restored stays readable; closing twice is allowed."""
+        """Give the folder's lock back. Restored data stay readable; closing twice is allowed."""
         self._folder_lock.release()
 
     def __enter__(self) -> CheckpointStore:

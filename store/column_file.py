@@ -40,7 +40,7 @@ PageSums = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fingerprint:
-    """What a file must be: size in bytes; sums : uint64[n_pages], the checksums of its pages."""
+    """The size and checksums that a file must have. size: in bytes; sums : uint64[n_pages], one per page."""
 
     size: int
     sums: PageSums
@@ -132,7 +132,7 @@ class ColumnFile:
 
 
 class _Sink:
-    """What pyarrow writes to."""
+    """The file object that pyarrow writes to."""
 
     closed = False
 

@@ -86,9 +86,9 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryView:
-    """What a reader holds: the arrays of a dictionary as they were, with the number of its entries.
+    """A reader's view: the arrays of a dictionary as they were, with the number of its entries.
 
-    older : where to look for what is not here, if there is such a place."""
+    older : the view to ask for terms that are not here, if there is one."""
 
     chunks: Int64Array
     slots: UInt32Array
@@ -102,7 +102,7 @@ class DictionaryView:
 
     @property
     def arrays(self) -> tuple[Int64Array, UInt32Array, int, int]:
-        """What a kernel reads."""
+        """The arguments that a kernel reads."""
         return self.chunks, self.slots, self.number_bits, self.count
 
     def find(self, ids: Int64Array) -> Int64Array:
@@ -245,7 +245,7 @@ class DictionaryTables:
 
     @property
     def arrays(self) -> tuple[Int64Array, UInt32Array, int]:
-        """What a kernel reads, but for the count of entries."""
+        """The arguments that a kernel reads, but for the count of entries."""
         return self._rows, self._slots, self._number_bits
 
     @property

@@ -13,7 +13,7 @@ NAME = "LOCK"
 
 
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-"""What the system says of a folder or medium that this user may only read."""
+"""The system's errors for a folder or medium that this user may only read."""
 
 
 class FolderLock:

@@ -14,7 +14,7 @@ UNLIMITED_FUEL = 2**60
 
 @dataclass(slots=True)
 class Tank:
-    """What may still be done before a pause."""
+    """The work that may still be done before a pause."""
 
     fuel: int = 0
 

@@ -1,11 +1,11 @@
-"""GraphChange: what an update has made of a snapshot so far, while its operations go on.
+"""GraphChange: the changes that an update has made to a snapshot so far, while its operations go on.
 
-Three parts say it all, whatever came before: graphs of which everything goes; quads that go; quads that come. They are
-applied in this order, and the last action on a quad is the one that counts, so the last two have no quad in common.
+A change has three parts: graphs that are cleared, quads that go, quads that come. They are applied in this order. The
+last action on a quad counts, so the last two parts have no quad in common.
 
-What has gone and come by then is a Difference over the snapshot: tombstones of triples that it holds, and additions of
-others. What was sealed after the snapshot, which can only be additions, an update has not seen: it deletes nothing of
-it, also where it clears a graph.
+The outcome is a Difference over the snapshot: tombstones of triples that it holds, and additions of others. An update
+has not seen triples that were sealed after the snapshot (these can only be additions). It deletes none of them, not
+even where it clears a graph.
 """
 
 from __future__ import annotations

@@ -76,14 +76,14 @@ def njit(function: F) -> F:
 
 
 def njit_inline(function: F) -> F:
-    """As njit, for a small function of a hot loop: LLVM always puts its body in place of the call.
+    """Compile as njit does, for a small function of a hot loop: LLVM always puts its body in place of the call.
 
     A call passes seven words for each array and counts references to it, which is dear for a few bytes of work."""
     return _compiled(function, forceinline=True)
 
 
 def njit_uncounted(function: F) -> F:
-    """As njit, for the kernels of a hot loop that allocate nothing and return no array: without reference counting.
+    """Compile as njit does, without reference counting: for hot kernels that allocate nothing and return no array.
 
     numba counts references to the owner of every view and of every array that is passed on, with atomic operations: two
     thirds of the time of a plan step."""

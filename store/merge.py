@@ -1,9 +1,9 @@
 """Merge: two batches on their way to one, in steps of bounded work. The inputs stay readable until it is done.
 
-Every part of a merge is paid for with fuel: directory, values, codes, fences. What is left is one pass over the merged
-directory for each side, to choose its fences, and a few allocations, whose pages are touched only as they are written.
-The arrays are as large as the two inputs together, and are cut to what was written when they are full: in place,
-without a copy.
+Every part of a merge is paid for with fuel: directory, values, codes, fences. Only two things are not: one pass over
+the merged directory for each side, to choose its fences, and a few allocations, whose pages are touched only as they
+are written. The arrays are as large as the two inputs together. When the merge ends, they are cut in place to the
+length that was written, without a copy.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _COMPRESSED = (".gz", ".zst")
 _GENERATED_LABEL = re.compile(r"[a-f][0-9a-f]{15,31}")
-"""What pyoxigraph calls an anonymous blank node: a random 128-bit number. A label in a file may look so too: it then
-gets a new one as well, which does no harm."""
+"""The form of pyoxigraph's names for anonymous blank nodes: a random 128-bit number. A label in a file may look so too.
+It then gets a new name as well, which does no harm."""
 _MAY_HAVE_LABELS = (ord("_"), ord("("))  # blank nodes, and triple terms
 
 

@@ -38,7 +38,7 @@ class SliceRing:
         self.lost_to: int | None = None
         """The last stream batch with tuples that was dropped."""
         self.arrivals = ArrivalSequence()
-        """What windows that count read: add to it before `add`, and drop by `drop_arrivals`."""
+        """The arrivals that counted windows read: add to it before `add`, and drop by `drop_arrivals`."""
         self._blocks = BlockIndex()
         self._transient: OrderedDict[int, tuple[Int64Array, int]] = OrderedDict()
         """Stream batch -> the terms that only live as long as it does, and the bytes of their texts."""

@@ -136,7 +136,7 @@ def visible_pairs(descriptor, row):
 
 @njit_uncounted
 def gallop(values, lo, hi, wanted):
-    """As lower_bound, at the cost of log2 of how far it is: for walks through two sorted columns at once."""
+    """Do the same as lower_bound, at the cost of log2 of the distance: for walks through two sorted columns at once."""
     step = 1
     while lo + step < hi and values[lo + step] < wanted:
         lo += step

@@ -30,7 +30,7 @@ _Steps = Generator[None, None, Batch | None]
 
 
 class Difference(NamedTuple):
-    """What an entry holds. tombstones: None if there are none."""
+    """The rows of an entry. tombstones: None if there are none."""
 
     additions: Batch
     tombstones: Batch | None

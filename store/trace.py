@@ -5,33 +5,35 @@ Invariants:
 * entries are in SN order and do not overlap; between them, and up to `upper`, nothing was stored;
 * no triple is seen in two entries: newness is decided before a batch is sealed; deletions are tombstones in the second
   batch of their entry (store/tombstones.py);
-* an entry that was merged over a boundary can no longer be read inside: a read at SN s needs every entry to lie wholly
-  at or before s, or wholly after it. No merge takes a boundary away that an open handle stands on.
+* a read at SN s needs every entry to lie wholly at or before s, or wholly after it. So an entry that was merged over a
+  boundary can no longer be read at that boundary. No merge takes a boundary away that an open handle stands on.
 
 Merges are geometric: neighbours merge when the older is at most 1.5 times as large as the newer, older pairs first.
 They are fuelled: each sealed row pays fuel_per_row to every merge under way, and no part of a merge is done without
-fuel, so no insert waits for a large one. What is sealed can be read at once: the seal only notes what it owes. `pay`
-pays it, in pieces if wished; the next seal pays what is left by then before it adds its entry. So right after a seal
-there is one entry more than if every seal had paid itself, and never more than that.
+fuel, so no insert waits for a large one. Sealed rows can be read at once: the seal only notes its debt. `pay` pays the
+debt, in pieces if wished; the next seal pays the rest before it adds its entry. So right after a seal there is one
+entry more than if every seal had paid itself, and never more than that.
 
-Why there are O(log n) entries with any positive fuel_per_row f. A merged row costs at most c = 6 units (two values, at
-most two codes, and fences; 3 to 4.5 as a rule), so while a merge of m rows is under way at most m * c / f rows are
-sealed. Take the entries as groups, two entries that merge or one that does not, and let S be the rows of a group and of
-all behind it. Behind a merging group of m rows lie at most m * c / f, so S falls by a factor of 1 + f / c there. An
-idle entry is more than 1.5 times as large as the idle one behind it, or, if a merging group is behind it, larger than
-1.5 times the older half of that when it was begun, or it has come out of a merge itself. So every two groups take S
-down by a constant factor, but where a seal is larger than the idle entries before it: these go into it in one merge
-after the other.
+*There are O(log n) entries with any positive fuel_per_row f.* A merged row costs at most c = 6 units (two values, at
+most two codes, and fences; 3 to 4.5 as a rule), so at most m * c / f rows are sealed while a merge of m rows is under
+way. Take the entries as groups: two entries that merge, or one that does not. Let S be the rows of a group and of all
+groups behind it. At most m * c / f rows lie behind a merging group of m rows, so S falls by a factor of 1 + f / c
+there. An idle entry has come out of a merge itself, or it is more than 1.5 times as large as the idle entry behind it,
+or, if a merging group is behind it, more than 1.5 times as large as the older half of that group was when it was begun.
+So every two groups take S down by a constant factor. The exception is a seal that is larger than the idle entries
+before it: these go into it in one merge after the other.
 
-How much is enough: total work does not depend on f, since each row is merged about log2(n / rows of a seal) times at
-whatever pace; only the number of merges under way does, in proportion to c / f. With f = c every level merges all the
-time; with f = 2 * c, FUEL_PER_ROW, a merge of m rows has ended before m / 2 more are sealed, in the worst case too, and
-a level idles half of the time, so that reads find fewer batches. bench/store/merge_fuel has the figures.
+*How much fuel is enough.* The total work does not depend on f, since each row is merged about log2(n / rows of a seal)
+times at any pace. Only the number of merges under way depends on it, in proportion to c / f. With f = c every level
+merges all the time. With f = 2 * c, FUEL_PER_ROW, a merge of m rows has ended before m / 2 more are sealed, in the
+worst case too; a level idles half of the time, so that reads find fewer batches. bench/store/merge_fuel has the
+figures.
 
-Tombstones are rows: of seals, of merges and of the sizes that are compared. A row of a merge with tombstones is copied
-once (of what the other entry may cancel), then merged if it is left: at most 2 * c units, so such a merge is paid twice
-as much, and is under way for as many sealed rows as another. What cancels makes S smaller, and what has come out of a
-merge is compared with both neighbours again; so there are O(log n) entries, n the additions and tombstones ever sealed.
+*Tombstones* count as rows: in seals, in merges and in the sizes that are compared. A row of a merge with tombstones is
+copied once, if the other entry may cancel it, and is then merged if it is left. That is at most 2 * c units, so such a
+merge is paid twice as much, and is under way for as many sealed rows as another. Rows that cancel make S smaller, and
+the outcome of a merge is compared with both neighbours again. So there are O(log n) entries, where n counts the
+additions and tombstones ever sealed.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ NOTHING_KEPT = 1 << 63
 DIFFERENCE_COST = 2
 """A row of a merge with tombstones costs so many times what a row of another does: copied once, then merged."""
 FUEL_MIN = 4096
-"""What a seal of few rows pays at least, so that small merges are not cut into calls that cost more than their work."""
+"""The least that a seal of few rows pays, so that small merges are not cut into calls that cost more than their
+work."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false
-"""What inlined literals are worth: numbers, truth values and times as float64, numbers as exact decimals."""
+"""The values of inlined literals: numbers, truth values and times as float64, numbers as exact decimals."""
 
 from __future__ import annotations
 

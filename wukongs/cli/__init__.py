@@ -127,7 +127,7 @@ def complain(error: object, status: int) -> int:
 
 
 def _complain_of_memory(error: BaseException) -> int:
-    """Say that the system gave no memory. What the command has made is freed first, so that there is some to say it."""
+    """Say that the system gave no memory. The command's own data are freed first, so that there is memory to say it."""
     found = str(error) if isinstance(error, MemoryError) else ""
     error.__traceback__ = error.__cause__ = error.__context__ = None
     what = f"no memory ({found})" if found else "no memory"

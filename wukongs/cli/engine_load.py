@@ -1,8 +1,8 @@
 """Loading files into a data folder that an engine has used: `wukongs load` where there is a log.
 
-What the log holds may lie at snapshot numbers behind the checkpoint: windows that nobody has read hold it back. So the
-engine is recovered, and each file is logged and joined by it, as a whole or not at all. The record that commits a file
-also says which one it was, so that it is skipped the next time, whatever happens in between.
+The log may hold records behind the checkpoint, since windows that nobody has read hold the checkpoint back. So the
+engine is recovered, and it logs and joins each file as a whole or not at all. The record that commits a file names the
+file, so that it is skipped the next time, whatever happens in between.
 """
 
 from __future__ import annotations

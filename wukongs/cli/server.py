@@ -1,4 +1,4 @@
-"""What the commands that talk to a running node share: how it is named and trusted."""
+"""Options of all commands that talk to a running node: how the node is named and trusted."""
 
 from __future__ import annotations
 

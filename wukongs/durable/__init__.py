@@ -1,1 +1,1 @@
-"""What outlives the process: log, checkpoints, recovery, backups."""
+"""Data that outlive the process: log, checkpoints, recovery, backups."""

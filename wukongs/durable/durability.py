@@ -1,15 +1,16 @@
-"""DurableJournal: the journal of an engine with a data folder: its log, and the checkpoints that cut it.
+"""DurableJournal, the journal of an engine with a data folder: its log, and the checkpoints that cut it.
 
-The folder holds the checkpoint (store/checkpoint.py: the stored graph up to a snapshot number, its dictionary, and
-`about`, what this module needs to go on, streams and queries too), and the log (log/).
+The folder holds the log (log/) and the checkpoint (store/checkpoint.py): the stored graph up to a snapshot number, its
+dictionary, and `about`, the state that this module needs to go on, with streams and queries.
 
 A checkpoint picks two bounds:
 
 * the SN up to which the stored graph is written. It does not pass the oldest firing whose window nobody has taken yet:
   a handle at that SN keeps merges from taking the boundary away, so that the firing reads the same after a restart;
-* the segment of the log with which recovery starts. Its head says how far every stream and query had come. It reaches
-  back to all that is needed and not written: tuples that wait, or that are in slices which a recent, a registered or an
-  unacknowledged window reads; loads that are not stored yet; firings that are not acknowledged. What is before goes.
+* the segment of the log with which recovery starts. Its head says how far every stream and query had come. The log from
+  there on has everything that is needed and is not in the checkpoint: tuples that wait, or that are in slices which a
+  recent, a registered or an unacknowledged window reads; loads that are not stored yet; firings that are not
+  acknowledged. Earlier segments are deleted.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class LoggedLoad:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """What one checkpoint writes. sn: up to which the entries go; start: the head of the first segment to keep."""
+    """The content of one checkpoint. sn: the SN up to which the entries go; start: the head of the first segment to
+    keep."""
 
     sn: int
     entries: tuple[TraceEntry, ...]

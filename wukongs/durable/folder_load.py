@@ -1,9 +1,10 @@
 """Loading files into a data folder: `wukongs load`, without an engine.
 
-Runs are sealed one by one, each under an SN of its own, and committed now and then: the batches, the dictionary, and in
-the manifest's `about` how far each file has come. So a load that was interrupted goes on behind its last commit when it
-is begun again, and a file that was loaded is known: by its path, size, time and first bytes. The scope of its blank
-nodes is recorded, and so stays the same over an interruption. What is no regular file is only read once.
+Runs are sealed one by one, each under an SN of its own. They are committed now and then: the batches, the dictionary,
+and, in the manifest's `about`, how far each file has come. So an interrupted load goes on behind its last commit when
+it is begun again. A file that was loaded is known by its path, size, time and first bytes. The scope of its blank nodes
+is recorded, and so stays the same over an interruption. A pipe or a device, which is no regular file, is only read
+once.
 
 A file that is not in N-Triples or N-Quads has no place to go on from: it is sealed as a whole or not at all.
 """

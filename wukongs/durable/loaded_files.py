@@ -1,4 +1,4 @@
-"""Which files a data folder has loaded, and how far: kept in the manifest's `about`."""
+"""The files that a data folder has loaded, and how far: kept in the manifest's `about`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Recovery: an engine as it was: the checkpoint, and the log replayed over it, through the same seals and firings.
+"""Recovery gives an engine as it was: from the checkpoint, and the log replayed over it by the same seals and firings.
 
 The log begins with how far streams and queries had come at its first record. From there on every record is applied when
 the stored graph has come as far as it had when the record was made, so seals, loads and firings interleave as they did.
-What is sealed at an SN that the checkpoint holds is in the trace already; tuples that no slice needs any more are only
-counted; windows that were acknowledged are passed over, the others fire again, with the same rows.
+Tuples that are sealed at an SN of the checkpoint are in the trace already. Tuples that no slice needs any more are only
+counted. Windows that were acknowledged are passed over; the others fire again, with the same rows.
 """
 
 from __future__ import annotations

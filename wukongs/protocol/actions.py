@@ -1,5 +1,5 @@
-"""What a step asks of its host: sockets, disk, store. All in order: what is saved is safe on disk before what follows
-it happens, so nobody hears of a vote or an entry that a crash can take back.
+"""The actions that a step asks of its host: on sockets, disk, store. The host does them in order. A save is safe on
+disk before the next action happens, so nobody hears of a vote or an entry that a crash can take back.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class TakePiece:
 class SealBatch:
     """The stream batches after + 1 to batch are whole: insert them (and log them, where data is
     durable), then answer Inserted, for one stream in the order of its stream batches. Most of the range may be empty.
-    What the store has already, since an InstallState came in between, is left out; one whose `after` it has not reached
-    is dropped, and all of a stream that is gone.
+    Rows that the store has already, since an InstallState came in between, are left out. The action is dropped if the
+    store has not reached its `after`, or if its stream is gone.
     A host without durable data starts each time as one that has lost its disk.
 
     offsets: per partition, the row behind the last one of these stream batches."""

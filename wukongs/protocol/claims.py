@@ -2,8 +2,8 @@
 
 A text is agreed on when every replica of its hash's shard (JOINING, HOLDING or IN) has it under that hash, for good:
 the first text that a replica sees under a hash stays there. A refused text is re-encoded by a record of the log, and
-never uses its hash. So under one hash there is one text in the whole cluster: of two, each replica refuses at least
-one, and that one is not agreed on.
+never uses its hash. So one hash stands for one text in the whole cluster: each replica refuses at least one of two
+texts, and a refused text is not agreed on.
 
 A claim is a number, for a table of as many texts as the host likes. The host has the table; the state here says which
 nodes still have to answer, and which texts were refused. The host takes rows with new terms only once their claim is
@@ -11,14 +11,15 @@ settled, and names the view under which it was (`events.Piece.view`).
 
 Replicas come and go, and agreements outlive them:
 
-* *A view* is the index of the last membership record. A replica answers only askers of its own view, before and after
-  it has compared; an asker counts only answers of its own view, and begins anew when there is another one. A record
-  that re-encodes a text is void in another view, and a piece is not taken in another view than that of its claim. So
+* *A view* is the index of the last membership record. A replica answers only askers of its own view, and checks this
+  before and after it has compared. An asker counts only answers of its own view, and begins anew when there is another
+  one. A record that re-encodes a text is void in another view, and a piece is taken only in the view of its claim. So
   all have asked the same replicas: a text is not refused by one set and agreed on by the next.
-* *A node that joins* takes over what the in-sync replicas have under its shards' hashes, and what all nodes know as
-  agreed on, from nodes that know its joining, and answers no asker before that (membership.py). What these nodes agreed
-  to earlier is among it; later askers ask the joining one as well. That is why a shard may lose its only replica's
-  disk: what is in use is known to those who use it. A node that others do not ask for what it knows claims nothing.
+* *A node that joins* takes over two sets of texts, from nodes that know its joining: those that the in-sync replicas
+  have under its shards' hashes, and those that all nodes know as agreed on. It answers no asker before that
+  (membership.py). All earlier agreements of these nodes are in the two sets; later askers ask the joining node as well.
+  So a shard may lose its only replica's disk: a text in use is known to the nodes that use it. A node that others do
+  not ask for its texts claims nothing.
 """
 
 from __future__ import annotations

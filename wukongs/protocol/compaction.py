@@ -1,4 +1,4 @@
-"""Compaction: when a node cuts off the beginning of its log, and what it then does for those who still lack it.
+"""Compaction: when a node cuts off the beginning of its log, and how it then serves nodes that still lack it.
 
 The entries up to an index go when nobody needs them any more:
 
@@ -6,15 +6,15 @@ The entries up to an index go when nobody needs them any more:
 * *no member that is not OUT*: each has reported that it has applied them, and so has them on disk. A member must not
   miss a record: its data would lack what the record did.
 
-Who is OUT, or has lost its disk, may be further behind. It is sent the leader's newest control state (log.py) and comes
-to know by it that it is OUT, or JOINING by a record that it has not seen; so nobody reads what it has, and its data
-comes from nodes that have applied the log beyond that state (`Stay.index`). A state in which this node is anything else
-it does not take: it would lack what the records did that it skips, and take part. It answers how far it is instead, and
-by the rule above the leader has what comes after that.
+A node that is OUT, or has lost its disk, may be further behind. It is sent the leader's newest control state (log.py).
+The state tells it that it is OUT, or JOINING by a record that it has not seen. So nobody reads its data, and it gets
+new data from nodes that have applied the log beyond that state (`Stay.index`). A node does not take a state in which it
+is anything else: it would take part although its data lack the effects of the records that it skips. It answers how far
+it is instead, and by the rule above the leader has the entries after that.
 
-A state also forgets what only SNs before the oldest one need at which any reader is or may begin: `control.forget`.
-Nothing before that is exposed here, also after a restart; and this node has all stream batches of the SNs up to there,
-so that nobody asks any more when one of them became visible.
+A state also forgets the data that only old SNs need (`control.forget`): those before the oldest SN at which any reader
+is or may begin. Nothing before that SN is exposed here, also after a restart. This node has all stream batches of the
+SNs up to there, so nobody asks any more when one of them became visible.
 """
 
 from __future__ import annotations

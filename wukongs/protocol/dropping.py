@@ -3,16 +3,16 @@
     DropStream --(each node: nothing of it is sealed here any more)--> frozen --(the leader: EndStream, is_cut)--> gone
 
 * *Frozen.* A node that holds the DropStream record, committed or not, takes no piece and seals nothing of the stream.
-  When it has applied the record, and inserted what was sealed before, its reports say so; its VTS of the stream is
-  final. It stays so through restarts: the record is on its disk.
-* *Cut.* When all nodes that are IN by the leader's whole log have said so, it appends EndStream with the least of
-  their VTSs. The stable VTS exceeds no such node's VTS, so nothing beyond was ever exposed, nor will it be; and all
-  these nodes have everything up to there. So from this record on nobody waits for the stream, and what was exposed
-  stays. Nobody meant another VTS by an SN before: the ticks beyond the cut were held back by the stream until here.
-* *Gone.* Who is JOINING or HOLDING then begins the stay anew: it gets the stream's data from nodes that are IN and know
-  the record, as nobody else sends them any more. So who becomes IN later has them as well.
+  When it has applied the record, and inserted the stream batches sealed before, its reports say so; its VTS of the
+  stream is final. It stays so through restarts: the record is on its disk.
+* *Cut.* When all nodes that are IN by the leader's whole log have said so, it appends EndStream with the least of their
+  VTSs. The stable VTS exceeds no such node's VTS, so nothing beyond the cut was ever exposed, nor will it be. All these
+  nodes have everything up to the cut. So from this record on nobody waits for the stream, and exposed tuples stay. No
+  SN changes its meaning: until here the stream held back the ticks beyond the cut.
+* *Gone.* A node that is JOINING or HOLDING then begins the stay anew. It gets the stream's data from nodes that are IN
+  and know the record, as nobody else sends them any more. So a node that becomes IN later has them as well.
 
-What has not begun is gone at once. A stream that a registered query reads is not dropped.
+A stream that has not begun is gone at once. A stream that a registered query reads is not dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens to a node, as its host tells it: time, messages, rows, and the ends of what it asked for."""
+"""The events of a node, as its host tells them: time, messages, rows, and outcomes of its actions."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What the records up to this index did is in the host's data, where a restart finds it: they need not come again.
-    A host that never says so keeps the whole log."""
+    """The effects of the records up to this index are in the host's data, where a restart finds them: these records
+    need not come again. A host that never says so keeps the whole log."""
 
     index: int
 

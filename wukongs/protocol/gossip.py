@@ -38,8 +38,9 @@ REPORTS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """What a node has told. told: per node, what of `Progress.arrived` it was told, and how often; quiet: pulses since
-    the last report; early: how many were made since the last pulse; passed_on: `Progress.news` when it last told."""
+    """The reports that a node has sent. told: per other node, how much of `Progress.arrived` it was told, and how
+    often; quiet: pulses since the last report; early: reports made since the last pulse; passed_on: `Progress.news`
+    when it last told."""
 
     told: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     quiet: int = 0

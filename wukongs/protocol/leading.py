@@ -1,5 +1,5 @@
-"""What a leader does for the cluster besides keeping the log: it appends what others ask for, if it is valid there,
-and proposes what nobody else can: who is out, who votes, how far other clock groups are."""
+"""A leader's work besides keeping the log. It appends the records that others ask for, if they are valid there. It
+proposes what nobody else can: which nodes are out, which nodes vote, how far other clock groups are."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
 """The majority log: Raft's algorithm (Ongaro and Ousterhout, 2014) as a step function.
 
-What it keeps true, and by what:
+Invariants, and what keeps each true:
 
 * *One leader a term.* A voter gives one vote a term, and has it on disk before anybody hears of it.
 * *Logs that agree on an entry's (index, term) agree on all before it.* A follower takes entries only behind one that
   it shares with the leader.
-* *What is committed stays.* A leader counts a majority for entries of its own term only, and commits what lies before
+* *Committed entries stay.* A leader counts a majority for entries of its own term only, and commits all earlier entries
   with them: an old entry on a majority can still lose against a log that ends in a later term. A vote goes only to a
-  log that ends no earlier than the voter's, so each later leader has what is committed.
-* *Voters change one at a time*: two sets that differ in one voter have no two majorities apart. The next change waits
-  until the last one is committed, and until an entry of the leader's own term is.
-* *A lost disk is another voter* (records.Voter): whoever forgot its votes cannot vote again in the same term.
+  log that ends no earlier than the voter's, so each later leader has all committed entries.
+* *Voters change one at a time*: any majorities of two sets that differ in one voter share a voter. The next change
+  waits until the last one is committed, and until an entry of the leader's own term is.
+* *A lost disk is another voter* (records.Voter): a node that forgot its votes cannot vote again in the same term.
 
 The beginning of the log is cut off now and then (compaction.py says when): its entries are committed, so no leader
-lacks them or would change them, and what they add up to is kept as a control state. Who is so far behind that it needs
-them is sent this state (InstallControl), and goes on from there; what it holds behind that place stays if its entry
-there has the right term: it may have been counted. A message that speaks of what is cut off here agrees with it.
+lacks them or would change them, and their sum is kept as a control state. A node so far behind that it needs them is
+sent this state (InstallControl), and goes on from there. It keeps its later entries if its entry at that place has the
+right term: they may have been counted. A message about entries that are cut off here agrees with them.
 
 `high` is the highest position that this node has ever held. It is on disk, and does not fall when a new leader cuts
 entries off: an entry that was cut off here may live on elsewhere and be committed after all. Reports carry it

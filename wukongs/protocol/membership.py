@@ -30,8 +30,9 @@ LAG_BATCHES_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """What a joining node has been sent. since: the index of the record that made it JOINING; index: how far those that
-    answer must have applied the log: this node knows the records up to there by a control state only."""
+    """The states that a joining node has been sent. since: the index of the record that made it JOINING; index: the
+    nodes that answer must have applied the log up to here, since this node knows these records by a control state
+    only."""
 
     since: int = 0
     index: int = 0

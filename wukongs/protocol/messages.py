@@ -1,7 +1,7 @@
-"""What nodes say to each other, as values; a wire format is somebody else's matter.
+"""The messages between nodes, as values. Their wire format is defined elsewhere.
 
-Every message may be lost, repeated, late, or out of order. Each names its sender's incarnation, so that what an
-earlier life of a node said is known as such.
+Every message may be lost, repeated, late, or out of order. Each names its sender's incarnation, so that messages of an
+earlier life of a node are known as such.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class FetchState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a node has of another one's shards. vts and offsets: as in Kept (node.py); is_in: whether the sender is an
+    """One node's data of another node's shards. vts and offsets: as in Kept (state.py); is_in: whether the sender is an
     in-sync replica; payload: the host's terms and data."""
 
     since: int

@@ -1,7 +1,7 @@
 """One node's protocol as a value: `step(node, event) -> (node, actions)`. No socket, clock, thread or disk inside.
 
-What a host owes it: events one at a time; a Pulse every so often; actions carried out in order, where whatever is
-saved is safe before the actions behind it happen; after a crash, `boot` with what its disk has kept.
+A host has four duties. It gives events one at a time. It gives a Pulse every so often. It carries actions out in order,
+and a save is safe before the actions behind it happen. After a crash it calls `boot` with the state on its disk.
 """
 
 from __future__ import annotations

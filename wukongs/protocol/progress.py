@@ -1,17 +1,18 @@
 """Vector timestamps: the reports that nodes pass on, and the stable VTS that follows from them.
 
-The stable VTS is the element-wise minimum over the reports of all nodes that are HOLDING or IN. What holds, and why:
+The stable VTS is the element-wise minimum over the reports of all nodes that are HOLDING or IN. Invariants, and why:
 
-* *It never falls*: it is kept where the minimum is lower, which is so when a node joins.
+* *It never falls*: where the minimum is lower, which is so when a node joins, the old value is kept.
 * *It never exceeds the local VTS of a node that is IN*. A report says what is inserted, and on disk, so a node's VTS
   never falls, however old the report is. A node that joins is waited for from its HOLDING record k on, by all who know
-  k. Who does not know k uses reports that do not require k, each made before its node held k; so what is exposed
-  without waiting lies at or below the VTS that each IN node had when it came to hold k, and at or below every later
-  report. The joining node becomes IN when it has come as far as such reports of all IN nodes say (`has_caught_up`).
-* *Who exposes a tick knows all records before it* (snapshots.py): a report is used only where the log is committed up
-  to the position that it requires. An entry that is in flight while no majority is there holds ticks back; without
-  one, streams go on without a majority.
-* *A shard without replica stops everything*: else reads would miss its part.
+  k. A node that does not know k uses reports that do not require k, each made before its node held k. So a tick that it
+  exposes without waiting lies at or below the VTS that each IN node had when it came to hold k, and at or below every
+  later report. The joining node becomes IN when it has come as far as such reports of all IN nodes say
+  (`has_caught_up`).
+* *A node that exposes a tick knows all records before it* (snapshots.py): a report is used only where the log is
+  committed up to the position that it requires. Without a majority, an entry in flight holds ticks back; with no entry
+  in flight, streams go on.
+* *A shard without a replica stops everything*: reads would miss its part.
 
 Reports travel by gossip (gossip.py): each node passes on the newest ones of all to a few others each pulse, so one node
 sends as many messages in a cluster of 1,000 as in one of 10.

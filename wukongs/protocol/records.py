@@ -46,7 +46,7 @@ BEGINNING = Position(0, 0)
 
 
 class Role(Enum):
-    """What a node is to its shards. OUT: nobody waits for it. JOINING: it claims terms and fetches what it lacks.
+    """The role of a node for its shards. OUT: nobody waits for it. JOINING: it claims terms and fetches what it lacks.
     HOLDING: the stable VTS waits for it, too. IN: an in-sync replica, which readers may ask."""
 
     OUT = "out"
@@ -57,12 +57,12 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """What a new leader appends, since it may count only entries of its own term."""
+    """A new leader's first entry, since it may count only entries of its own term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voters:
-    """Who votes from here on: one voter more or one less than before. Counts as soon as it is held."""
+    """The voters from here on: one more or one less than before. The record counts as soon as it is held."""
 
     voters: frozenset[Voter]
 

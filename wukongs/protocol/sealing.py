@@ -1,26 +1,27 @@
 """Sealing: when a node has a stream batch whole.
 
 Source partitions send each node its rows as pieces, which tile the partition's offsets and belong to one stream batch
-each, and markers in between: one sequence. A piece is taken only where what came before it ended, a marker only when
-all rows before it are here; so what is repeated is known as such, and what is missing is sent again before anything
-behind it is taken. What a node had not inserted when it crashed is sent again as well: it says how far it has come
+each, and markers in between: one sequence. A piece is taken only where the one before it ended, a marker only when all
+rows before it are here. So repeats are known as such, and missing rows are sent again before anything behind them is
+taken. Rows that a node had not inserted when it crashed are sent again as well: it says how far it has come
 (`position`), and sources go back to that.
 
 Streams begin at any stream batch and may be silent for long: a marker closes all stream batches up to its own, and
-pieces belong to any one that is not closed. Along a partition the numbers never fall; so what is closed is whole:
-the marker has all rows before it, and those behind it belong to later stream batches.
+pieces belong to any one that is not closed. Along a partition the numbers never fall. So a closed stream batch is
+whole: the marker has all rows before it, and those behind it belong to later stream batches.
 
 Pieces are taken only once their new terms are agreed on (claims.py). The stream batches up to k are sealed when all
 partitions of the stream have closed k, or are at their end. They count in the local VTS when the host has inserted
 them, and logged them where data is durable. With `StreamIntake.sealed` only rising, each row is sealed once: a piece is
 taken only for a stream batch that is not sealed.
 
-A partition that joins late (OpenPartition) holds the stream from its record on, and a node waits for it from when its
-log holds the record, committed or not: one that has just started may have applied it before. Its rows come once all
-nodes have applied it, and only for stream batches that none of them had sealed by then: so those are whole everywhere.
+A partition that joins late (OpenPartition) holds the stream back from its record on. A node waits for the partition as
+soon as its log holds the record, committed or not: a node that has just started may have applied it before. The
+partition's rows come once all nodes have applied the record, and only for stream batches that none of them had sealed
+by then. So these stream batches are whole everywhere.
 
-What a stream batch holds is a function of the rows' timestamps, so two writers of one partition cannot cut it
-differently; epochs lock out the older one, so that the two do not throw each other back for ever.
+The timestamps of rows decide their stream batch, so two writers of one partition cannot cut it differently. Epochs lock
+out the older writer, so that the two do not throw each other back for ever.
 """
 
 from __future__ import annotations

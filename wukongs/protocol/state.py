@@ -1,4 +1,4 @@
-"""What one node's protocol knows, as a value, and how it starts."""
+"""The state of one node's protocol, as a value, and how it starts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from wukongs.protocol.sealing import StreamIntake
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What all nodes are told at their first start. voter_count: how many of the nodes vote in the majority log;
-    silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out; log_entries_max: a
-    longer log is cut as soon as may be.
+    """The settings that all nodes get at their first start. voter_count: how many of the nodes vote in the majority
+    log; silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out;
+    log_entries_max: a longer log is cut as soon as may be.
 
-    election_pulses: who hears no leader for so long, or up to twice as long, stands for election; quiet_pulses: how
-    long a node waits at most with its next pulse while nobody waits for it (Pulse), less than half of that."""
+    election_pulses: a node that hears no leader for so long, or up to twice as long, stands for election; quiet_pulses:
+    the most pulses that a node waits for its next one while nobody waits for it (Pulse), less than half of
+    election_pulses."""
 
     node_count: int
     replica_count: int = 1
@@ -46,8 +47,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is on a node's disk. vts, offsets: per stream the last inserted stream batch, and per partition the row
-    behind it; the others: of the log, as SaveVote, SaveEntries and SaveControl left them."""
+    """The state on a node's disk. vts, offsets: per stream the last inserted stream batch, and per partition the row
+    behind it; the other fields: the log, as SaveVote, SaveEntries and SaveControl left it."""
 
     term: int = 0
     vote: Voter | None = None

@@ -26,9 +26,9 @@ from wukongs.settings import Settings
 ITEMS_PER_CHECK = 1024
 """So many steps of a loop in Python are done between two looks at the clock."""
 OBJECT_BYTES = 200
-"""What a decoded term takes in Python beside its characters, lists and dictionaries that hold it included."""
+"""The bytes that a decoded term takes in Python beside its characters, lists and dictionaries that hold it included."""
 CHARACTER_BYTES = 4
-"""What a character of a text that is made takes: the text, its canonical form, its UTF-8, as they live for a moment."""
+"""The bytes that a character of a new text takes while the text, its canonical form and its UTF-8 live together."""
 
 Item = TypeVar("Item")
 
@@ -49,7 +49,7 @@ class Limits:
     peak: int = field(default=0, init=False)
     """The most that was held so far, in bytes."""
     operator: str = field(default="the query", init=False)
-    """What is being worked on, for messages."""
+    """The part of the query that runs, for messages."""
     _outer: list[Limits] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Limits:

@@ -19,7 +19,7 @@ class ReachedGraph(Completion, Protocol):
 
     @property
     def stored(self) -> BatchSet:
-        """What is here by now."""
+        """The batches that are here by now."""
 
     def with_change(self, change: Difference) -> ReachedGraph:
         """Return the same graph with a change on top; what one of them fetches, both have."""
@@ -43,7 +43,7 @@ class Reach(Protocol):
 
     @property
     def traffic(self) -> Any:
-        """What all executions together have asked: .stats() gives counts by name."""
+        """The requests of all executions together: .stats() gives counts by name."""
 
     def graph(self, own: BatchSet, sn: int) -> ReachedGraph | None:
         """Return how one execution reads the whole graph as of an SN, None if this node holds it whole.

@@ -19,7 +19,7 @@ from wukongs.store.dtypes import BoolArray, Int64Array
 
 PIECE_ROWS = 1 << 18
 DIGIT_BITS = 11
-"""Of a pass of the radix sort that orders long tables."""
+"""The bits of one pass of the radix sort that orders long tables."""
 
 Array = TypeVar("Array", Int64Array, BoolArray)
 Keys = npt.NDArray[np.int64]

@@ -41,7 +41,7 @@ Work = Callable[[], Packet]
 
 
 class EngineLike(Protocol):
-    """What a service serves: wukongs.Engine, or a node with the same methods."""
+    """The engine behind a service: wukongs.Engine, or a node with the same methods."""
 
     def query(self, *args: Any, **options: Any) -> Result: ...
     def explain(self, *args: Any, **options: Any) -> str: ...

@@ -83,7 +83,7 @@ class RemoteEngine:
         self._connection.on_new_session = self._name_again
         self._using = threading.Lock()
         self._used: list[weakref.ref[RemoteStream | RemoteQuery]] = []
-        """What a new session is told of: in the order in which it was declared."""
+        """The streams and queries to name in a new session, in the order of their declaration."""
         self._listener = Listener(self._connection)
         self._malformed_count = 0
         try:

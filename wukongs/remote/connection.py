@@ -2,8 +2,9 @@
 
 * Every request has a deadline. A node that works for long says so about every POLL_S, so silence is told from work.
 * A call has a number, under which it comes again when its answer was lost; the node then gives the first outcome.
-* When a session is lost, with its node or by time, what only reads is done again in the next one. What writes is not:
-  unless the node says itself that it did not begin, it may have been applied, and that is for the caller to look at.
+* A session may be lost with its node, or by time. Calls that only read are then done again in the next session. A call
+  that writes is not, since it may have been applied, unless the node says itself that it did not begin. The caller has
+  to look.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Connection:
         self.on_new_session: Callable[[Joined], None] = lambda _: None
         """Is called when a session is another one than before, by whoever has asked for it first."""
         self._place = 0
-        """Which address is tried next."""
+        """The number of the address to try next."""
         self._numbers = threading.Lock()
         self._number = 0
         self._under_way: set[int] = set()

@@ -19,7 +19,7 @@ from wukongs.remote.columns import Outgoing
 
 
 class ServedQuery(Protocol):
-    """What a service needs of a registered query; ContinuousQuery has it."""
+    """The part of a registered query that a service needs. ContinuousQuery has it."""
 
     name: str
     is_stream: bool

@@ -1,4 +1,4 @@
-"""What a client and a node say to each other: the kinds of packets, and the times that both know.
+"""The packets between a client and a node: their kinds, and the times that both sides know.
 
 | kind | fields | answered by |
 |---|---|---|
@@ -13,9 +13,9 @@
 | cancel | session, number | answer |
 | leave | session | answer |
 
-* Every call has a number. What became of it is kept until the client says that it needs it no more: `done` is the
-  oldest call that it needs, `finished` are later ones that it does not. So a call that comes again gets its first
-  outcome and is not done twice.
+* Every call has a number. The node keeps its outcome until the client says that it needs it no more: `done` is the
+  oldest call whose outcome it needs, `finished` are later ones whose outcomes it does not need. So a call that comes
+  again gets its first outcome and is not done twice.
 * `lost` says that there is no such session: nothing of the request was done. A session ends when its client leaves or
   is silent for SILENT_S; the client then connects again, and names its streams and queries anew.
 * Windows are numbered by session and query; `taken` confirms one, and the next is not told before. One request asks for
@@ -45,4 +45,4 @@ RESULTS_MAX = 64
 HANDLES_MAX = 4096
 """Streams, and queries, of one session."""
 PART_BYTES = 1 << 20
-"""What one packet carries of a file."""
+"""The most bytes of a file that one packet carries."""

@@ -1,4 +1,4 @@
-"""What takes more than one answer: results in chunks, files in parts."""
+"""Calls with more than one answer: results in chunks, files in parts."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Session:
             os.close(descriptor)
 
     def end(self) -> None:
-        """Free everything. What was declared and registered stays."""
+        """Free everything. Streams and queries that it declared stay."""
         with self.lock:
             if self.is_ended:
                 return

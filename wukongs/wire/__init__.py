@@ -1,1 +1,1 @@
-"""What goes between nodes, clients and pipelines, over ZeroMQ: docs/wire.md."""
+"""Traffic between nodes, clients and pipelines, over ZeroMQ: docs/wire.md."""

@@ -42,5 +42,5 @@ class ClientChannel:
         return self._asker.ask([Question(self.address, self.address, sequence, frames)], timeout_s)[0]
 
     def close(self) -> None:
-        """Close the connections; may be called again. Who waits for an answer gets NodeUnavailable."""
+        """Close the connections; may be called again. A caller that waits for an answer gets NodeUnavailable."""
         self._asker.close()

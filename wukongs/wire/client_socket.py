@@ -79,7 +79,7 @@ class ClientSocket:
         return {**self.traffic.stats(), "undelivered": self._socket.undelivered}
 
     def close(self) -> None:
-        """Stop and free the address; may be called again. What was not acknowledged was not taken."""
+        """Stop and free the address; may be called again. Messages without an acknowledgement were not taken."""
         if self._ingesting is not None:
             self._ingesting.close()
         self._workers.close(CLOSE_TIMEOUT_S)

@@ -32,12 +32,12 @@ _NAMES = {dtype: name for name, dtype in _TYPES.items()}  # dtype.name makes its
 _BOOL = _TYPES["bool"]
 
 Sender = tuple[int, int, int] | str
-"""Who sends: of a node, its number and the generation and boot of its disk; of a client, a name of its own."""
+"""The sender of a message. A node: its number and the generation and boot of its disk. A client: a name of its own."""
 
 
 class Header(NamedTuple):
-    """All of a message but its arrays. way: a question, something that asks for no answer, or an answer; sequence: from
-    1 on, rises with each message of a sender to one node, and is repeated by the answer."""
+    """A message without its arrays. way: a question, a message that asks for no answer, or an answer; sequence: from 1
+    on, rises with each message of a sender to one node; an answer repeats its question's."""
 
     way: str
     kind: str

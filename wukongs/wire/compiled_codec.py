@@ -32,7 +32,7 @@ INT64_MAX = (1 << 63) - 1
 
 
 class _Lie(Exception):
-    """What came is no value of its type."""
+    """The bytes that came are no value of their type."""
 
 
 def _lie() -> NoReturn:

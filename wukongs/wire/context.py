@@ -1,4 +1,4 @@
-"""What is ZeroMQ's own: a context per process, and keys."""
+"""ZeroMQ's own objects: a context per process, and keys."""
 
 from __future__ import annotations
 

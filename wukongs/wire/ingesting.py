@@ -1,7 +1,7 @@
 """Ingesting: the messages of pipelines, taken one after the other by a thread of their own.
 
 So each writer's messages are handled in the order of their arrival, and a piece that takes long holds no client back.
-What waits is bounded in bytes; when it is too much, the socket takes in nothing more until some of it is done, and
+Waiting messages are bounded in bytes. At the bound, the socket takes in nothing more until some of them are done, and
 ZeroMQ holds the senders back.
 """
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class IngestHandler(Protocol):
-    """What a node does with what arrives. Called by one thread, in the order of arrival of each writer.
+    """Handles a node's messages. One thread calls it, in the order of arrival of each writer.
 
     A return means that the message is safe, and is acknowledged. A WukongsError is told to the writer, by name.
     """
@@ -63,7 +63,7 @@ class Ingesting:
         self._waiting.put((peer, frames))
 
     def close(self) -> None:
-        """Stop after the message that is being handled. What was not acknowledged was not taken."""
+        """Stop after the message that is being handled. Messages without an acknowledgement were not taken."""
         self._is_closing = True
         self._waiting.put(None)
         self._thread.join(CLOSE_TIMEOUT_S)

@@ -1,9 +1,9 @@
 """IngestLink: the writer's side of the ingest protocol, to all nodes at once.
 
-What it keeps true:
+Invariants:
 
 * a piece is kept until its node has acknowledged it, and is sent again when the answer is late (nodes drop repeats);
-* what is unacknowledged at one node is bounded in bytes: `send` waits (back-pressure);
+* the unacknowledged pieces of one node are bounded in bytes: `send` waits (back-pressure);
 * Close and Finish are sent only when every piece before them is acknowledged, so no resend can come after its Close;
 * a node that says nothing for timeout_s while something is unacknowledged is reported by NodeUnavailable, by address;
 * an error that a node names is raised here under the same name.

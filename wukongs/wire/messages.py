@@ -14,7 +14,7 @@ from wukongs.live.pieces import TOLD, Told, check_is_one_frame, int_field, read_
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which node answers, and how the cluster divides what comes in (sharding.py)."""
+    """The node that answers, and how the cluster divides pieces (sharding.py)."""
 
     node: int
     node_count: int
@@ -38,10 +38,10 @@ def read_place(found: object) -> Place | None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What the node knows of the stream. timing: True for all tuples, False for none, or the timing predicates' IRIs.
+    """The node's knowledge of the stream. timing: True for all tuples, False for none, or the timing predicates' IRIs.
 
-    resume_offset: the offset from which the writer has to send; what lies before it is safe here. closed_ms: new rows
-    at or before this time are refused (None: the node says so when they come). place: of a node of a cluster.
+    resume_offset: the offset from which the writer has to send; earlier rows are safe here. closed_ms: new rows at or
+    before this time are refused (None: the node says so when they come). place: of a node of a cluster.
     """
 
     batch_ms: int

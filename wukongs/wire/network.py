@@ -241,7 +241,7 @@ class Network:
         return {**self.traffic.stats(), "undelivered": self._socket.undelivered}
 
     def close(self) -> None:
-        """Stop, and free the address; may be called again. Who waits for an answer gets NodeUnavailable."""
+        """Stop, and free the address; may be called again. A caller that waits for an answer gets NodeUnavailable."""
         for asker in self._askers:
             asker.close()
         deadline = time.monotonic() + CLOSE_TIMEOUT_S

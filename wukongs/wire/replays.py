@@ -1,4 +1,4 @@
-"""Which sequence numbers of a sender have come already, so that a message that is sent twice is taken once.
+"""Remembers which sequence numbers of a sender have come, so that a message that is sent twice is taken once.
 
 Messages of one sender may overtake each other, since it asks over several connections, but not by OVERTAKEN_MAX.
 """

@@ -1,12 +1,13 @@
-"""Which nodes keep which term's edges, and how a piece is divided among the nodes.
+"""Sharding: the nodes that keep a term's edges, and how a piece is divided among the nodes.
 
 A shard is a range of the top bits of the term id: ids are uniform in [0, 2^63), so 1024 virtual shards are even, and
-moving one is slicing sorted columns. A tuple goes to all replicas of its subject's shard (which keep the out-edge) and,
-unless its predicate is split, to all of its object's shard (which keep the in-edge); once to each. A timing tuple of a
-stream only goes by its subject: it lives in windows, which are put together from the shares by subjects.
+moving one is slicing sorted columns. A tuple goes to all replicas of its subject's shard, which keep the out-edge.
+Unless its predicate is split, it also goes to all replicas of its object's shard, which keep the in-edge. No node gets
+it twice. A timing tuple only goes to the replicas of its subject: it lives in windows, which are put together from the
+shares by subjects.
 
-Of a split predicate, such as rdf:type, few objects have very many subjects: their in-edges stay with the subjects, and
-so are spread over all nodes.
+A split predicate, such as rdf:type, has few objects with very many subjects each. Their in-edges stay with the
+subjects, and so are spread over all nodes.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ from wukongs.wire.context import context
 from wukongs.wire.trust import Keys
 
 QUEUED_MESSAGES_MAX = 1000
-"""What waits for one peer on its way out, and what of one peer waits here to be looked at."""
+"""The most messages that wait to go out to one peer, and the most of one peer that wait here to be looked at."""
 HEARTBEAT_MS, SILENT_MS = 1000, 10_000
 """A connection whose other end does not even answer ZeroMQ's own heartbeats counts as lost."""
 RECONNECT_MS, RECONNECT_MS_MAX = 100, 1000
 LOOK_MS = 50
-"""How often one who waits for an answer looks whether the connection still is the one that the question went over: more
-often than a lost connection can be there again (RECONNECT_MS)."""
+"""A caller that waits for an answer looks so often whether the connection is still the one that carried the question.
+RECONNECT_MS is longer, so a lost connection cannot be there again between two looks."""
 COPIED_BYTES_MAX = 1 << 16
 """Below that, copying a frame takes less time than to keep account of who still needs it."""
 _AT_ONCE, _AT_ONCE_AND_MORE = 1, 3  # ZeroMQ's DONTWAIT and SNDMORE; its enums take longer than what is done with them

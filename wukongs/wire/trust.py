@@ -1,8 +1,8 @@
-"""Trust: who may connect to a socket, and what is shown to whom one connects to.
+"""Trust: which peers may connect to a socket, and how both sides prove who they are.
 
-A bound socket with keys (CURVE) knows every peer by its public key, and takes those on its list; it proves its own.
-What goes over is encrypted. Addresses that are not loopback need keys, on both sides. Besides, a client may have to
-name a token with each request.
+A bound socket with keys (CURVE) knows every peer by its public key, and takes those on its list; it proves its own. All
+traffic is encrypted. Addresses that are not loopback need keys, on both sides. Besides, a client may have to name a
+token with each request.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a bound socket knows of trust. pair: its own keys, None: it has none, and is bound on loopback only;
-    allowed: public keys; digests: of the tokens that are known, empty: none is needed."""
+    """The trust of a bound socket. pair: its own keys (None: it has none, and is bound on loopback only); allowed:
+    public keys; digests: of the tokens that are known (empty: none is needed)."""
 
     pair: KeyPair | None = None
     allowed: frozenset[str] = frozenset()
@@ -74,8 +74,9 @@ def _digest(token: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a connecting side has. own: shown to the node; nodes: each node's public key by its address, or under ANY
-    that of all others. A node that cannot prove this key is not talked to. Raises: SettingsError (what is no key)."""
+    """The keys of a connecting side. own: shown to the node; nodes: each node's public key by its address, or under ANY
+    that of all others. A node that cannot prove this key is not talked to. Raises SettingsError (a text that is no
+    key)."""
 
     own: KeyPair
     nodes: Mapping[str, str]

@@ -1,5 +1,4 @@
-"""What the types of protocol values are made of, as their hints say; how a value of each is written is in
-protocol_codec.py."""
+"""The parts of the types of protocol values, as their hints say. protocol_codec.py writes a value of each."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """What JSON has itself. expected: what to call it."""
+    """A type that JSON has itself. expected: its name in messages."""
 
     kind: type
     expected: str

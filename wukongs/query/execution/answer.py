@@ -29,7 +29,7 @@ from wukongs.store.terms import blank_node
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query answers: columns of its variables, or of a graph's triples, each triple once; or a boolean."""
+    """The answer of a query: columns of its variables; or of a graph's triples, each triple once; or a boolean."""
 
     columns: tuple[Int64Array, ...]
     length: int
@@ -134,7 +134,7 @@ def _parts(pattern: TriplePattern) -> tuple[Term | Variable, ...]:
 _BRACKET, _UNDERSCORE = ord("<"), ord("_")
 _NO_IDS = np.empty(0, np.int64)
 _TRIPLE_BYTES = 100
-"""What a triple of a template takes for each row, as it is made, put in order and compared."""
+"""The bytes that a triple of a template takes for each row, as it is made, put in order and compared."""
 
 
 def _first_bytes(column: Int64Array, terms: QueryTerms) -> UInt8Array:

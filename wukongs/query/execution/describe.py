@@ -1,7 +1,8 @@
 """DESCRIBE: the concise bounded description of resources.
 
-What SPARQL leaves to us (16.4) is this: all statements of the query's dataset, in its default graph and in its named
-graphs, whose subject is the resource; and, for each blank node among their objects, the same again.
+SPARQL (16.4) leaves the content of the answer to us. We give all statements of the query's dataset, in its default
+graph and in its named graphs, whose subject is the resource; and, for each blank node among their objects, the same
+again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What EXISTS needs to know of patterns and expressions (SPARQL 1.1, 18.6: exists by substitution).
+"""Properties of patterns and expressions that EXISTS needs to know (SPARQL 1.1, 18.6: exists by substitution).
 
 EXISTS P asks, for a row, whether P has a solution after the row's bindings have been put in the place of P's variables.
 The executor gives those bindings to P as a table instead, all distinct ones at once, each with a number: the leaves
@@ -8,11 +8,11 @@ of P (triple patterns, VALUES, GRAPH) are joined with it. That is the same:
   numbers keep the rows apart in every join above.
 * Expressions above see the bindings where substitution would have put terms.
 * MINUS looks for variables that both sides bind, and a substituted variable is none: given ones do not count.
-* A variable that P itself assigns (BIND, SELECT ... AS) cannot be replaced by a term. It is not given; what P makes of
-  it must agree with the row in the end.
+* A variable that P itself assigns (BIND, SELECT ... AS) cannot be replaced by a term. It is not given; the value that P
+  assigns must agree with the row in the end.
 
-What counts or cuts rows (a group, LIMIT) means the rows of one substitution, so a pattern with such a part is evaluated
-once for each distinct binding.
+A part that counts or cuts rows (a group, LIMIT) means the rows of one substitution. So a pattern with such a part is
+evaluated once for each distinct binding.
 """
 
 from __future__ import annotations

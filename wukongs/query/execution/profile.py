@@ -41,8 +41,9 @@ class StepFigures:
 
 @dataclass(slots=True)
 class Profile:
-    """`explain.Figures` of one execution. What ran several times is added up. Nodes are told apart by identity,
-    and have to live as long as the profile; triple patterns by what they are, since joins may take them apart."""
+    """`explain.Figures` of one execution. The figures of a part that ran several times are added up. Nodes are told
+    apart by identity, and have to live as long as the profile. Triple patterns are told apart by value, since joins may
+    take them apart."""
 
     nodes: dict[int, Measured] = field(default_factory=dict)
     plans: dict[Bgp, list[Explored]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Evaluation of expressions over a binding table, by columns where possible, once per distinct argument otherwise.
 
-The scalar evaluator (scalar_evaluator.py) defines every answer. What is done by columns instead gives the same:
+The scalar evaluator (scalar_evaluator.py) defines every answer. Evaluation by columns gives the same:
 
 * `&& || !` combine columns of three-valued truth, and IN and NOTIN are `=` under `||`, of many constants with sets
   (membership.py);
@@ -10,7 +10,7 @@ The scalar evaluator (scalar_evaluator.py) defines every answer. What is done by
   (text_expressions.py), and so do comparisons of doubles that ids do not carry;
 * rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
 
-What calls RAND, UUID, STRUUID or BNODE is evaluated for every row.
+An expression that calls RAND, UUID, STRUUID or BNODE is evaluated for every row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Frame: a binding table during the evaluation of one expression, with the values of the ids that it needs.
 
-Text is what costs. Functions of strings get a variable's distinct terms as bytes (`texts`); what needs single values
-has the distinct ids of all variables decoded in one call (`values`). What is derived from a value (its number, its
-identity) is derived once per distinct id and spread over the rows by place.
+Texts are the costly part. Functions of strings get a variable's distinct terms as bytes (`texts`). For functions of
+single values, the distinct ids of all variables are decoded in one call (`values`). A value's number and identity are
+derived once per distinct id and spread over the rows by place.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ FUNCTIONS: dict[str, Callable[..., Value | None]] = {
     **casts.FUNCTIONS,
 }
 """The functions of values by name (csparql/functions.py), casts by IRIs in angle brackets. A function takes values,
-none of them an error, and returns a value, or None for an error. What looks at errors or at the moment stands below."""
+none of them an error, and returns a value, or None for an error. Functions that look at errors or at the moment stand
+below."""
 
 log = logging.getLogger("wukongs")
 

@@ -41,7 +41,7 @@ class TextColumn:
 
     @staticmethod
     def of_ids(ids: Int64Array, terms: TermSpace) -> TextColumn:
-        """Take the terms with these ids apart, NOTHING for UNBOUND. What they take stays held."""
+        """Take the terms with these ids apart, NOTHING for UNBOUND. Their bytes stay held."""
         limits = current()
         texts, sizes = [], [np.zeros(1, np.int64)]
         for start in range(0, len(ids), GATHERED_AT_ONCE):
@@ -68,7 +68,7 @@ class TextColumn:
 
     @property
     def is_text(self) -> BoolArray:
-        """Which are string literals, tagged or not: what functions of strings take."""
+        """Whether each term is a string literal, tagged or not. Functions of strings take these only."""
         found: BoolArray = (self.kinds == STRING) | (self.kinds == TAGGED)
         return found
 

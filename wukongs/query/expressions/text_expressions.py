@@ -1,5 +1,5 @@
-"""Which parts of an expression are worked out on columns of texts (text_column.py), and how they are put
-together: for each distinct term of a variable, or each distinct combination of terms, once."""
+"""Evaluation of the parts of an expression that work on columns of texts (text_column.py): once for each distinct term
+of a variable, or for each distinct combination of terms."""
 
 from __future__ import annotations
 

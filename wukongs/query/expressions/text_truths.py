@@ -1,7 +1,7 @@
-"""Tests and comparisons of strings and terms on whole columns: for each row what the scalar evaluator says.
+"""Tests and comparisons of strings and terms on whole columns. Each row gets the answer of the scalar evaluator.
 
 Arrow looks for substrings and compares by bytes, which for UTF-8 is by code points; RE2 matches regular expressions as
-patterns.py has them. What depends on the value of a typed literal is not known here.
+patterns.py has them. Answers that depend on the value of a typed literal are not known here.
 
 Columns that stand for one constant have one row; so all functions take columns of n rows or of one.
 """

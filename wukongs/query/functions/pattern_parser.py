@@ -36,7 +36,7 @@ _NESTING_MAX = 200
 
 
 class PatternError(ValueError):
-    """What is wrong with a regular expression, or with its flags."""
+    """The message says what is wrong with a regular expression, or with its flags."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def _ask(request: dict[str, Any], texts: Sequence[str]) -> tuple[dict[str, Any],
 
 
 class _Worker:
-    """One process. What is read and written is waited for in short turns, and the clock looked at after each."""
+    """One process. Reads and writes wait in short turns and look at the clock after each."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-I", str(_WORKER)]

@@ -26,7 +26,7 @@ PART_STEPS = 1 << 23
 """So much is matched in one call, which nothing can stop: characters times the states of the pattern, which is about a
 tenth of a second at the worst. A single text that is longer is matched in another process, which can be ended."""
 _STEPS_OF_MATCH = 20
-"""What replacing a match costs, in the steps of a state."""
+"""The cost of replacing a match, in the steps of a state."""
 _RE2_GROUP_MAX = 9
 """The last group that a replacement of RE2 can name."""
 SHORT_RESULT = 1 << 16

@@ -1,8 +1,8 @@
 """Functions on strings (SPARQL 1.1, 17.4.3) and hashes (17.4.6). REGEX and REPLACE are in patterns.py.
 
 A string literal is a simple or a language-tagged string; anything else is an error. Two are compatible if the second is
-simple or has the tag of the first (17.4.3.1.2). What is a part of the first argument has its tag; other results are
-simple. Positions and lengths count characters (code points).
+simple or has the tag of the first (17.4.3.1.2). A result that is a part of the first argument has its tag; other
+results are simple. Positions and lengths count characters (code points).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Triple terms and their parts (SPARQL 1.2): a term is pulled apart where rows bind it, else put together of its parts.
 
-Each distinct term is read or made once. What cannot be a triple of RDF (a literal as its subject, a predicate that is
-no IRI) is no triple term, so such rows have no solution.
+Each distinct term is read or made once. Parts that make no triple of RDF (a literal as its subject, a predicate that is
+no IRI) make no triple term, so such rows have no solution.
 """
 
 from __future__ import annotations

@@ -262,14 +262,14 @@ class Result:
 
 
 class WindowResult(Result):
-    """What one firing of a registered query reports.
+    """The report of one firing of a registered query.
 
     query: the registered name; windows: stream IRI (and IRI of a window with a name of its own) -> (start_ms, end_ms),
-    each start exclusive and end inclusive; of several windows over one stream, the stream's is the one that reaches
-    back the farthest; end_ms: the time of the firing, so that (query, end_ms) names it; start_ms: where the earliest
-    window begins; partial: a window reached back before what the slices still held; is_stream: what a REGISTER STREAM
-    makes (or RSP-QL's CONSTRUCT): its triples stand at end_ms; latency_us: from the moment the window could be closed
-    until its columns were ready, in microseconds.
+    each start exclusive and end inclusive; with several windows over one stream, the stream's IRI has the one that
+    reaches back the farthest; end_ms: the time of the firing, so that (query, end_ms) names it; start_ms: where the
+    earliest window begins; partial: a window reached back before the slices that are still held; is_stream: whether a
+    REGISTER STREAM (or RSP-QL's CONSTRUCT) made it: its triples stand at end_ms; latency_us: from the moment the window
+    could be closed until its columns were ready, in microseconds.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 For each format there is a function from a term to its cell, and the same as tables for the kernels that write most
 cells (row_text.py). An ask in CSV or TSV, which the recommendations leave open, is the one word true or false.
-What XML 1.0 cannot hold at all (U+0000 to U+001F but for tab and line ends, U+FFFE, U+FFFF) is refused by name: no
-escape stands for it. Triple terms and base directions are written as SPARQL 1.2 has them.
+Characters that XML 1.0 cannot hold at all (U+0000 to U+001F but for tab and line ends, U+FFFE, U+FFFF) are refused by
+name: they have no escape. Triple terms and base directions are written as SPARQL 1.2 has them.
 """
 
 from __future__ import annotations

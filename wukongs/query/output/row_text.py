@@ -1,8 +1,8 @@
-"""Columns of ids to rows of text in one format: the tables of the format, and the calls that use them.
+"""Columns of ids become rows of text in one format, by the tables of the format and the calls that use them.
 
 A format's own function says how one term is written; the tables (`Forms`) are made by asking it about each kind of term
-and each character of ASCII. What they cannot hold is left to that function, term by term: triple terms, base
-directions, characters that the format refuses.
+and each character of ASCII. Some terms do not fit into the tables: triple terms, base directions, characters that the
+format refuses. The function writes them, one by one.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 
 
 class Table(Protocol):
-    """What is written: a Result, by the part of it that formats need."""
+    """A result to write, by the part of it that formats need: a Result is one."""
 
     kind: Any
     boolean: bool | None

@@ -34,7 +34,7 @@ PAIRS_FIRST = 64
 OUT_ROWS = 4096
 SPANS = 64
 _ROOM_BYTES = 8 * (layout.VISIT_WIDTH + 4)
-"""What room for a pair takes: itself, and four slots."""
+"""The bytes that a pair's room takes: the pair, and four slots."""
 
 Kernel = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], Int64Array, Int64Array], int]
 """(out, spans, place, control) -> status"""

@@ -1,9 +1,10 @@
 """Property paths of arbitrary length, explored from the rows that are joined to them (SPARQL 1.1, sections 9 and 18.4).
 
-What the search walks through is the pattern's graph alone, and a solution counts once however many walks there are. The
-search starts at the end that is bound (a constant, or a column of the rows), forward from the subject or backward from
-the object; with both ends bound from both sides, or from the side with fewer nodes; with neither from every node where
-a walk may begin. So its cost follows what is reached, not the size of the graph, unless both ends are free.
+The search walks through the pattern's graph alone, and a solution counts once however many walks there are. It starts
+at the end that is bound (a constant, or a column of the rows): forward from the subject or backward from the object.
+With both ends bound it starts from both sides, or from the side with fewer nodes; with neither bound, from every node
+where a walk may begin. So its cost grows with the nodes that it reaches, not with the size of the graph, unless both
+ends are free.
 
 A path of no length leads from each node of the graph to itself; from a constant of the query also where the graph does
 not know it (`reaches_outside`).

@@ -64,15 +64,15 @@ class Completion(Protocol):
 
     @property
     def own(self) -> BatchSet:
-        """What this node holds itself: a sample of the graph, for the planner."""
+        """The batches of this node: a sample of the graph, for the planner."""
 
     @property
     def share(self) -> float:
-        """About which part of the triples this node holds, above 0, at most 1."""
+        """The part of the triples that this node holds, about: above 0, at most 1."""
 
     @property
     def answered(self) -> float:
-        """Which part of the ids this node answers for, above 0, at most 1."""
+        """The part of the ids for which this node answers: above 0, at most 1."""
 
     def answers_for(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether this node answers for it. bool[n]"""
@@ -90,7 +90,7 @@ class Completion(Protocol):
 
     @property
     def moved(self) -> Sequence[Moved]:
-        """What each step of the last run moved between nodes."""
+        """The traffic between nodes of each step of the last run."""
 
     def way(self, dataset: Dataset, step: PlanStep, bound: frozenset[Variable], rows: float) -> str:
         """Return how a step would come to the triples of other nodes, from about so many rows that bind variables."""

@@ -75,7 +75,7 @@ def emit_plain(step, descriptor, lo, hi, source, row, target, at, key, predicate
 
 @njit_uncounted
 def emit_visible(step, descriptor, directory_row, lo, hi, source, row, target, at, key, predicate, graph, resume):
-    """As emit_plain, where tombstones hide some of the values."""
+    """Do the same as emit_plain where tombstones hide some of the values."""
     direction = step[DIRECTION]
     values = int64_array(values_at(descriptor, direction), hi)
     hidden = np.int64(-1)

@@ -24,7 +24,7 @@ from wukongs.query.plans.plan_versions import Made, Sizes, Versions
 
 log = logging.getLogger("wukongs")
 FAR_FACTOR = 8
-"""What has grown by this factor is planned for at once."""
+"""A pattern whose sizes have grown by this factor is planned anew at once."""
 PLANS_MAX = 1000
 """More are only met where patterns are made while a query runs; then all are forgotten."""
 
@@ -56,7 +56,7 @@ class _Planned:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is explored is held so that the identities of its parts, which are the key, stay their own."""
+    """An explored pattern. It is held so that no other object gets the identities of its parts, which are the key."""
 
     wanted: FilteredBgp
     graphs: tuple[GraphRef, ...]

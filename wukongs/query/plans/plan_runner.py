@@ -62,8 +62,8 @@ class Workspace:
 
 
 class PlanTables(NamedTuple):
-    """What the kernel runs over: steps : int64[n, STEP_WIDTH] that point at parts : int64[n_parts, PART_WIDTH], which
-    point at descriptors."""
+    """The kernel's tables. steps : int64[n, STEP_WIDTH], which point at parts : int64[n_parts, PART_WIDTH], which point
+    at descriptors."""
 
     steps: Int64Array
     parts: Int64Array

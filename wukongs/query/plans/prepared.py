@@ -1,7 +1,8 @@
 """PreparedQueries: the algebra and the plans of texts that were asked before.
 
-What is kept is what the text alone decides (its rewritten algebra) and plans that are made anew when sizes change much
-(plan_memo.py). What the data decides is looked up in each execution: the ids of constants, the graphs, the snapshot.
+Two things are kept: the rewritten algebra, which the text alone decides, and plans, which are made anew when sizes
+change much (plan_memo.py). The data decide the rest, so each execution looks it up: the ids of constants, the graphs,
+the snapshot.
 """
 
 from __future__ import annotations

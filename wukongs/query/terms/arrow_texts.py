@@ -1,6 +1,6 @@
 """Arrow's functions on columns of texts, applied part by part so that a query can end between parts.
 
-What they make is counted: a column of a long text that many rows share may be larger than any memory.
+The bytes that they make are counted: a column of a long text that many rows share may be larger than any memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def byte_lengths(array: pa.LargeStringArray) -> npt.NDArray[np.integer[Any]]:
 
 
 def taken(array: pa.LargeStringArray, places: Int64Array) -> pa.LargeStringArray:
-    """Return the texts at these places. What they take is held before it is allocated. Raises BudgetExceeded."""
+    """Return the texts at these places. Their bytes are held before they are allocated. Raises BudgetExceeded."""
     sizes = byte_lengths(array)[places]
     size = int(sizes.sum()) + 8 * len(places)
     current().hold(size, "a column of texts")
@@ -73,7 +73,7 @@ def _together(parts: list[pa.Array], size: int) -> pa.Array:
 def in_parts(
     work: Callable[[pa.LargeStringArray], pa.Array], array: pa.LargeStringArray, bytes_max: int | None = None
 ) -> pa.Array:
-    """Apply an Arrow function to an array, part by part: see parts_of. What it makes is held."""
+    """Apply an Arrow function to an array, part by part: see parts_of. The bytes of its outcome are held."""
     parts: list[pa.Array] = []
     size = 0
     for part in parts_of(array, bytes_max):

@@ -21,7 +21,7 @@ RUN_MIN = 16
 """Terms are read in runs of IRIs and of others, if these are so long on average: IRIs together become rdflib terms
 several times faster."""
 CELL_BYTES = 48
-"""What a cell of a column takes as a list: the pointer to its text, and its place as a number for a while."""
+"""The bytes that a cell of a column takes in a list: the pointer to its text, and its place as a number for a while."""
 
 
 class TextReader(Protocol):
@@ -39,7 +39,7 @@ class Utf8Reader(TextReader, Protocol):
 
 
 def texts_of(ids: Int64Array, terms: TextReader) -> Iterator[str | None]:
-    """Iterate over the canonical forms of distinct ids, None for UNBOUND. What they take stays held."""
+    """Iterate over the canonical forms of distinct ids, None for UNBOUND. Their bytes stay held."""
     limits = current()
     for start in range(0, len(ids), PIECE_IDS):
         limits.check()

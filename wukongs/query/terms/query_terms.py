@@ -23,7 +23,7 @@ LOOKED_UP_MAX = 1 << 13
 
 
 class Resolver(Protocol):
-    """What knows by which ids the data know terms: a TermRegistry says it in full."""
+    """Tells by which ids the data know terms. A TermRegistry says it in full."""
 
     def resolve(self, canonical: str, /) -> int:
         """Return the id of a term, NO_MATCH if no data can have it."""
@@ -33,7 +33,7 @@ class Resolver(Protocol):
 
 
 class TermKeeper(Resolver, Protocol):
-    """What also makes terms known for ever, for updates: a TermRegistry says it in full."""
+    """A Resolver that also makes terms known for ever, for updates. A TermRegistry says it in full."""
 
     def known(self, text: str, /) -> int:
         """Return the id of a term that stored tuples may hold; NO_MATCH for one that none of them can."""

@@ -38,7 +38,7 @@ from wukongs.query.terms.temporal import DURATION_TYPES, EXACT, MOMENT_TYPES, Du
 
 
 class Kind(enum.IntEnum):
-    """What a term is; the order of the members is the order of numeric type promotion."""
+    """The kind of a term. The order of the members is the order of numeric type promotion."""
 
     INTEGER = 1
     DECIMAL = 2
@@ -90,7 +90,7 @@ class Value:
 
     @property
     def lexical(self) -> str:
-        """What STR gives: the lexical form of a literal, the IRI without brackets, the label of a blank node."""
+        """The value of STR: the lexical form of a literal, the IRI without brackets, the label of a blank node."""
         if isinstance(self.data, str):
             return self.data
         return split_literal(text_of(self))[0]
