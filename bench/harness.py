@@ -1,4 +1,5 @@
-"""What every benchmark shares: samples and their percentiles, the machine and the versions, reports as text and JSON.
+"""Parts that all benchmarks share: samples and their percentiles, the machine and the versions, reports as text and
+JSON.
 
 A benchmark compiles and warms up first, checks its answers, and only then reports times: Report refuses a table before
 a check has passed. Times say what they cost on one machine at one moment; no test asserts them.

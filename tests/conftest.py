@@ -1,4 +1,4 @@
-"""What all tests share: options of the test run, and where the project and the real data are."""
+"""Fixtures of all tests: options of the test run, and where the project and the real data are."""
 
 from __future__ import annotations
 

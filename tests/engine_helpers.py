@@ -1,4 +1,4 @@
-"""What the tests of the Engine share: names, and results as plain tuples."""
+"""Helpers of the Engine's tests: names, and results as plain tuples."""
 
 from __future__ import annotations
 

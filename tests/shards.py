@@ -34,7 +34,7 @@ from wukongs.wire.packets import Handler, Packet
 
 
 def copied(packet: Packet) -> Packet:
-    """What a packet is after it went over the wire."""
+    """The packet as it comes over the wire."""
     return Packet(packet.kind, json.loads(json.dumps(packet.fields)), {k: a.copy() for k, a in packet.arrays.items()})
 
 
@@ -139,7 +139,7 @@ class Shards:
         return sum(len(peers.asked) for peers in self.peers)
 
     def evaluated(self, node: int, text: str) -> tuple[Quads, Quads, Int64Array]:
-        """What the next update would change, evaluated on a node: quads that go, quads that come, cleared graphs."""
+        """The changes of the next update, evaluated on a node: quads that go, quads that come, cleared graphs."""
         core = self.nodes[node]._core
         with core.lock:
             handle = core.arrangement.open(core.sn, "test")

@@ -123,7 +123,7 @@ def stored(engine: wukongs.Engine, at: int | None = None) -> Quads:
 
 
 def outcome(quads: Quads, request: list[Operation]) -> tuple[Quads | None, bool]:
-    """What a request makes of some quads (None: it is refused), and whether libraries may differ there."""
+    """The quads after a request (None: it is refused), and whether libraries may differ there."""
     made = []
     missed = False
     for strict in (True, False):

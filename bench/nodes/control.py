@@ -1,7 +1,8 @@
-"""What the protocol says between the nodes: messages and bytes per node and second, idle and with streams.
+"""The protocol's traffic between nodes: messages and bytes per node and second, idle and with streams.
 
-Streams are advanced without tuples, all of them once per stream batch in real time: what the protocol says of a stream
-batch does not depend on what is in it. Where the machine does not keep up, the stream batches that it came to are told.
+Streams are advanced without tuples, all of them once per stream batch in real time: the protocol's messages about a
+stream batch do not depend on its tuples. If the machine does not keep up, the table says how many stream batches it
+did.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is measured: an engine, embedded or a cluster's, with the nodes behind it whose counters tell what went over.
+"""The engine under measurement, embedded or a cluster's, with the nodes behind it, whose counters tell the traffic.
 
 A cluster's nodes are processes, started as `wukongs cluster` starts them. All work goes through one client of one node;
 further clients only read the counters of the other nodes.
@@ -36,7 +36,7 @@ class Bench:
     nodes: Sequence[Any] = ()
     cpu_s: Callable[[], float] = time.process_time
     _spent: dict[str, float] = field(default_factory=lambda: {"messages_out": 0.0, "bytes_out": 0.0})
-    """What reading the counters has sent so far: nodes ask each other for what the cluster counts."""
+    """The traffic of reading the counters so far: nodes ask each other for the cluster's counts."""
 
     def counters(self) -> dict[str, float]:
         """Return what all nodes have sent so far, what the first one's reads have asked of the others, and the CPU time

@@ -1,8 +1,9 @@
 """How far bad queries go beyond what they are given: time after the deadline, and memory over query_bytes_max.
 
 Each query of bad_queries.py runs under some deadlines; the time from the deadline to its error is its overshoot. Then
-it runs under a budget of bytes, while Linux notes the most that the process ever had resident: what that grew by is
-compared with the budget. What ends by a budget before the deadline, or by itself, has no overshoot: the table says so.
+it runs under a budget of bytes, while Linux notes the peak of the process's resident memory: the growth of that peak is
+compared with the budget. A query that ends by a budget before the deadline, or by itself, has no overshoot: the table
+says so.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ PREFIX sibg: <http://www.ins.cwi.nl/sib/group/>
 """
 
 Comparison = Literal["bag", "sequence", "count"]
-"""What an answer has in common with the others: its rows; their order as well; or, where the query leaves open which
-rows it gives, their number."""
+"""How answers are compared: by their rows; by rows and order; or, if the query leaves open which rows it gives, by
+number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false
-"""What the network holds, counted by its rules: triples, and the answers of S1 to S6. No text is read.
+"""Counts of the network by its rules: triples, and the answers of S1 to S6. No text is read.
 
 offsets : int64[k], the distances at which one may have friends; users : how many there are.
 """

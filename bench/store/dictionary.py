@@ -1,8 +1,8 @@
-"""What does a term cost in the dictionary beside its text, and how fast are ids turned into strings?
+"""The cost of a term in the dictionary beside its text, and the speed of turning ids into strings.
 
 Terms are LSBench-shaped IRIs, added in pieces as a load adds them. Bytes a term are the growth of the process's
-resident memory, so they hold everything: room for growth, allocator, and what growing leaves behind. Beside it a
-dict[int, str], which is what Python has for this.
+resident memory, so they hold everything: room for growth, allocator, and memory that growing leaves behind. Python's
+own structure for this, a dict[int, str], is measured beside it.
 """
 
 from __future__ import annotations

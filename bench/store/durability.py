@@ -1,4 +1,4 @@
-"""What does a data folder cost at the paper's injection rates (its 6.8), and how long does recovery take?
+"""The cost of a data folder at the paper's injection rates (its 6.8), and the time of recovery.
 
 Five streams bring 13,350 tuples per stream batch of 100 ms, each through a writer of its own, as encoded pieces with
 the texts of their terms. An engine in memory and one with a data folder get the same, in turns. A sample is the time

@@ -1,8 +1,8 @@
-"""What do open handles cost: batches that cannot merge, and memory that old readers keep?
+"""The cost of open handles: batches that cannot merge, and memory that old readers keep.
 
-One handle stays open from the first hundredth of the run on, while the rest is sealed; then, with readers at several
-SNs that each hold the batches they first saw, how the memory falls as they close. Every reader is asked for its version
-again at the end, after all the merging, and compared with what was sealed up to its SN.
+One handle stays open from the first hundredth of the run on, while the rest is sealed. Then readers at several SNs each
+hold the batches that they first saw, and the memory is read as they close. At the end, after all the merging, every
+reader is asked for its version again, and this is compared with the triples sealed up to its SN.
 """
 
 from __future__ import annotations

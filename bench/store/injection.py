@@ -1,10 +1,10 @@
-"""How long does a stream batch take from encoded columns to visible, over 10 M stored triples in 8 live batches?
+"""The time of a stream batch from encoded columns to visible, over 10 M stored triples in 8 live batches.
 
-LSBench's five streams at the paper's default rates go the engine's own way: StreamState.take and Core.seal. What the
-parts cost is measured by wrapping them. What the engine leaves for the time after the firings, merging (Core.merge) and
-the expiry of slices, is done there as well, and stands beside the total as `later`: a stream batch takes both. The
-dictionary (confirming the terms) and encoding stand beside them. Every third stream batch comes stream by stream, the
-others together. Open handles keep batches live at first; a third of the stream batches comes after they are closed.
+LSBench's five streams at the paper's default rates go the engine's own way: StreamState.take and Core.seal. The cost of
+each part is measured by wrapping it. Some work is left for the time after the firings: merging (Core.merge) and the
+expiry of slices. It stands beside the total as `later`, since a stream batch takes both. The dictionary (confirming the
+terms) and encoding stand beside them. Every third stream batch comes stream by stream, the others together. Open
+handles keep batches live at first; a third of the stream batches comes after they are closed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which index finds a key fastest for its bytes: a fence of 1, 2 or 4 keys a bucket, or a hash table, by size?
+"""Time and bytes of indexes that find a key, by size: a fence of 1, 2 or 4 keys a bucket, or a hash table.
 
 The fences are read through find_key, on batches whose fences are made as each variant would. A table of positions has
 entry numbers of 4 bytes, a table of pairs the keys too; they are at most half full. A batch with both a fence and a

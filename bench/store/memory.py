@@ -1,4 +1,4 @@
-"""What does a stored triple take, column by column, and what more while batches merge?
+"""The bytes of a stored triple, column by column, and the bytes that merging adds.
 
 LSBench's stored triples with all its streams absorbed, in stream batches; strings apart. Merged, each column of the one
 batch is divided by its triples. While it grows, the batches under merge exist twice in part: the peak counts, after

@@ -1,4 +1,4 @@
-"""What do deletions cost a reader, before and after they are merged away, and what does merging them cost?
+"""The cost of deletions for a reader, before and after they are merged away, and the cost of merging them.
 
 Random triples, of which a share is deleted in one update. Four plan steps are run over the plain graph, over the
 graph beside its tombstones, and over the graph once these are merged; the rows are checked against numpy's.

@@ -1,4 +1,4 @@
-"""What parses here and what pyoxigraph's parser takes: the same, of texts with a token or two changed.
+"""Our parser and pyoxigraph's take the same texts, of texts with a token or two changed.
 
 The two grammars are written independently, so that each disagreement is settled by SPARQL 1.1 (section 19.8):
 
@@ -8,7 +8,7 @@ The two grammars are written independently, so that each disagreement is settled
 * A literal as subject of DELETE DATA: the grammar has it (VarOrTerm), and no tuple matches it; pyoxigraph refuses it.
 * `+ 5` as an object: a sign belongs to the token of the number (INTEGER_POSITIVE); pyoxigraph lets a blank between.
 * `CONCAT()`: an ExpressionList may be empty (NIL); pyoxigraph refuses it.
-* what is refused here as not supported, and what pyoxigraph only finds while it evaluates, is not compared.
+* Texts refused here as not supported, and errors that pyoxigraph only finds while it evaluates, are not compared.
 """
 
 from __future__ import annotations

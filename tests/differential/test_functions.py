@@ -1,7 +1,7 @@
 """Every function on random terms: our columns against the plain oracle, and against pyoxigraph and rdflib.
 
 Where a library differs, the specification decides: the deviation is listed below with its reason, by function and
-arguments. What is not listed has to agree in datatype and value.
+arguments. All other answers have to agree in datatype and value.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ Key = tuple[object, ...] | None
 
 
 def key(term: Term | None) -> Key:
-    """What has to agree: datatype and value of a number, of all else the term."""
+    """The part that has to agree: datatype and value of a number, else the whole term."""
     if term is None:
         return None
     name = term.datatype.removeprefix(XSD)

@@ -39,7 +39,7 @@ QUERIES_PER_WORLD = 25
 SPEC_CASES_EVERY = 1 if TIER == "all" else 12
 CASES = Path(__file__).with_name("cases")
 OPEN = re.compile(r"LIMIT|OFFSET|SAMPLE|GROUP_CONCAT")
-"""What may be answered otherwise by another order of rows."""
+"""Queries whose answer may change with the order of rows."""
 
 Quad = tuple[int, ...]
 
@@ -270,7 +270,7 @@ def test_what_an_update_deletes_may_be_elsewhere() -> None:
 def test_updates(
     quads: list[tuple[Term | None, Triple]], requests: list[list[Operation]], shape: tuple[int, int]
 ) -> None:
-    """What a request changes, evaluated on any node, is what the engine that holds all makes of it."""
+    """A request evaluated on any node makes the same changes as on the engine that holds everything."""
     with Shards(*shape, split=(make.PREDICATES[0].value,)) as shards:
         shards.load("".join(nquad(triple, graph) for graph, triple in quads), "nq")
         for number, request in enumerate(requests):

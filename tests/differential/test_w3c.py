@@ -1,7 +1,7 @@
 """The W3C's SPARQL tests, each run through the Engine as its manifest says.
 
 Terms compare by text, numbers by datatype and value (the suite writes `6` and `6.0E0` for one xsd:float).
-What may fail is listed in w3c_known.md with its reason; a listed test that passes is a failure here.
+Tests that may fail are listed in w3c_known.md with the reason; a listed test that passes is a failure here.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 class Watch:
-    """What one folder's lives have said, compared with the model when the last is over."""
+    """The reports of one folder's lives, compared with the model when the last is over."""
 
     def __init__(self, zygote: Zygote, folder: Path, seed: int) -> None:
         self.zygote = zygote

@@ -1,4 +1,4 @@
-"""What a victim does: operation i of a seed, the same whoever asks, so that the one who kills it can tell what must be
+"""A victim's work: operation i of a seed. It is the same for every caller, so that the killer knows which data must be
 there."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queries evaluated as section 18 defines them, to settle disagreements: the whole algebra, slow and plain.
 
-What is taken from the engine: the parser's algebra, the value of an expression without EXISTS for one solution (the
-scalar evaluator) and the order of values. Everything that moves solutions is written here and in tests/oracles.
+Three things are the engine's: the parser's algebra, the value of an expression without EXISTS for one solution (the
+scalar evaluator), and the order of values. Everything that moves solutions is written here and in tests/oracles.
 """
 
 from __future__ import annotations

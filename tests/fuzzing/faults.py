@@ -1,4 +1,4 @@
-"""What is known of pyoxigraph and rdflib: classes of disagreements that the specification settles against them.
+"""Known faults of pyoxigraph and rdflib: classes of disagreements that the specification settles against them.
 
 A class is only asked about a query on which the engine agrees with the definitions and the library does not; it says
 whether the query has what the fault needs. Each is counted, and described in tests/differential/disagreements.md.

@@ -33,7 +33,7 @@ ROWS_MAX = 3000
 
 @dataclass
 class Tally:
-    """What has been tried, by operator, and what came of it."""
+    """Counts of the tried cases, by operator and outcome."""
 
     queries: int = 0
     not_empty: int = 0
@@ -57,7 +57,7 @@ class Open:
 
     @property
     def kind(self) -> str:
-        """What stays the same when a case is made smaller."""
+        """The reason in short, which stays the same when a case is made smaller."""
         return re.sub(r"column \d+|found '.*", "", self.reason.partition("\n")[0])
 
 

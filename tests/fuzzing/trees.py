@@ -1,7 +1,7 @@
 """Query texts as trees: a text is the parts of its tree in order, so a failing case can be made smaller piece by piece.
 
-A sort says what may stand in the place of what: a tree may be replaced by a tree below it of the same sort. What is of
-a sort in OPTIONAL_SORTS may also go. Not each smaller text is a query: who shrinks drops what nobody can parse.
+A tree may be replaced by a tree below it of the same sort. A tree of a sort in OPTIONAL_SORTS may also go. Some smaller
+texts are no queries: shrinking drops texts that nobody can parse.
 """
 
 from __future__ import annotations

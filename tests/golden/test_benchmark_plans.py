@@ -1,9 +1,9 @@
 """The plans of L1-L6, S1-S6 and C1-C11 over a network and a city that the project makes itself.
 
-Their texts have their homes elsewhere (examples/, bench/oneshot/queries.py); plans/lsbench and plans/citybench hold
-what `explain` shows, with sizes counted from lists of triples, so that nothing but the planner changes them. An engine
-over the same data has to take the same steps and give the answers of pyoxigraph. What the plans cost is counted in the
-rows that all steps make together.
+Their texts have their homes elsewhere (examples/, bench/oneshot/queries.py). plans/lsbench and plans/citybench hold the
+output of `explain`, with sizes counted from lists of triples, so that only the planner changes them. An engine over the
+same data has to take the same steps and give the answers of pyoxigraph. The cost of a plan is counted in the rows that
+all its steps make together.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def ran(network: Data, aarhus: Data) -> dict[str, Ran]:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What an engine did with a query: EXPLAIN with actual rows, and its answer by lexical forms."""
+    """An engine's work on a query: EXPLAIN with actual rows, and its answer by lexical forms."""
 
     explained: str
     answer: Counter[tuple[str, ...]]

@@ -3,17 +3,17 @@
 Three nodes that are IN seal stream batches of one stream, insert them (on disk at once), and report how far they are.
 A record that drops the stream is taken by one node after the other; once a majority holds it, it is committed, and
 nodes may come to know so. The leader (node 0) ends the stream at the least of final local VTSs. An observer, which
-knows of the drop or not, makes stable VTSs of reports as long as it does not know of the end; who knows of it shows no
-more of the stream than its end says. Any node may restart at any time: what was sealed and not inserted is gone, and
-so is the knowledge of what is committed; what it holds of the log stays.
+knows of the drop or not, makes stable VTSs of reports as long as it does not know of the end. Once it knows, it shows
+no more of the stream than its end says. Any node may restart at any time: it forgets stream batches that were sealed
+and not inserted, and which entries are committed; it keeps its part of the log.
 
-What is abstracted, and why that is sound:
+Abstractions, and why they are sound:
 
-* Every report that was ever made may be used at any time, in any mixture; so an observer that keeps older ones or comes
-  late is among them, and what it exposes is the least of some report of each node. The highest is enough to look at:
-  the newest of each node that it may use without knowing of the end.
-* Reports of the leader made after it appended the end require it (minors.py shows that such reports are not used by
-  who does not know it), so they do not count for the observer. Those of the others may be made without.
+* Every report that was ever made may be used at any time, in any mixture. So an observer that keeps older ones or comes
+  late is among them; it exposes the least of some report of each node. The highest reports are enough to look at: the
+  newest of each node that it may use without knowing of the end.
+* Reports that the leader made after it appended the end require the end. A node that does not know the end does not use
+  such reports (minors.py shows this), so they do not count for the observer. Reports of the others may not require it.
 * The drop's record is not overwritten: until it is committed, a node that holds it just waits.
 * Nodes that are not IN take no part: they get what they lack from those that are (membership.py, and the simulator).
 """

@@ -2,19 +2,19 @@
 
 The log says of node 2 that it is OUT, HOLDING (the stable VTS waits for it) and IN (it may be read, and may lead). An
 observer uses the committed log as far as it knows it: it waits for the reports of all that are HOLDING or IN there, and
-uses a report if what it requires is committed there. What is required are the records of membership that the node
-holds, and updates for ticks below that of the report. The node that comes back becomes IN when it has as much as one of
-the others had reported once that one held the HOLDING record: nobody has exposed more without waiting for it.
+uses a report if the records that it requires are committed there. A report requires the records of membership that its
+node holds, and updates for ticks below its own. The node that comes back becomes IN when it has as much as one of the
+others had reported once that one held the HOLDING record: nobody has exposed more without waiting for it.
 
-What is abstracted, and why that is sound:
+Abstractions, and why they are sound:
 
-* Raft is a log that is never overwritten, of which each node holds a part; who holds all of it may append (minors.py
-  has terms and overwriting). What a majority holds is committed.
+* Raft is a log that is never overwritten. Each node holds a part of it, and a node that holds all may append (minors.py
+  has terms and overwriting). An entry that a majority holds is committed.
 * One stream: only the tick matters to the log (minors.py). Loss, repetition and delay are as there.
-* Of the others' reports the node that comes back may know the oldest that holds the HOLDING record: its lowest, which
+* The node that comes back may know the oldest of the others' reports that hold the HOLDING record: the lowest, which
   asks least.
-* One observer, one exposure; any prefix of what is committed may be what the observer knows. After it, only the
-  progress of the node that comes back allows anything.
+* There is one observer and one exposure. The observer may know any prefix of the committed log. After the exposure,
+  only the progress of the node that comes back allows anything.
 """
 
 from __future__ import annotations

@@ -1,29 +1,29 @@
-"""The model of stable VTS and updates: nodes that report stream progress, and a majority log of what gets minor SNs.
+"""The model of stable VTS and updates: nodes that report stream progress, and a majority log of updates with minor SNs.
 
 Each node reports its local VTS; an observer takes the minimum over all nodes as its stable VTS, whose least component
 is the stable tick. A leader appends an update (an entry) for tick T: its SN lies after that of T and before that of
-T + 1. The rules under test make sure that who exposes a tick above T has the entry (decision 0017 argues why):
+T + 1. The rules under test make sure that a node that exposes a tick above T has the entry (decision 0017 argues why):
 
 * a leader chooses T at or above each tick that it has reported (membership.py tells why its local tick is better), and
   persists the entry before it sends it;
 * a report of tick L carries, as `required`, the highest (term, length) of entries for ticks below L that the node
   holds, and of those that it held and that were overwritten;
-* a node exposes a tick when the last entry that it knows as committed is at or above what all reports used require.
+* a node exposes a tick when the last entry that it knows as committed is at or above `required` of all reports used.
 
 Messages are lost, repeated and reordered; a minority is a node whose messages are lost for as long as one likes; a
-restart may come at any time. What is abstracted, and why that is sound:
+restart may come at any time. Abstractions, and why they are sound:
 
 * *Raft.* A leader's log only grows within its term, so a message of term t is a prefix of `logs[t - 1]`, delivered to
   any node that has not gone beyond t, at any time, also after the leader is gone: loss, repetition, reordering and
   delay. An election is one step of a candidate and a majority; votes for candidates that lose only forbid what loss
   forbids too.
-* *Commitment* is a majority holding an entry of the term that they are in; `done` is what is committed. The observer
-  may know any part of it that it holds, a superset of what leaders tell it; it exposes with the least that its rule
-  allows, as more only helps.
-* *Reports.* Between two reports a node's progress is seen by nobody: sealing, logging and reporting are one step
-  (progress.py has them apart). A report that comes late is one that came at once and was used late. One that never
-  comes only raises what its node has reported, which forbids ticks to a leader and allows nothing: so the observer
-  takes each report.
+* *Commitment* is a majority holding an entry of the term that they are in; `done` are the committed entries. The
+  observer may know any part of them that it holds, a superset of the part that leaders tell it. It exposes with the
+  least knowledge that its rule allows, as more only helps.
+* *Reports.* Nobody sees a node's progress between two reports: sealing, logging and reporting are one step (progress.py
+  has them apart). A report that comes late is like one that came at once and was used late. A report that never comes
+  only raises the node's own reported tick, which forbids ticks to a leader and allows nothing. So the observer takes
+  each report.
 * *Exposing changes nothing for others*, so one observer (node 0, in any role), and one exposure (`shown`), stand for
   all. From then on the reports are forgotten, and further progress, which only forbids ticks to leaders, is left out.
 * Nodes that are not the observer are interchangeable, and so are streams.
@@ -275,7 +275,7 @@ class Minors:
         return ()
 
     def _restarts(self, state: State) -> Iterator[tuple[str, State]]:
-        """A restart keeps what is on disk. Who leads the last term stays up: it could only do less afterwards."""
+        """A restart keeps the state on disk. The leader of the last term stays up: it could only do less afterwards."""
         for place, node in enumerate(state.nodes):
             if node.leads and node.term == self.size.terms and not node.unsaved:
                 continue

@@ -3,16 +3,16 @@
 Nodes seal the stream batches of each stream in order, log them, and only then raise their local VTS, which they
 report. The network keeps every report for ever and delivers it any number of times in any order, or never; the
 observer uses a report if its number is above that of the last one it used from that node. Any node may restart at any
-time: what it had not logged is gone and comes again from the sources; the observer forgets the reports that it used,
-and a new life of its stable VTS begins.
+time. Stream batches that it had not logged are gone and come again from the sources. The observer forgets the reports
+that it used, and a new life of its stable VTS begins.
 
-What is abstracted, and why that is sound:
+Abstractions, and why they are sound:
 
 * A stream batch may be sealed as soon as the one before is: the sources are as far ahead as one likes (sealing.py has
   the pieces).
 * Each raise of the local VTS is reported; reports that the node would not have sent are never delivered.
-* With `splits_log=False` sealing and logging are one step: what is sealed and not logged is seen by nobody but a
-  restart, which drops it. With True they are two, and so are logging and raising the local VTS in the mutant that
+* With `splits_log=False` sealing and logging are one step: only a restart sees a stream batch that is sealed and not
+  logged, and drops it. With True they are two steps, and so are logging and raising the local VTS in the mutant that
   does them in the wrong order.
 * Stable VTSs change nothing for others, so one observer (node 0) stands for all. Other nodes are interchangeable, and
   so are streams.

@@ -1,8 +1,8 @@
 """`python -m tests.model.run`: explore every state; status 1 and a story if an invariant breaks or a state is stuck.
 
 The small instances run in `make test`; the full ones have 3 nodes, 2 streams and 2 stream batches of each, or something
-larger in one dimension and smaller in another. Together they take some minutes. What `states` says is what decision
-0017 says; another count is another model.
+larger in one dimension and smaller in another. Together they take some minutes. The count `states` is the one in
+decision 0017; another count is another model.
 """
 
 from __future__ import annotations

@@ -5,19 +5,19 @@ Each partition has rows, each row belongs to one stream batch. A piece is a rang
 marker (k, end) closes all stream batches up to k, whose last row is before `end`. A piece's new term is claimed first:
 its owner compares it by bytes, and a refused term needs an exception in the majority log. Then the node takes the piece
 if it begins at the node's own end, and a marker whose rows it has. Once all partitions have closed k, k is sealed,
-logged, and then acknowledged; a source keeps what is not acknowledged. A restart may come at any time and keeps what
-was logged.
+logged, and then acknowledged; a source keeps rows until they are acknowledged. A restart may come at any time and keeps
+logged rows.
 
-What is abstracted, and why that is sound:
+Abstractions, and why they are sound:
 
 * Every piece (each cut of each writer) and marker is always on its way: loss is a message not taken, repetition and
   reordering are messages taken at any time. A writer that replaced another differs in its cuts only, as rows and
   their batches come from the source.
-* Streams and nodes are alone: whether one seals depends on nothing of another. What others see of it is the local VTS
-  (`logged`), which progress.py goes on with.
+* Streams and nodes are alone: whether one seals depends on nothing of another. Others see only its local VTS
+  (`logged`), with which progress.py goes on.
 * Numbers are those of stream batches with rows: gaps hold nothing. A marker in the midst of stream batch k + 1 closes
-  k, as one at its beginning does. What the protocol seals in one step, several stream batches, is sealed here one by
-  one: whoever stops in between is in a state that is explored.
+  k, as one at its beginning does. The protocol may seal several stream batches in one step; here they are sealed one by
+  one, and a stop in between gives a state that is explored, too.
 * One new term per stream batch, at an owner whose verdict is fixed when it is first asked (claims.py has several
   replicas that come and go). The majority log is a bit: its record is there or not (minors.py has the log). A piece
   may bring its term to be claimed at any time, and be taken or refused later: so may a claim that nobody waits for.

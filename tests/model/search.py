@@ -4,7 +4,7 @@ A model's states are hashable values. Its steps are all that may happen next; fa
 crashes) are steps, or the absence of steps. States that differ by a symmetry alone are one: `canonical` picks one of
 them.
 
-What holds of the search, and why:
+Properties of the search, and why they hold:
 
 * Every reachable state is looked at once, in order of its distance from the start, so the first violation has a
   shortest story.
@@ -25,7 +25,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 class Model(Protocol[State]):
-    """What the search asks of a model."""
+    """The model that a search explores."""
 
     def initial(self) -> State: ...
 

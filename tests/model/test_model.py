@@ -152,7 +152,7 @@ def test_symmetry_leaves_no_state_out(model: Any) -> None:
 
 
 class WithLostReports(Minors):
-    """What the model leaves out: reports that the observer never takes, also after it has exposed a tick."""
+    """The model leaves out reports that the observer never takes, also after it has exposed a tick."""
 
     def steps(self, state: minors.State) -> Iterator[tuple[str, minors.State]]:
         yield from super().steps(state)
@@ -254,7 +254,7 @@ def test_what_was_overwritten_has_to_be_required_still() -> None:
 
 
 def test_a_leader_must_not_move_its_update_within_a_term() -> None:
-    """What a refused leader may want to do. A node that has the old version acknowledges the same term and length."""
+    """An act of a leader that is refused. A node that has the old version acknowledges the same term and length."""
     moving = Minors(Size(1, 2, 1, nodes=5), minors.Rules(moves_in_term=True), symmetry=False)
     story = [
         "node 0 leads term 1, votes of node 3, node 4",

@@ -135,7 +135,7 @@ def cut_fault(rows: list[tuple[Cell, ...]], full: list[tuple[Cell, ...]], query:
 
 
 def exact_cut(full: list[Row], query: Query) -> list[Row] | None:
-    """What ORDER BY, OFFSET and LIMIT leave of the full answer; None if the order of two rows is left open."""
+    """The rows of the full answer that ORDER BY, OFFSET and LIMIT leave; None if the order of two rows is left open."""
     places = {column.var: place for place, column in enumerate(query.columns)}
 
     def sign(left: Row, right: Row) -> int:

@@ -1,4 +1,4 @@
-"""What a durable engine must have, whatever happened to its process: a list of all that was acknowledged."""
+"""The model of a durable engine, whatever happened to its process: a list of all that was acknowledged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Model:
         return {triple for triple, t in self.tuples.get(stream, []) if start_ms < t <= end_ms}
 
     def last(self, stream: str, count: int, end_ms: int) -> set[Triple]:
-        """What is in the last so many tuples of a stream at or before a time."""
+        """The content of the last so many tuples of a stream at or before a time."""
         return {triple for triple, _ in [each for each in self.tuples.get(stream, []) if each[1] <= end_ms][-count:]}
 
     def stored(self, closed_ms: int) -> set[Triple]:
@@ -46,7 +46,7 @@ class Delivered:
     rows: dict[int, Any] = field(default_factory=dict)
     acknowledged_ms: int = -1
     last_ms: int = -1
-    """Of this life."""
+    """The newest time of this life."""
 
     def read(self, end_ms: int, rows: Any) -> None:
         """One more window. It comes in order, never again once acknowledged, and with the rows that it had before."""

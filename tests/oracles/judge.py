@@ -1,7 +1,7 @@
-"""What a right answer is: the plain evaluator decides, rdflib and pyoxigraph check it wherever they can be asked.
+"""The judge of answers: the plain evaluator decides, rdflib and pyoxigraph check it wherever they can be asked.
 
 Readings. Where the strict and the open reading of SPARQL 1.1 (values.py) give different answers, each is allowed, and
-so is what either library says (a system may take the strict reading for dates and the open one for languages).
+so are the answers of both libraries (a system may take the strict reading for dates and the open one for languages).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Window:
 
 @dataclass(frozen=True)
 class DatasetClause:
-    """What a query reads. A graph of None is the stored default graph. No entry at all: no dataset clause."""
+    """The dataset of a query. A graph of None is the stored default graph. No entry at all: no dataset clause."""
 
     graphs: tuple[Term | None, ...] = ()
     named_graphs: tuple[Term, ...] = ()

@@ -1,4 +1,4 @@
-"""What a continuous query answers for one window, by pyoxigraph: windows and stored data as named graphs.
+"""The answer of a continuous query for one window, by pyoxigraph: windows and stored data as named graphs.
 
 The text of a query becomes plain SPARQL: REGISTER goes, `FROM [NAMED] STREAM <s> [...]` becomes `FROM [NAMED] <s>`.
 """

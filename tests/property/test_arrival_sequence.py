@@ -66,7 +66,7 @@ class ArrivalSequenceMachine(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 12))
     def drop(self, back: int) -> None:
-        """What is dropped are the stream batches that are wholly before, no more."""
+        """Only the stream batches that are wholly before are dropped."""
         to = max(0, len(self.all) - back)
         self.sequence.drop(to)
         if to < len(self.all):

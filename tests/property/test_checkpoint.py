@@ -92,7 +92,7 @@ class CheckpointMachine(RuleBasedStateMachine):
         self.disk.at = 1 << 30
 
     def _number(self) -> int:
-        """Of the last commit that is in place."""
+        """Return the number of the last commit that is in place."""
         manifest = read_manifest(Path(self.folder.name))
         return 0 if manifest is None else manifest.number
 

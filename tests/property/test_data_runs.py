@@ -94,7 +94,7 @@ def requests(draw: st.DrawFn) -> str:
 
 
 def outcome(text: str, base: str | None, runs: bool) -> object:
-    """What a request is, its quads counted, or the whole of its error."""
+    """The operations of a request with their quads counted, or its whole error."""
     try:
         operations = parse_update(text, base, runs=runs).operations
     except (QuerySyntaxError, UnsupportedFeatureError) as error:

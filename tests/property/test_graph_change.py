@@ -28,7 +28,7 @@ OPERATIONS: st.SearchStrategy[list[Operation]] = st.lists(
 
 
 def applied(state: set[Quad], operations: list[Operation]) -> set[Quad]:
-    """What a set of quads has become."""
+    """The set of quads after the change."""
     for kind, quads, graphs in operations:
         if kind == "delete":
             state = state - set(quads)
@@ -50,7 +50,7 @@ def change_by(change: GraphChange, operation: Operation) -> None:
 
 
 def next_sn(arrangement: Arrangement) -> int:
-    """As Core: nothing is stored at SN 0."""
+    """Nothing is stored at SN 0, as in Core."""
     return max(arrangement.trace.upper, 1)
 
 

@@ -173,7 +173,7 @@ WITH_PART = ["CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE", "STRAFTER", "REGEX
 
 @pytest.mark.parametrize("op", PAIRED)
 def test_all_pairs(op: str) -> None:
-    """As two variables, and with a constant on either side."""
+    """Both are variables, or one of them is a constant."""
     check(Call(op, (X, Y)), list(itertools.product(ALL, ALL)))
     rows = [(text, None) for text in ALL]
     for constant in ('"a"', '"a"@en', '""', "<a>", f'"1"^^<{XSD}integer>', '"a"^^<http://e/t>', "(<a> <b> <c>)"):

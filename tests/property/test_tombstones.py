@@ -53,7 +53,7 @@ G = Variable("g")
 
 
 def seen(read: BatchSet) -> list[Quad]:
-    """What a read holds, by its directory."""
+    """The triples of a read, by its directory."""
     return sorted(
         (graph, subject, predicate, object_)
         for graph in GRAPHS
@@ -66,7 +66,7 @@ MERGED = DatasetClause(default_graphs=(str(GRAPHS[1]), str(GRAPHS[2])))
 
 
 def matched(read: BatchSet, wanted: Quad, bound: tuple[bool, bool, bool], direction: str) -> list[Quad]:
-    """What a plan step finds in the default graph and in GRAPH ?g, with parts of a tuple bound."""
+    """The rows of a plan step in the default graph and in GRAPH ?g, with parts of a tuple bound."""
     return sorted(
         found for graph in (DEFAULT, G) for found in matched_in(DatasetClause(), graph, read, wanted, bound, direction)
     )
@@ -80,7 +80,7 @@ def matched_in(
     bound: tuple[bool, bool, bool],
     direction: str,
 ) -> list[Quad]:
-    """What a plan step finds in a graph of a dataset; GRAPHS[0] stands for its default graph."""
+    """The rows of a plan step in a graph of a dataset; GRAPHS[0] stands for its default graph."""
     dataset = Dataset(clause, read, {}, lambda term: NAMES.get(term.text, NO_MATCH))
     parts = [Term(f"<{wanted[at + 1]}>") if bound[at] else variable for at, variable in enumerate(ENDS)]
     step = PlanStep(TriplePattern(*parts, graph), direction, 1.0)  # type: ignore[arg-type]
@@ -298,7 +298,7 @@ def test_the_fuel_of_a_subtraction_pays_for_all_that_is_copied(quads: list[Quad]
 @given(st.lists(st.sampled_from("+-+ "), min_size=2 * len(UNIVERSE), max_size=2 * len(UNIVERSE)), FUELS)
 @fuzzed(60)
 def test_a_merge_adds_up_differences(signs: list[str], fuels: list[int]) -> None:
-    """Of each tuple the older and the newer entry hold an addition, a tombstone or nothing, in turn."""
+    """The older and the newer entry hold an addition, a tombstone or nothing of each tuple, in turn."""
     entries: list[dict[str, set[Quad]]] = [{"+": set(), "-": set()}, {"+": set(), "-": set()}]
     total = dict.fromkeys(UNIVERSE, 0)
     for at, quad in enumerate(UNIVERSE):

@@ -199,7 +199,7 @@ class ArrangementMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 30))
     def seal_elsewhere(self, number: int) -> None:
-        """What enters the trace past the arrangement, as a restart does, is known to it all the same."""
+        """The arrangement also knows tuples that enter the trace past it, as at a restart."""
         quad = (spread(1), spread(50 + number), spread(2), spread(3))
         if quad not in self.known:
             sn = self.arrangement.trace.upper

@@ -1,4 +1,4 @@
-"""What users and files can do wrong: each is refused by name, saying what, where and what next, and changes nothing."""
+"""Errors of users and files: each is refused by name, saying what, where and what next, and changes nothing."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def push(engine: wukongs.Engine, stream: wukongs.Stream, end_ms: int) -> None:
 
 
 def posted(user: int, number: int) -> set[tuple[str, str]]:
-    """What those whom a user knows have posted in the stream batch and in the one before it."""
+    """The posts of a user's friends in the stream batch and in the one before it."""
     known = [(user + step) % USERS for step in (1, 2, 3)]
     batches = [one for one in (number - 1, number) if one >= 0]
     return {(f"<{EX}u{i}>", f"<{EX}p{i}n{one}>") for i in known for one in batches if i % 3 == one % 3}

@@ -94,7 +94,7 @@ def test_a_dump_keeps_them(face: Face, tmp_path: Path) -> None:
 
 
 def test_triple_terms_stand_as_objects_only(engine: wukongs.Engine) -> None:
-    """As with a literal as a subject: data is refused, what a template makes is left out."""
+    """Data is refused and the triple of a template is left out, as with a literal as a subject."""
     with pytest.raises(wukongs.QuerySyntaxError, match="a subject that RDF can have"):
         engine.update("INSERT DATA { <<( <a:s> <a:p> 1 )>> <a:p> 2 }")
     engine.update("INSERT DATA { <a:s> <a:p> <<( <a:s> <a:p> 1 )>> }")

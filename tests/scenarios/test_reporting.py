@@ -1,4 +1,4 @@
-"""What firings report: ISTREAM and DSTREAM over bags, graphs and truth, and REPORT."""
+"""Reports of firings: ISTREAM and DSTREAM over bags, graphs and truth, and REPORT."""
 
 from __future__ import annotations
 

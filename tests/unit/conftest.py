@@ -1,4 +1,4 @@
-"""What the tests of the command line share: small files, and a way to run a command."""
+"""Fixtures of the command line's tests: small files, and a way to run a command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def more(tmp_path: Path) -> str:
 
 
 class Ran:
-    """What a command printed and returned."""
+    """The output and the status of a command."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys

@@ -216,7 +216,7 @@ def find_circle(graph: dict[str, set[str]]) -> list[str] | None:
 
 
 PUBLIC_MODULES = {"wukongs", "wukongs.errors", "wukongs.settings"}
-"""What a scenario may import of the product: what a user does, and values."""
+"""The modules of the product that a scenario may import: those that users import, and values."""
 
 
 def private_names(source: str) -> list[tuple[int, str]]:

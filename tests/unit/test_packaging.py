@@ -1,4 +1,4 @@
-"""What is imported is called wukongs, wherever it comes from: a checkout, a wheel or an editable install."""
+"""Every imported module is called wukongs, wherever it comes from: a checkout, a wheel or an editable install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sections of the SPARQL specification promise, one small case each, as data: tables by topic.
+"""Promises of the sections of the SPARQL specification, one small case each, as data: tables by topic.
 
 A table is a list of `Case`: the answer is written by hand from the specification, never taken from an engine.
 """

@@ -1,4 +1,4 @@
-"""What the grammar and its notes take and refuse; sections 4 and 19, and section 4 of the update language."""
+"""Texts that the grammar and its notes take or refuse; sections 4 and 19, and section 4 of the update language."""
 
 RIGHT_QUERIES = [
     "SELECT*{}",

@@ -1,4 +1,4 @@
-"""What a run shows: its lines, its table, its figures."""
+"""The display of a run: its lines, its table, its figures."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from wukongs.csparql.terms import Term, Variable
 def substituted(pattern: Node, solution: Solution) -> Node:
     """Return a pattern with the bindings of a solution in it.
 
-    Where no term can stand, a variable goes: from a projection, and from VALUES with the rows that say otherwise. What
-    the pattern itself assigns stays a variable, to be compared with the solution afterwards.
+    Where no term can stand, a variable goes: from a projection, and from VALUES with the rows that say otherwise. A
+    variable that the pattern itself assigns stays, to be compared with the solution afterwards.
     """
     assigned = _assigned(pattern)
     terms = {Variable(name): Term(text) for name, text in solution.items() if Variable(name) not in assigned}

@@ -68,7 +68,7 @@ def sizes_of(shape: str, count: int, rng: random.Random) -> list[Sizes]:
 
 
 def cost_of(order: Sequence[int], sizes: Sequence[Sizes]) -> float | None:
-    """What an order costs, None if it has a product in it."""
+    """The cost of an order, None if it has a product in it."""
     state = start_state(0, 16, 1.0)
     for index in order:
         if state.bound and not state.bound & sizes[index].variables:

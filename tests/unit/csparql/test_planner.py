@@ -91,7 +91,7 @@ def test_a_check_explores_from_the_side_with_fewer() -> None:
 
 
 def test_membership_is_checked_rather_than_expanded() -> None:
-    """Who of <u1>'s friends likes the post: the likers are few, so friendship is checked, not the other way round."""
+    """Friends of <u1> who like the post: the likers are few, so friendship is checked, not the other way round."""
     steps = plan("<u1> <knows> ?f . ?f <like> <p31>")
     assert shown(steps) == ["like in", "knows out"]
     assert steps[1].estimated_rows < steps[0].estimated_rows

@@ -1,4 +1,4 @@
-"""What an error says may help; one text per message."""
+"""Suggestions of errors; one text per message."""
 
 from __future__ import annotations
 

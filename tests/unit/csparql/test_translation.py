@@ -1,4 +1,4 @@
-"""What a query means: its algebra and its rewritten algebra, both evaluated plainly, against pyoxigraph."""
+"""The meaning of a query: its algebra and its rewritten algebra, both evaluated plainly, against pyoxigraph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the text of a continuous query shows to be a mistake, most likely; and that the queries we publish show none."""
+"""Warnings of likely mistakes in the text of a continuous query. The queries that we publish have none."""
 
 from __future__ import annotations
 

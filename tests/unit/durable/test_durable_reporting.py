@@ -103,7 +103,7 @@ def test_a_folder_opens_whose_log_has_firings_that_are_not_reported(
 
 
 def test_a_catalogue_without_outputs_is_read(tmp_path: Path) -> None:
-    """As folders have it that were written before there were any."""
+    """The state that older folders have, which were written before there were any."""
     with closing(sqlite3.connect(tmp_path / "catalogue.sqlite")) as connection, connection:
         connection.execute("CREATE TABLE streams (lsn INTEGER PRIMARY KEY, iri TEXT, options TEXT, until INTEGER)")
         connection.execute(

@@ -20,7 +20,7 @@ def quads(engine: wukongs.Engine) -> list[str]:
 
 
 def crashed(engine: wukongs.Engine, folder: Path, name: str = "copy") -> Path:
-    """What the process has written, as a folder of its own."""
+    """A copy of the folder as the process has written it."""
     copy = folder.with_name(name)
     shutil.copytree(folder, copy)
     engine.close()

@@ -45,7 +45,7 @@ def may_only_read(folder: Path) -> Iterator[None]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """What an engine leaves that was killed, with windows that nobody took, and a record that is torn."""
+    """The folder of a killed engine, with windows that nobody took, and a record that is torn."""
     root = Path(tempfile.mkdtemp(prefix="wukongs-"))  # not below tmp_path, which nobody else may enter
     root.chmod(0o755)
     with wukongs.Engine(root / "first") as engine:

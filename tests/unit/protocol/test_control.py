@@ -1,4 +1,4 @@
-"""What the records of the log add up to, and which of them are void."""
+"""The sum of the log's records, and which of them are void."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the records that clients of a node wait for."""
+"""The outcomes of the records that clients of a node wait for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pair:
     def __init__(self) -> None:
         self.nodes = [boot(Cluster(2), Incarnation(number, 0, 1), Kept()) for number in range(2)]
         self.done: list[act.Action] = []
-        """What node 1 was asked to do."""
+        """The actions that node 1 was asked to do."""
         self.is_cut = False
 
     def handle(self, number: int, event: ev.Event) -> None:
@@ -37,7 +37,7 @@ def change(client: str, number: int, after: int | None) -> Change:
 
 
 def test_an_update_is_told_that_it_is_void_though_a_later_load_of_its_client_is_in_the_log() -> None:
-    """What makes the update void, and the load, come to its node in one step."""
+    """The load, and the record that makes the update void, come to its node in one step."""
     pair = Pair()
     pair.pulse_until_led()
     last = pair.nodes[1].control.last_update()

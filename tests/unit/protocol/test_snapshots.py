@@ -1,4 +1,4 @@
-"""What an SN stands for."""
+"""The meaning of an SN."""
 
 from __future__ import annotations
 

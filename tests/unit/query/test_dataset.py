@@ -148,7 +148,7 @@ def test_a_stored_default_graph_is_named_like_any_other() -> None:
 
 
 def test_many_named_graphs_are_counted_together() -> None:
-    """As if each were asked; only a constant's degree is then taken from some of them."""
+    """The answer is the same as if each were asked; only a constant's degree is then taken from some of them."""
     graphs = [spread(1000 + i) for i in range(100)]
     quads: list[Quad] = [(graph, A, P, B) for graph in graphs] + [(graphs[0], A, P, C), (DEFAULT_ID, A, P, C)]
     dataset = Dataset(DatasetClause(), BatchSet.of((batch_of(quads),), True), {}, resolve)

@@ -1,4 +1,4 @@
-"""What expressions mean: errors and unbound variables, promotion, equality of terms that are no numbers."""
+"""The meaning of expressions: errors and unbound variables, promotion, equality of terms that are no numbers."""
 
 from __future__ import annotations
 

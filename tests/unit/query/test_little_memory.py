@@ -54,7 +54,7 @@ def no_memory(_: object) -> int:
 
 
 def no_memory_for_a_result(_: object) -> int:
-    """As numba and Python do it when there is no memory for what a kernel returns."""
+    """Raise the error of numba and Python when there is no memory for a kernel's result."""
     try:
         raise MemoryError
     except MemoryError as error:

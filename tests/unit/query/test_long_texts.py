@@ -13,7 +13,7 @@ import wukongs
 from wukongs.csparql.terms import XSD
 
 GROWTH_MAX = 2.7
-"""Of the calls, for twice the parts. Quadratic is 4."""
+"""The growth of the calls for twice the parts. Quadratic is 4."""
 PARTS = 60
 FEWER_PARTS = {"subqueries": 20}
 """Each joins one more column to all those before: with many, that these are copied shows."""

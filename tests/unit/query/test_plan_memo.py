@@ -27,7 +27,7 @@ BGP = Bgp((TriplePattern(S, term(PREDICATES[0]), END), TriplePattern(S, term(PRE
 
 
 class Ids:
-    """What names mean, which a collision may change."""
+    """The ids of names, which a collision may change."""
 
     def __init__(self) -> None:
         self.moved: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What must hold whatever comes: nobody waits for ever, nothing is held for ever, no query harms another."""
+"""Robustness, whatever comes: nobody waits for ever, nothing is held for ever, no query harms another."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None
 def test_streams_and_queries_of_another_node_are_found(
     embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a cluster: what was declared and registered elsewhere is known to the engine, not to this service."""
+    """The engine knows streams and queries that were declared elsewhere, as in a cluster; this service does not."""
     declared = embedded.stream(A, timing=["http://ex/p"], batch_ms=100)
     monkeypatch.setattr(embedded, "declared", lambda name: declared, raising=False)
     text = register_text("RANGE 100ms STEP 100ms")

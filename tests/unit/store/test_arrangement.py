@@ -35,7 +35,7 @@ def test_the_same_triple_in_another_graph_is_new() -> None:
 
 
 def test_new_triples_are_hardly_ever_looked_up_in_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the filter does not know is new without a look into any batch; what it knows is looked up."""
+    """A tuple that the filter does not know is new without a look into any batch; one that it knows is looked up."""
     looked_up = []
     real = quads_module.mark_new
 

@@ -32,7 +32,7 @@ def rows(start: int, stop: int) -> list[Row]:
 
 
 def reopen_copy(folder: Path) -> tuple[StoredGraph, object]:
-    """As reopen, of a folder that is in use."""
+    """Do the same as reopen, with a folder that is in use."""
     return reopen(Path(shutil.copytree(folder, folder.parent / f"{folder.name}-copy")))
 
 

@@ -45,7 +45,7 @@ def test_one_graph_in_each() -> None:
 
 
 def test_the_merged_batch_keeps_no_memory_of_its_inputs() -> None:
-    """What is equal in both is written once; the room for twice as much is given back."""
+    """Rows that are equal in both are written once; the room for twice as many is given back."""
     quads = [(0, spread(i), P, spread(i + 1)) for i in range(2000)]
     result = merge_batches(batch_of(quads), batch_of(quads))
     for array in (result.out.keys, result.out.values, result.in_.keys, result.vertex_index.vertices):

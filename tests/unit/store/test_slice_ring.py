@@ -218,7 +218,7 @@ def test_bytes_are_those_of_slices_blocks_and_transient_texts() -> None:
 
 
 def test_a_tuple_is_held_on_every_second_level() -> None:
-    """Of 64 slices the blocks of 4 and 16 are kept; those of 2 and 8 only where nothing larger has them whole."""
+    """The blocks of 4 and 16 of 64 slices are kept; those of 2 and 8 only where nothing larger has them whole."""
     ring = ring_of(*range(64), indexed=32)
     sizes = sorted(len(batch) for batch in ring._blocks._blocks.values())
     assert sizes == [1] * 64 + [4] * 16 + [16] * 4

@@ -125,7 +125,7 @@ def test_entries_are_few_however_much_cancels(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_a_merge_with_tombstones_ends_before_half_its_rows_are_sealed(share: float) -> None:
-    """What the trace pays is enough where all four batches are copied, whatever the share that cancels."""
+    """The trace pays enough where all four batches are copied, whatever the share that cancels."""
     quads = [(0, spread(n), spread(1), spread(n + 10_000)) for n in range(1600)]
     kept = int(400 * share)
     # Of 400 each: what both add and delete in turn, and what only one of them has.

@@ -1,4 +1,4 @@
-"""What the tests of the wire share: nodes on loopback that know each other, and a way to wait for something."""
+"""Fixtures of the wire's tests: nodes on loopback that know each other, and a way to wait for something."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from wukongs.wire.packets import Packet
 
 
 def test_an_error_of_one_node_comes_when_the_others_are_done(nodes: Nodes) -> None:
-    """Who has asked may look at once what the others have made of it."""
+    """The asker may look at once at the outcome at the others."""
     done, is_waited_for = [], threading.Event()
 
     def fail(_: Packet) -> Packet:

@@ -1,4 +1,4 @@
-"""What a node must not take from its peers: it is counted by its reason, and nobody else notices."""
+"""Messages that a node must not take from its peers: each is counted by its reason, and nobody else notices."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_messages_cross_over_as_packets(message: Message) -> None:
 @fuzzed(120)
 @given(st.sampled_from(bodies), st.data())
 def test_a_changed_message_is_another_one_or_is_refused(kind: Any, data: st.DataObject) -> None:
-    """What decodes is of the right types throughout: encoding it again gives what came."""
+    """A decoded value has the right types throughout: encoding it again gives the same bytes."""
     found = json.loads(json.dumps(encode(data.draw(values_of(kind)), kind)))
     junk = st.none() | st.booleans() | st.integers() | texts | st.lists(st.integers(), max_size=2) | st.just({})
     place: Any = found
