@@ -11,7 +11,7 @@ keeps it; the other gets an exception: the first free hash with another seed, in
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -333,6 +333,24 @@ class TermRegistry:
         return self.persistent.size_bytes + self.transient.size_bytes
 
 
+Gather = Callable[[Int64Array], tuple[UInt8Array, Int64Array]]
+"""Gives the texts of ids, as TermReader.gather does."""
+
+
+def term_table(columns: Sequence[Int64Array], gather: Gather) -> TermTable:
+    """Return the distinct terms of some columns of ids, sorted, with their texts; inlined literals have none."""
+    ids = np.concatenate(columns)
+    ids = np.unique(ids[(ids >= 0) & (ids & INLINE_MARK == 0)])
+    text, offsets = gather(ids)
+    return TermTable(ids, offsets, text)
+
+
+def with_texts(quads: Quads, gather: Gather) -> Encoded:
+    """Return quads with the texts of their terms, all of them in their graphs."""
+    graphs, subjects, predicates, objects = quads
+    return Encoded(subjects, predicates, objects, graphs, np.empty(0, np.int64), term_table(quads, gather))
+
+
 def encode_quads(registry: TermRegistry, quads: Quads, default_graph: int) -> Iterator[Encoded]:
     """Yield stored quads in chunks that another registry could confirm: with the texts of their terms, under the hashes
     that these have before any exception. Those of the default graph have no graph term."""
@@ -341,11 +359,8 @@ def encode_quads(registry: TermRegistry, quads: Quads, default_graph: int) -> It
     for first in range(0, len(quads[0]), _QUADS_AT_A_TIME):
         columns = [column[first : first + _QUADS_AT_A_TIME] for column in quads]
         columns[0] = np.where(columns[0] == default_graph, UNBOUND, columns[0])
-        distinct = np.unique(np.concatenate(columns))
-        distinct = distinct[(distinct != UNBOUND) & (distinct & INLINE_MARK == 0)]
-        text, offsets = reader.gather(distinct)
-        table = TermTable(distinct, offsets, text)
-        is_special = np.isin(distinct, exceptions)
+        table = term_table(columns, reader.gather)
+        is_special = np.isin(table.ids, exceptions)
         special = table.take(np.flatnonzero(is_special))
         hashes = [hash_id(text.encode(), registry.hash_bits) for text in special.texts()]
         clashes = TermTable(np.array(hashes, np.int64), special.offsets, special.text)

@@ -20,19 +20,17 @@ from wukongs.cluster.feeding import pieces_packet
 from wukongs.cluster.node_store import NodeStore, StagedCopy
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import TermClaims
-from wukongs.cluster.slice_packets import terms_of
 from wukongs.cluster.slice_shares import ShareRows
 from wukongs.cluster.times import packed
-from wukongs.cluster.updating import with_texts
 from wukongs.errors import NodeUnavailable
 from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import Fragment
 from wukongs.protocol.records import Sn
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
-from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads, joined
-from wukongs.store.term_registry import TermReader
+from wukongs.store.term_registry import TermReader, term_table, with_texts
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.packet_columns import term_arrays, tuples_packet
 from wukongs.wire.packets import Array, Packet
@@ -143,10 +141,8 @@ class Collected:
     ) -> Packet:
         """Return rows with the texts of the terms in their first columns."""
         joined = dict(zip(names, (np.concatenate(column) for column in zip(*parts, strict=True)), strict=True))
-        ids = terms_of([joined[name] for name in names[:terms]])
-        ids = ids[ids >= 0]
-        text, offsets = self.reader.gather(ids)
-        return Packet(STATE, fields, {**joined, **term_arrays(TermTable(ids, offsets, text))})
+        table = term_table([joined[name] for name in names[:terms]], self.reader.gather)
+        return Packet(STATE, fields, {**joined, **term_arrays(table)})
 
     def _of_stream(self, stream: StreamPart) -> Iterator[Packet]:
         key = stream.facts["standing"]["key"]
@@ -197,7 +193,7 @@ class Collected:
             if len(rows):
                 yield _staged(change, TermCutter(chunk).cut(rows), goes)
         for parts in self._quads(staged.read, staged.cleared):
-            yield _staged(change, with_texts(joined(parts), self.reader.texts), True)
+            yield _staged(change, with_texts(joined(parts), self.reader.gather), True)
 
 
 def _staged(change: str, chunk: Encoded, goes: bool) -> Packet:

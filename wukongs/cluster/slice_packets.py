@@ -19,6 +19,7 @@ from wukongs.live.stream_state import Columns, WholeSlice, batch_number
 from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.term_ids import is_inlined
+from wukongs.store.term_registry import term_table
 from wukongs.wire.packet_columns import term_arrays
 from wukongs.wire.packets import Packet
 
@@ -53,15 +54,10 @@ def slice_packet(stream: NodeStream, registry: NodeRegistry, first: int, last: i
     columns["offsets"] = np.repeat(np.array([part.first_offset for part in parts], np.int64), counts)
     places = [partitions.index(part.partition) for part in parts]
     columns["partition"] = np.repeat(np.array(places, np.int32), counts)
-    ids = terms_of([columns[name] for name in _ROWS[:3]])
-    text, offsets = registry.snapshot_reader().gather(ids)
+    terms = term_table([columns[name] for name in _ROWS[:3]], registry.snapshot_reader().gather)
     count, latest = stream.shares.before(first, shards)
     fields = {"stream": stream.key, "first": first, "last": last, "partitions": partitions}
-    return Packet(
-        KIND,
-        {**fields, "rows_before": count, "last_before": latest},
-        {**columns, **term_arrays(TermTable(ids, offsets, text))},
-    )
+    return Packet(KIND, {**fields, "rows_before": count, "last_before": latest}, {**columns, **term_arrays(terms)})
 
 
 def _joined(parts: Sequence[ShareRows], name: str) -> Int64Array:
