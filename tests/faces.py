@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import wukongs
 from tests.clusters import cluster
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.remote.calls import InCluster
 from wukongs.remote.service import Service
 from wukongs.settings import Settings
 from wukongs.wire.client_socket import ClientSocket
@@ -59,15 +60,15 @@ class Face:
                 return self.stack.enter_context(wukongs.Engine(folder, settings=settings))
             case "connect":
                 engine = self.stack.enter_context(wukongs.Engine(settings=settings))
-                return self._connected(engine, settings, engine._ingest_handler())
+                return self._client(self.stack.enter_context(served(engine, settings, engine._ingest_handler())))
             case "cluster-1":
                 (node,) = self._nodes(1, 1, settings)
-                return self._connected(node.engine, settings, node.intake)
+                return self._client(self.stack.enter_context(served_node(node, settings)))
             case _:
                 nodes = self._nodes(3, 2, settings)
-                addresses = [self.stack.enter_context(served(node.engine, settings, node.intake)) for node in nodes]
+                addresses = [self.stack.enter_context(served_node(node, settings)) for node in nodes]
                 for node in nodes:
-                    node.engine.ingest_addresses = tuple(addresses)
+                    node.backend.ingest_addresses = tuple(addresses)
                 return self._client(addresses[zlib.crc32(self.test.encode()) % 3])
 
     def reopen(self, engine: wukongs.Engine) -> wukongs.Engine:
@@ -75,9 +76,6 @@ class Face:
         assert self.name == "durable", self.name
         engine.close()
         return self.stack.enter_context(wukongs.Engine(self.folder / f"data{self._opened}"))
-
-    def _connected(self, engine: wukongs.Engine, settings: Settings, ingest: IngestHandler) -> wukongs.RemoteEngine:
-        return self._client(self.stack.enter_context(served(engine, settings, ingest)))
 
     def _client(self, address: str) -> wukongs.RemoteEngine:
         return self.stack.enter_context(wukongs.connect(address))
@@ -99,10 +97,17 @@ def listening(handlers: Any, ingest: IngestHandler) -> Iterator[str]:
         socket.close()
 
 
+def served_node(node: ClusterNode, settings: Settings) -> AbstractContextManager[str]:
+    """Serve a node of a cluster as `served` does."""
+    return served(node.engine, settings, node.intake, node.backend)
+
+
 @contextmanager
-def served(engine: wukongs.Engine, settings: Settings, ingest: IngestHandler) -> Iterator[str]:
+def served(
+    engine: wukongs.Engine, settings: Settings, ingest: IngestHandler, node: InCluster | None = None
+) -> Iterator[str]:
     """Serve an engine to clients and pipelines; give its address."""
-    service = Service(engine, settings)
+    service = Service(engine, settings, node)
     try:
         with listening(service.handlers, ingest) as address:
             yield address

@@ -141,14 +141,9 @@ class Shards:
     def evaluated(self, node: int, text: str) -> tuple[Quads, Quads, Int64Array]:
         """The changes of the next update, evaluated on a node: quads that go, quads that come, cleared graphs."""
         core = self.nodes[node]._core
-        with core.lock:
-            handle = core.arrangement.open(core.sn, "test")
-        try:
-            number = self.core.load_count + 1
-            change = evaluated(core, handle, number, parse_update(text).operations, Limits())
+        core.load_count = self.core.load_count
+        with evaluated(core, parse_update(text).operations, Limits()) as (_, _, change):
             return change.gone, change.come, change.cleared
-        finally:
-            handle.close()
 
     def load(self, text: str | bytes, format: str = "trig") -> None:
         data = text.encode() if isinstance(text, str) else text

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.terms import Term
-from wukongs.errors import StorageError, StreamError
+from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.live import export
+from wukongs.live.backend import Backend, RegisteredQuery
 from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.core import Core
-from wukongs.live.declarations import (
-    check_windows,
-    declare_stream,
-    drop_stream,
-    parse_continuous,
-    register_query,
-    stream_options,
-)
+from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.embedded import EmbeddedBackend
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.reading import ask, dataset_of, explain_over
@@ -41,13 +34,8 @@ from wukongs.store.encoded import MalformedLine
 if TYPE_CHECKING:
     import rdflib
 
-    from wukongs.store.bulk import FilePart
-    from wukongs.store.rdf_files import RdfReader
     from wukongs.wire.client_socket import ClientSocket
     from wukongs.wire.ingest_service import IngestService
-
-log = logging.getLogger("wukongs")
-MALFORMED_LOGGED_MAX = 10
 
 
 class Engine:
@@ -60,15 +48,19 @@ class Engine:
 
         Raises SettingsError, StorageError (in use, no access, hash_bits), CorruptionError (an altered file).
         """
-        self._core = Core(settings or Settings.from_environment(), NoJournal())
-        self._injector = Injector(self._core)
-        self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
-        self._sockets: list[ClientSocket] = []
-        self._folder: DataFolder | None = None
+        core = Core(settings or Settings.from_environment(), NoJournal())
+        injector = Injector(core)
+        prepared = PreparedQueries(core.settings.prepared_queries_max)
+        folder: DataFolder | None = None
         if data_dir is not None:
             from wukongs.durable.recovery import open_folder
 
-            self._folder = open_folder(Path(data_dir), self._core, self._injector)
+            folder = open_folder(Path(data_dir), core, injector)
+        self._put_together(core, injector, prepared, EmbeddedBackend(core, injector, prepared, folder))
+
+    def _put_together(self, core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> None:
+        self._core, self._injector, self._prepared, self._backend = core, injector, prepared, backend
+        self._sockets: list[ClientSocket] = []
 
     def __enter__(self) -> Engine:
         return self
@@ -95,10 +87,19 @@ class Engine:
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
         strict raises. Raises DataError (file, line); then nothing of the file was added.
         """
-        from wukongs.live.bulk_load import load
+        from wukongs.live.bulk_load import log_malformed, open_file
 
-        report = self._report_malformed(on_malformed)
-        return load(self._core, self._injector, source, graph, base, format, strict=strict, on_run=report)
+        def set_aside(file: str, line: MalformedLine) -> None:
+            self._core.malformed_count += 1
+            if on_malformed is not None:
+                on_malformed(file, line)
+            else:
+                log_malformed(self._core.malformed_count, file, line)
+
+        into = None if graph is None else graph_term(graph)
+        number, reader = open_file(self._core, source, base, format)
+        with reader:
+            return self._backend.load(number, reader, into, None if strict else set_aside)
 
     def graph_names(self) -> list[str]:
         """Return the IRIs of the stored named graphs."""
@@ -125,9 +126,10 @@ class Engine:
 
         Raises QuerySyntaxError, UnsupportedFeatureError, UpdateError (a graph that is not there, or is there already),
         DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
-        from wukongs.live.update import update
+        from wukongs.csparql.parser_update import parse_update
 
-        return update(self._core, self._injector, text, base, timeout_s)
+        limits = limits_of(self._core.settings, timeout_s or 0)
+        return self._backend.update(parse_update(text, base).operations, limits)
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 
@@ -151,8 +153,15 @@ class Engine:
         if bindings:
             query = bind(query, {name: Term(canonical(value)) for name, value in bindings.items()})
             memo = PlanMemo()  # its keys are the patterns, and these are new ones
-        limits = limits_of(self._core.settings, timeout_s, started_s)
-        return ask(self._core, query, memo, limits, f"query {text[:40]!r}", at)[0]
+        while True:
+            view = self._backend.view
+            limits = limits_of(self._core.settings, timeout_s, started_s)
+            try:
+                return ask(self._core, query, memo, limits, f"query {text[:40]!r}", at)[0]
+            except NodeUnavailable:
+                if self._backend.view == view:
+                    raise
+            started_s = time.monotonic()  # a node was taken out: the others have what it held
 
     def explain(
         self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
@@ -196,44 +205,16 @@ class Engine:
         returned to whoever first declares it with the same options. Raises StreamError (declared already),
         SettingsError.
         """
-        core = self._core
         name = graph_term(stream_iri).text[1:-1]
-        options = stream_options(core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
-        with core.lock:
-            core.check_is_open()
-            state = core.streams.get(name)
-            if state is None:
-                lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
-                state = declare_stream(core, name, options, lsn)
-                self._injector.start()
-            elif state.is_recovered and state.options == options:
-                state.is_recovered = False
-            else:
-                known = f", with {state.options} in the data folder" if state.is_recovered else ""
-                raise StreamError(f"stream {name} is declared already{known}: drop_stream it first to declare it anew")
-        return Stream(core, self._injector, state)
+        options = stream_options(self._core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
+        return self._backend.declare(name, options)
 
     def drop_stream(self, stream_iri: str) -> None:
         """Forget a stream and its slices; what it added to the stored graph stays, and so does what it has closed by
         now; stream batches that are still open, or wait for other streams, are forgotten.
 
         Raises StreamError (unknown, or a registered query reads it)."""
-        core = self._core
-        with core.lock:
-            core.check_is_open()
-            core.stream(stream_iri)
-            self._injector.catch_up()
-            state = core.stream(stream_iri)
-            readers = [
-                name
-                for name, query in self._injector.queries.items()
-                if any(window.stream == stream_iri for window in query.query.dataset.windows)
-            ]
-            if readers:
-                raise StreamError(f"stream {stream_iri} is read by {', '.join(sorted(readers))}: close these first")
-            core.journal.commit({"op": "drop", "stream": stream_iri})
-            drop_stream(core, state)
-            self._injector.wake()
+        self._backend.drop(stream_iri)
 
     def register(
         self,
@@ -250,32 +231,14 @@ class Engine:
         stream, a window that is no multiple of its stream's batch_ms, a name that is taken).
         """
         source = QuerySource(text, base, output)
-        query = parse_continuous(source)
-        assert query.registration is not None
-        name = query.registration.name
-        core = self._core
-        with core.lock:
-            core.check_is_open()
-            if any(window.is_counted for window in query.dataset.windows):
-                self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
-            known = self._injector.queries.get(name)
-            if known is not None and known.is_recovered and known.source == source:
-                known.attach(on_result)
-                return known
-            if known is not None:
-                other = " in the data folder with another text" if known.is_recovered else ""
-                raise StreamError(f"a query named {name} is registered already{other}: close it first")
-            check_windows(core, query, self._injector.queries)
-            lsn = core.journal.commit({"op": "register", "query": name, **source._asdict()})
-            registered = register_query(core, self._injector, query, on_result, source, lsn)
-            for warning in registered.warnings():
-                log.warning("query %s, %s", name, warning)
-            return registered
+        return self._backend.register(parse_continuous(source), source, on_result)
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
         from wukongs.wire.client_socket import ClientSocket
 
+        if self._backend.ingest_addresses is not None:
+            return ",".join(self._backend.ingest_addresses)
         self._core.check_is_open()
         socket = ClientSocket(address, {}, self._ingest_handler())
         self._sockets.append(socket)
@@ -291,14 +254,13 @@ class Engine:
         """Wait until all closed stream batches are visible and all due windows reported.
 
         Raises StreamError when timeout_s (seconds) passes first."""
-        self._injector.settle(timeout_s)
+        self._backend.settle(timeout_s)
 
     # --- the engine itself --------------------------------------------------------------------------------------------
 
-    def queries(self) -> list[ContinuousQuery]:
+    def queries(self) -> list[RegisteredQuery]:
         """Return the registered queries."""
-        with self._core.lock:
-            return list(self._injector.queries.values())
+        return list(self._backend.queries())
 
     def streams(self) -> list[str]:
         """Return the IRIs of the declared streams."""
@@ -307,58 +269,18 @@ class Engine:
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes (bytes) of the stored graph, streams and queries, and who holds whom."""
-        core = self._core
-        with core.lock:
-            trace = core.arrangement.trace
-            return {
-                "sn": core.sn,
-                "sealed_ms": core.sealed_ms,
-                "stored_triples": len(trace),
-                "stored_bytes": trace.size_bytes + core.arrangement.filter_bytes,
-                "stored_batches": trace.batch_count,
-                "terms": len(core.registry.persistent) + len(core.registry.transient),
-                "term_bytes": core.registry.size_bytes,
-                "malformed_lines": core.malformed_count,
-                "handles": [{"owner": h.owner, "sn": h.sn, "age_s": h.age_s} for h in trace.handles()],
-                "held_back_by": core.held_back_by(),
-                "streams": {
-                    state.iri: {
-                        "tuples": state.tuple_count,
-                        "closed_ms": state.closed_ms,
-                        "slices": state.ring.slice_count,
-                        "arrivals": len(state.ring.arrivals),
-                        "slice_bytes": state.ring.size_bytes,
-                        "slice_bytes_max": state.slice_bytes_max,
-                        "slices_evicted": state.evicted_count,
-                        "tuples_not_indexed": state.slice_filter.discarded_count if state.slice_filter else 0,
-                        "waiting_bytes": state.waiting_bytes,
-                    }
-                    for state in core.streams.values()
-                },
-                "updates": asdict(core.updated),
-                "queries": {name: query.stats() for name, query in self._injector.queries.items()},
-                "prepared_queries": {"kept": len(self._prepared), "hits": self._prepared.hit_count},
-                "durability": {} if self._folder is None else self._folder.stats(),
-                **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),
-            }
+        return self._backend.stats()
 
     def checkpoint(self) -> None:
         """Write what is stored to the data folder now, and cut the log; by itself that happens now and then, and at
         close(). In memory: nothing. Raises StorageError."""
-        self._core.check_is_open()
-        if self._folder is not None:
-            self._folder.checkpoint()
+        self._backend.checkpoint()
 
     def backup(self, folder: str | PathLike[str]) -> None:
         """Write a consistent copy of the data folder to another one, empty or not there: wukongs.restore opens it.
 
         Streams go on meanwhile. Raises StorageError (an engine in memory, a folder with files, no room)."""
-        self._core.check_is_open()
-        if self._folder is None:
-            raise StorageError(
-                "this engine is in memory: only one with a data_dir is backed up; dump() writes its graphs"
-            )
-        self._folder.backup(Path(folder))
+        self._backend.backup(Path(folder))
 
     def close(self) -> None:
         """Stop: queries end (what they reported can still be read), sockets close. Closing twice is allowed. In a data
@@ -366,14 +288,7 @@ class Engine:
         for socket in self._sockets:
             socket.close()
         self._sockets.clear()
-        with self._core.lock:
-            self._core.is_closed = True
-            registered = list(self._injector.queries.values())
-        self._injector.stop()
-        if self._folder is not None:
-            self._folder.close()
-        for query in registered:
-            query.end()
+        self._backend.close()
 
     def _one_shot(self, text: str, base: str | None) -> Prepared:
         prepared = self._prepared.prepare(text, base)
@@ -385,24 +300,12 @@ class Engine:
             )
         return prepared
 
-    def _report_malformed(
-        self, on_malformed: Callable[[str, MalformedLine], object] | None
-    ) -> Callable[[RdfReader, FilePart], None]:
-        def report(reader: RdfReader, run: FilePart) -> None:
-            for line in run.malformed:
-                self._set_aside(reader.name, line, on_malformed)
 
-        return report
-
-    def _set_aside(
-        self, file: str, line: MalformedLine, on_malformed: Callable[[str, MalformedLine], object] | None
-    ) -> None:
-        self._core.malformed_count += 1
-        if on_malformed is not None:
-            on_malformed(file, line)
-        elif self._core.malformed_count <= MALFORMED_LOGGED_MAX:
-            place = f"{file}, line {line.line}, column {line.column}"
-            log.warning("%s: %s; set aside: %s", place, line.reason, line.text)
+def engine_over(core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> Engine:
+    """Return the engine that a node of a cluster gives to its clients. Whoever made the parts ends them."""
+    engine = Engine.__new__(Engine)
+    engine._put_together(core, injector, prepared, backend)
+    return engine
 
 
 def restore(

@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.clusters import cluster
-from wukongs.cluster import changes, claims, cluster_engine, homes, settling, writing
+from wukongs.cluster import changes, claims, cluster_backend, homes, settling, writing
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.writing import writer_of
 from wukongs.protocol.records import Membership, Role
@@ -55,11 +55,12 @@ def test_the_others_go_on_with_all_data_when_each_shard_has_another_node(lost: i
         gone.load(lines("x", 50), format="nt")
         gone.stream(EX + "s", batch_ms=100)
         query = gone.register(QUERY)
-        gone.declared(EX + "s").push(tuples("a", 1050))
-        gone.declared(EX + "s").advance(2000)
+        stream = nodes[lost].backend.declared(EX + "s")
+        stream.push(tuples("a", 1050))
+        stream.advance(2000)
         assert next(iter(query.results(timeout_s=20))).end_ms == 1200
         nodes[lost].close()
-        stream = first.declared(EX + "s")
+        stream = left[0].backend.declared(EX + "s")
         in_time(lambda: stream.push(tuples("b", 3050)))
         in_time(lambda: second.load(lines("y", 30), format="nt"))
         in_time(lambda: first.update(f"INSERT DATA {{ <{EX}u> <{EX}l> <{EX}v> }}"))
@@ -83,7 +84,7 @@ def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone
     for module, name in (
         (changes, "TIMEOUT_S"),
         (claims, "TIMEOUT_S"),
-        (cluster_engine, "RECORD_S"),
+        (cluster_backend, "RECORD_S"),
         (writing, "PUSH_S"),
         (homes, "OUT_S"),
         (settling, "ASK_S"),
@@ -134,7 +135,7 @@ def test_a_node_that_was_taken_out_ends_and_says_so() -> None:
             lambda: engine.query("ASK { ?s ?p ?o }"),
             lambda: engine.update(f"INSERT DATA {{ <{EX}u> <{EX}l> <{EX}v> }}"),
             lambda: engine.load(lines("y", 3), format="nt"),
-            lambda: engine.declared(EX + "s").push(tuples("a", 1050)),
+            lambda: nodes[2].backend.declared(EX + "s").push(tuples("a", 1050)),
             lambda: engine.register(QUERY),
             lambda: next(query.results(timeout_s=5)),
         ):

@@ -85,7 +85,7 @@ class Told:
     def push(self, node: int, name: str, count: int = 3) -> None:
         times = [self.at_ms + 40 * place for place in range(count)]
         self.at_ms = times[-1] + 40
-        in_time(lambda: self.nodes[node].engine.declared(EX + "s").push(tuples(name, *times)))
+        in_time(lambda: self.nodes[node].backend.declared(EX + "s").push(tuples(name, *times)))
         self.stream.push(tuples(name, *times))
 
     def check(self, *numbers: int) -> None:

@@ -277,7 +277,7 @@ def test_every_folder_with_python_is_a_package() -> None:
         ("wukongs/live/core.py", "def f():\n    from wukongs.durable.durability import DurableJournal"),
         ("wukongs/protocol/node.py", "from wukongs.store.dtypes import UNBOUND"),
         ("wukongs/remote/client.py", "from wukongs.engine import Engine"),
-        ("wukongs/engine.py", "from wukongs.cluster.cluster_engine import ClusterEngine"),
+        ("wukongs/engine.py", "from wukongs.cluster.cluster_backend import ClusterBackend"),
         ("wukongs/engine.py", "from wukongs.adapters.replay import Replay"),
         ("wukongs/engine.py", "def f():\n    import wukongs.adapters.run"),
         ("wukongs/cli/run.py", "from wukongs.adapters.run import run"),

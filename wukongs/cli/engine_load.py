@@ -18,9 +18,9 @@ from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.engine import Engine
 from wukongs.errors import StorageError
 from wukongs.live import bulk_load
+from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
 from wukongs.store.bulk import BulkPlan, FilePart
-from wukongs.store.rdf_files import RdfReader
 
 
 def open_load(folder: Path, settings: Settings) -> FolderLoad | EngineLoad:
@@ -80,14 +80,17 @@ class EngineLoad:
         state = FileState.of(source, graph, 0)
         done = replace(state, is_done=True)
 
-        def see(reader: RdfReader, run: FilePart) -> None:
+        def see(run: FilePart) -> None:
             if on_run(state, run, reader.size_bytes):
                 raise _Stopped
 
         core, injector = self._engine._core, self._engine._injector
         file = asdict(done) if done.is_named else None
         try:
-            bulk_load.load(core, injector, source, graph, base, format, strict=strict, on_run=see, file=file)
+            into = None if graph is None else graph_term(graph)
+            number, reader = bulk_load.open_file(core, source, base, format)
+            with reader:
+                bulk_load.load(core, injector, number, reader, into, strict=strict, on_run=see, file=file)
         except _Stopped:
             return state
         return done

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from wukongs.cluster.boot import FIRST_DISK, HELLO, check_shape, claimed_twice, hello_handler
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.claims import CLAIM, Claims
-from wukongs.cluster.cluster_engine import ClusterEngine
+from wukongs.cluster.cluster_backend import ClusterBackend
 from wukongs.cluster.counting import COUNTS, Counting
 from wukongs.cluster.distant_query import OF_QUERY, query_handler
 from wukongs.cluster.donating import COLLECT, HALT, Donor
@@ -27,14 +28,14 @@ from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.times import packed, unpacked
 from wukongs.cluster.writing import PUSH, Writers
+from wukongs.engine import engine_over
 from wukongs.errors import DataError, NodeUnavailable
+from wukongs.live.embedded import stats_of
 from wukongs.live.header import PROTOCOL_VERSION
-from wukongs.live.journal import Change, NoJournal
-from wukongs.live.pieces import Told
-from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Body, Incarnation, Message
-from wukongs.protocol.records import DropQuery, Role, Voters
+from wukongs.protocol.records import Role, Voters
 from wukongs.protocol.state import Cluster, Node
+from wukongs.query.plans.prepared import PreparedQueries
 from wukongs.settings import Settings
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
@@ -55,25 +56,6 @@ WAITS = ((FEED, STAGE, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH, OF_QUERY), (
 Feeding a node waits for its claims, and for the data that it takes over. Reading, staging and halting at an SN wait for
 the slices that the node needs. A push waits for the feeds. A call of another node's query waits for its reads and
 records. Settling waits for firings, which read, and whose callbacks may push."""
-
-
-class NodeJournal(NoJournal):
-    """The journal of one node: it hands the ends of queries to the majority log.
-
-    A node in memory has nothing to write. But a query that is closed here has to leave the log, so that its name is
-    free on all nodes and nobody keeps slices for it."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def commit(self, change: Change | Told) -> int:
-        """Hand in that a query was closed. Nobody waits: it ends here at once, and the protocol says it again until it
-        is in the log."""
-        if isinstance(change, dict) and change["op"] == "close":
-            known = self._host.node.control.queries.get(change["query"])
-            if known is not None and known.nodes.keys() == {self._host.me.node}:
-                self._host.post(ev.Submitted(DropQuery(change["query"], known.since)))
-        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +134,6 @@ class ClusterNode:
         self._puller = SlicePuller(self.store, self.network, placing.now, self.host.fail)
         core = self.store.core
         core.reach = OwnersReach(core.registry, Owners(self.network, placing.now), claims.keep)
-        core.journal = NodeJournal(self.host)
         self.intake = Intake(self.host, self.store, claims)
         self._joiner = Joiner(self.host, self.store, self.intake, self.network)
         self.host.on_install = self._joiner.begin
@@ -166,10 +147,14 @@ class ClusterNode:
         self.host.on_pulse = pulse
         writers = Writers(self.host, self.store, self.intake, self.network)
         settling = Settling(self.host, self.store, self.network)
-        counting = Counting(self.host, self.store, self.network, lambda: self.engine.own_stats())
-        self.engine = ClusterEngine(
+        prepared = PreparedQueries(settings.prepared_queries_max)
+        own_stats = partial(stats_of, core, self.store.injector, prepared)
+        counting = Counting(self.host, self.store, self.network, own_stats)
+        self.backend = ClusterBackend(
             self.host, self.store, claims, changes, writers, settling, counting, self.network, self.network.stats
         )
+        core.on_close = self.backend.close_query
+        self.engine = engine_over(core, self.store.injector, prepared, self.backend)
         handlers.update(owner.handlers(self.store.core, self._wait_for_sn))
         handlers.update(settling.handlers())
         handlers.update(donor.handlers())

@@ -33,7 +33,7 @@ class Counting:
     """Asks the other nodes for one node, and answers them. facts: the node's own engine's, as JSON."""
 
     def __init__(self, host: Host, store: NodeStore, peers: Peers, facts: Callable[[], Facts]) -> None:
-        self._host, self._store, self._peers, self._facts = host, store, peers, facts
+        self._host, self._store, self._peers, self.own = host, store, peers, facts
         self._counting = threading.Lock()
 
     def answer(self, _: Packet) -> Packet:
@@ -51,7 +51,7 @@ class Counting:
             if tombstones is not None:
                 stored -= by_shard(tombstones)
         mine = store.shard_map.shards(store.me)
-        fields = {"facts": self._facts(), "streams": list(streams), "requests": requests, "operations": operations}
+        fields = {"facts": self.own(), "streams": list(streams), "requests": requests, "operations": operations}
         arrays = {"stored": stored * mine, "deleted": deleted * mine, "inserted": inserted * mine}
         with self._counting:
             arrays["terms"] = store.claims.counts_by_shard() * mine

@@ -38,10 +38,10 @@ class ServedNode:
             me = _next_life(config, peers, addresses, keys)
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers)
             stack.callback(node.close)
-            node.engine.ingest_addresses = tuple(member.clients for member in config.nodes)
+            node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
             node.start(addresses, keys)
             node.wait_until_ready(START_S)
-            service = Service(node.engine, config.settings)
+            service = Service(node.engine, config.settings, node.backend)
             stack.callback(service.close)
             self._socket = ClientSocket(
                 config.listen_clients, service.handlers, node.intake, trust=clients, failed=node.host.fail

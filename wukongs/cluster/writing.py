@@ -25,9 +25,7 @@ from wukongs.cluster.members import ask_members, await_word, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.core import Core
-from wukongs.live.injector import Injector
 from wukongs.live.pieces import Piece, timing_mask
-from wukongs.live.stream import Stream, check_timestamp
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
@@ -386,31 +384,27 @@ PUSH_S = 60.0
 """How long the nodes may take to have what was pushed."""
 
 
-class ClusterStream(Stream):
-    """A Stream whose tuples are safe on all nodes when a call returns. Raises also NodeUnavailable."""
+class ClusterSink:
+    """See wukongs.live.stream.Sink: what it takes is safe on all nodes. Raises also NodeUnavailable."""
 
-    def __init__(self, core: Core, injector: Injector, state: StreamState, writers: Writers) -> None:
-        super().__init__(core, injector, state)
-        self._writers = writers
+    def __init__(self, core: Core, writers: Writers) -> None:
+        self._core, self._writers = core, writers
 
-    def advance(self, timestamp_ms: int) -> None:
-        """Do the same as Stream.advance."""
-        check_timestamp(self.iri, timestamp_ms)
-        self._check_is_open()
-        self._writers.advance(self.iri, int(timestamp_ms), PUSH_S)
-
-    def close(self) -> None:
-        """Close as Stream.close does. A stream that pipelines feed as well goes on until they are at their end."""
-        if not (self._state.is_ended or self._state.is_dropped or self._core.is_closed):
-            self._writers.finish(self.iri, PUSH_S)
-
-    def _take(self, encoded: Encoded) -> int:
-        self._check_is_open()
+    def take(self, state: StreamState, encoded: Encoded) -> None:
+        self._check_is_open(state)
         if len(encoded):
-            self._writers.push(self.iri, encoded, PUSH_S)
-        return len(encoded)
+            self._writers.push(state.iri, encoded, PUSH_S)
 
-    def _check_is_open(self) -> None:
+    def advance(self, state: StreamState, time_ms: int) -> None:
+        self._check_is_open(state)
+        self._writers.advance(state.iri, time_ms, PUSH_S)
+
+    def end(self, state: StreamState) -> None:
+        """A stream that pipelines feed as well goes on until they are at their end."""
+        if not (state.is_ended or state.is_dropped or self._core.is_closed):
+            self._writers.finish(state.iri, PUSH_S)
+
+    def _check_is_open(self, state: StreamState) -> None:
         with self._core.lock:
             self._core.check_is_open()
-            self._state.check_is_open()
+            state.check_is_open()

@@ -8,70 +8,72 @@ steps others get the lock.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from os import PathLike
 from typing import IO, Any
 
+from wukongs.csparql.terms import Term
 from wukongs.live.core import Core, expect, pay_for_merges
 from wukongs.live.injector import Injector
-from wukongs.live.journal import Change
-from wukongs.query.terms.names import graph_term
 from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
+from wukongs.store.encoded import MalformedLine
 from wukongs.store.quads import without_held
 from wukongs.store.rdf_files import RdfReader
+
+log = logging.getLogger("wukongs")
+MALFORMED_LOGGED_MAX = 10
+
+
+def log_malformed(count: int, file: str, line: MalformedLine) -> None:
+    """Log a line that was set aside, if it is one of the first ones. count: how many there are by now."""
+    if count <= MALFORMED_LOGGED_MAX:
+        place = f"{file}, line {line.line}, column {line.column}"
+        log.warning("%s: %s; set aside: %s", place, line.reason, line.text)
+
+
+def open_file(
+    core: Core, source: str | PathLike[str] | IO[bytes], base: str | None, format: str | None
+) -> tuple[int, RdfReader]:
+    """Begin a load: return its number, and the open file, which the caller closes. Raises DataError."""
+    with core.lock:
+        core.check_is_open()
+        core.load_count += 1
+        number = core.load_count
+    return number, RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits)
 
 
 def load(
     core: Core,
     injector: Injector,
-    source: str | PathLike[str] | IO[bytes],
-    graph: str | None,
-    base: str | None,
-    format: str | None,
+    number: int,
+    reader: RdfReader,
+    graph: Term | None,
     *,
     strict: bool,
-    on_run: Callable[[RdfReader, FilePart], None],
+    on_run: Callable[[FilePart], None],
     file: dict[str, Any] | None = None,
 ) -> int:
-    """Add the tuples of a file to the stored graph; return their SN. graph: IRI of that of tuples without one of their
+    """Add the tuples of a file to the stored graph; return their SN. graph: that of tuples without one of their
     own (None: the default graph). on_run: called with each run. file: what the data folder remembers of the file
     once it is in.
 
     Raises DataError, StorageError, what on_run raises; then nothing was added."""
-    with core.lock:
-        core.check_is_open()
-        core.load_count += 1
-        number = core.load_count
-        into = core.graph_id(None if graph is None else graph_term(graph))
-    with RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits) as reader:
-        change = {"op": "load", "number": number, "graph": graph, "file": file}
-        return _join(core, injector, reader, into, strict, on_run, change)
-
-
-def _join(
-    core: Core,
-    injector: Injector,
-    reader: RdfReader,
-    graph: int,
-    strict: bool,
-    on_run: Callable[[RdfReader, FilePart], None],
-    change: Change,
-) -> int:
-    """Read all of a file, then join it. change: what the journal is told of it, its SN left out."""
     plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
-    number = change["number"]
+    change = {"op": "load", "number": number, "graph": None if graph is None else graph.text[1:-1], "file": file}
     with core.lock:
         core.check_is_open()
+        into = core.graph_id(graph)
         known = core.arrangement.open(core.sn, f"the load of {reader.name}")
     batch = None
     try:
         held, runs, read_count = known.read(), RunStack(), 0
         for run in read_runs(
-            reader, core.registry, graph, plan, strict, on_piece=lambda each: core.journal.note_chunks(number, [each])
+            reader, core.registry, into, plan, strict, on_piece=lambda each: core.journal.note_chunks(number, [each])
         ):
             runs.add(run.batch)
             read_count += run.read_count
-            on_run(reader, run)
+            on_run(run)
         if not read_count:
             with core.lock:
                 core.check_is_open()

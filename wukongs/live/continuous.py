@@ -122,6 +122,8 @@ class ContinuousQuery:
             if self.is_closed:
                 return
             self._core.journal.commit({"op": "close", "query": self.name})
+            if self._core.on_close is not None:
+                self._core.on_close(self.name)
             self.end()
 
     def end(self) -> None:

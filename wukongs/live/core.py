@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -139,6 +139,8 @@ class Core:
         self.updated = UpdateCounts()
         self.query_count = 0
         self.malformed_count = 0
+        self.on_close: Callable[[str], object] | None = None
+        """Is told the name of a registered query that somebody closes, with the lock held; None: nobody else asks."""
         self.reach: Reach | None = None
         """The way of a cluster's node to the whole graph; None: this core holds the graph whole."""
 

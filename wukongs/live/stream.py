@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -62,15 +62,28 @@ def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
         )
 
 
+class Sink(Protocol):
+    """Takes what is pushed to streams: a CoreSink, or the writers of a cluster. Raises as the methods of Stream."""
+
+    def take(self, state: StreamState, encoded: Encoded) -> None:
+        """Add tuples, in order of time; they are safe when it returns."""
+
+    def advance(self, state: StreamState, time_ms: int) -> None:
+        """Close the stream batches up to a time."""
+
+    def end(self, state: StreamState) -> None:
+        """End a stream. Allowed twice."""
+
+
 class Stream:
     """Tuples in. All methods may be called from any thread; calls of one stream are taken one after the other."""
 
-    def __init__(self, core: Core, injector: Injector, state: StreamState) -> None:
+    def __init__(self, state: StreamState, sink: Sink, hash_bits: int) -> None:
         self.iri = state.iri
         self.batch_ms = state.batch_ms
-        self._core = core
-        self._injector = injector
         self._state = state
+        self._sink = sink
+        self._hash_bits = hash_bits
 
     def __repr__(self) -> str:
         return f"<Stream {self.iri}: {self._state.tuple_count} tuples, closed up to {self._state.closed_ms} ms>"
@@ -104,54 +117,67 @@ class Stream:
 
         Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
         check_timestamp(self.iri, timestamp_ms)
-        with self._core.lock:
-            self._core.check_is_open()
-            self._state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
-            self._state.check_range(int(timestamp_ms))
-            self._core.journal.prepare()
-            end_offset = self._state.open_partition(PUSH_PARTITION).end_offset
-            self._state.promise(PUSH_PARTITION, int(timestamp_ms))
-            lsn = self._core.journal.note(
-                Close(self.iri, PUSH_PARTITION, 0, end_offset, int(timestamp_ms)),
-                lambda: self._complete(int(timestamp_ms)),
-            )
-        self._core.journal.wait(lsn)
+        self._sink.advance(self._state, int(timestamp_ms))
 
     def close(self) -> None:
         """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
-        with self._core.lock:
-            if not self._state.is_ended and not self._state.is_dropped and not self._core.is_closed:
-                self._core.journal.commit({"op": "end", "stream": self.iri})
-                self._state.end()
-                self._injector.wake()
+        self._sink.end(self._state)
 
     def _encode_and_take(self, *columns: Any) -> int:
         """Encode the columns of encode_columns, blank nodes in the scope of this stream, and take the tuples."""
-        hash_bits = self._core.settings.hash_bits
-        return self._take(encode_columns(*columns, scope=self.iri.encode(), hash_bits=hash_bits))
+        encoded = encode_columns(*columns, scope=self.iri.encode(), hash_bits=self._hash_bits)
+        self._sink.take(self._state, encoded)
+        return len(encoded)
 
-    def _take(self, encoded: Encoded) -> int:
-        state = self._state
-        with self._core.lock:
-            self._core.check_is_open()
+
+class CoreSink:
+    """Queues what is pushed in the core of an engine."""
+
+    def __init__(self, core: Core, injector: Injector) -> None:
+        self._core, self._injector = core, injector
+
+    def take(self, state: StreamState, encoded: Encoded) -> None:
+        core = self._core
+        with core.lock:
+            core.check_is_open()
             if not len(encoded):
-                return 0
+                return
             state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
             state.check_room(len(encoded))
-            self._core.journal.prepare()
+            core.journal.prepare()
             timing = timing_mask(encoded, state.timing)
             ledger = state.open_partition(PUSH_PARTITION)
             end_offset = ledger.end_offset + len(encoded)
-            piece = Piece(self.iri, PUSH_PARTITION, 0, ledger.end_offset, end_offset, 0, 0, encoded, timing)
+            piece = Piece(state.iri, PUSH_PARTITION, 0, ledger.end_offset, end_offset, 0, 0, encoded, timing)
             complete_ms = int(encoded.timestamps[-1]) - 1
-            take_piece(self._core, state, piece)
+            take_piece(core, state, piece)
             state.promise(PUSH_PARTITION, complete_ms)
-            lsn = self._core.journal.note(piece, lambda: self._complete(complete_ms))
-        self._core.journal.wait(lsn)
-        return len(encoded)
+            lsn = core.journal.note(piece, lambda: self._complete(state, complete_ms))
+        core.journal.wait(lsn)
 
-    def _complete(self, complete_ms: int) -> None:
-        self._state.complete(PUSH_PARTITION, complete_ms)
+    def advance(self, state: StreamState, time_ms: int) -> None:
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
+            state.check_range(time_ms)
+            core.journal.prepare()
+            end_offset = state.open_partition(PUSH_PARTITION).end_offset
+            state.promise(PUSH_PARTITION, time_ms)
+            close = Close(state.iri, PUSH_PARTITION, 0, end_offset, time_ms)
+            lsn = core.journal.note(close, lambda: self._complete(state, time_ms))
+        core.journal.wait(lsn)
+
+    def end(self, state: StreamState) -> None:
+        core = self._core
+        with core.lock:
+            if not state.is_ended and not state.is_dropped and not core.is_closed:
+                core.journal.commit({"op": "end", "stream": state.iri})
+                state.end()
+                self._injector.wake()
+
+    def _complete(self, state: StreamState, complete_ms: int) -> None:
+        state.complete(PUSH_PARTITION, complete_ms)
         self._injector.wake()
 
 

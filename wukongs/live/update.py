@@ -10,58 +10,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
-from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.updates import Operation
 from wukongs.live.core import STEP_ROWS, Core, expect, pay_for_merges
 from wukongs.live.injector import Injector
 from wukongs.live.update_request import UpdateRequest
-from wukongs.query.limits import Limits, limits_of
+from wukongs.query.limits import Limits
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.graph_change import GraphChange
 from wukongs.store.quads import Quads
 from wukongs.store.term_registry import encode_quads
-from wukongs.store.trace import Handle
 
 
-def update(core: Core, injector: Injector, text: str, base: str | None, timeout_s: float | None) -> int:
+class Evaluated(NamedTuple):
+    """number: of the request, among loads and updates; read_sn: the snapshot that was read."""
+
+    number: int
+    read_sn: int
+    change: GraphChange
+
+
+@contextmanager
+def evaluated(core: Core, operations: Sequence[Operation], limits: Limits) -> Iterator[Evaluated]:
+    """Evaluate the operations of a request over the newest snapshot, each also over what those before it change. The
+    snapshot is held until the block ends; nothing is stored. Raises as Engine.update."""
+    with core.lock:
+        core.check_is_open()
+        core.load_count += 1
+        number = core.load_count
+        handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
+    try:
+        request = UpdateRequest(core, handle, number, limits)
+        with limits:
+            for place, operation in enumerate(operations, 1):
+                request.run(place, operation)
+            change = request.change
+        limits.check()
+        yield Evaluated(number, handle.sn, change)
+    finally:
+        with core.lock:
+            handle.close()
+
+
+def cleared_names(
+    change: GraphChange, default_graph: int, texts: Callable[[Int64Array], Sequence[str]]
+) -> list[str | None]:
+    """Return the names of the graphs that a change clears, as terms; None is the default graph. texts: those of ids."""
+    if not len(change.cleared):
+        return []
+    names: list[str | None] = list(texts(change.cleared[change.cleared != default_graph]))
+    return [None, *names] if default_graph in change.cleared else names
+
+
+def update(core: Core, injector: Injector, operations: Sequence[Operation], limits: Limits) -> int:
     """Apply a request; return its SN, which is one more snapshot unless it has no operation. Raises as Engine.update;
     nothing was applied then."""
-    limits = limits_of(core.settings, timeout_s or 0)
-    operations = parse_update(text, base).operations
     with injector.update_turn():
         with core.lock:
             core.check_is_open()
             injector.catch_up()
             if not operations:
                 return core.sn
-            core.load_count += 1
-            number = core.load_count
-            handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
-        try:
-            change = evaluated(core, handle, number, operations, limits)
-            return _store(core, injector, handle, number, change, len(operations))
-        finally:
-            with core.lock:
-                handle.close()
+        with evaluated(core, operations, limits) as request:
+            return _store(core, injector, request, len(operations))
 
 
-def evaluated(core: Core, handle: Handle, number: int, operations: Sequence[Operation], limits: Limits) -> GraphChange:
-    """Return the changes of a request to the snapshot of a handle; nothing is stored. number: of the request, which
-    names its blank nodes. Raises as Engine.update."""
-    request = UpdateRequest(core, handle, number, limits)
-    with limits:
-        for place, operation in enumerate(operations, 1):
-            request.run(place, operation)
-        change = request.change
-    limits.check()
-    return change
-
-
-def _store(
-    core: Core, injector: Injector, handle: Handle, number: int, change: GraphChange, operation_count: int
-) -> int:
+def _store(core: Core, injector: Injector, request: Evaluated, operation_count: int) -> int:
+    number, read_sn, change = request
     come, _ = change.difference()
     try:
         core.journal.note_chunks(number, _encoded(core, change.gone), goes=True)
@@ -72,10 +91,10 @@ def _store(
             core.check_is_open()
             injector.catch_up()
             sn = core.next_sn
-            difference, unseen = change.beside(core.arrangement.trace.batches_from(handle.sn + 1))
+            difference, unseen = change.beside(core.arrangement.trace.batches_from(read_sn + 1))
             core.journal.note_chunks(number, _encoded(core, unseen))
-            record = {"op": "update", "number": number, "sn": sn, "cleared": _names(core, change)}
-            core.journal.commit(record)
+            cleared = cleared_names(change, core.default_graph, core.registry.texts)
+            core.journal.commit({"op": "update", "number": number, "sn": sn, "cleared": cleared})
             core.revoke_old_handles()
             deleted, inserted = core.arrangement.apply_difference(sn, difference, fuel=0)
             counts = core.updated
@@ -95,11 +114,3 @@ def _store(
 
 def _encoded(core: Core, quads: Quads) -> Iterator[Encoded]:
     return encode_quads(core.registry, quads, core.default_graph)
-
-
-def _names(core: Core, change: GraphChange) -> list[str | None]:
-    """Return the names of the graphs that a change clears; None is the default graph."""
-    if not len(change.cleared):
-        return []
-    names: list[str | None] = list(core.registry.texts(change.cleared[change.cleared != core.default_graph]))
-    return [None, *names] if core.default_graph in change.cleared else names

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.errors import DataError, StreamError
+from wukongs.live.backend import RegisteredQuery
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
@@ -28,7 +29,7 @@ from wukongs.live.stream import Stream
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import graph_term
 from wukongs.remote.columns import Outgoing
-from wukongs.remote.feeds import Feed, ServedQuery
+from wukongs.remote.feeds import Feed
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
@@ -41,7 +42,7 @@ Work = Callable[[], Packet]
 
 
 class EngineLike(Protocol):
-    """The engine behind a service: wukongs.Engine, or a node with the same methods."""
+    """What a service serves: wukongs.Engine says it in full."""
 
     def query(self, *args: Any, **options: Any) -> Result: ...
     def explain(self, *args: Any, **options: Any) -> str: ...
@@ -51,13 +52,24 @@ class EngineLike(Protocol):
     def graph_names(self) -> list[str]: ...
     def stream(self, *args: Any, **options: Any) -> Stream: ...
     def drop_stream(self, stream_iri: str) -> None: ...
-    def register(self, *args: Any, **options: Any) -> ServedQuery: ...
+    def register(self, *args: Any, **options: Any) -> RegisteredQuery: ...
     def settle(self, timeout_s: float | None = None) -> None: ...
-    def queries(self) -> Sequence[ServedQuery]: ...
+    def queries(self) -> Sequence[RegisteredQuery]: ...
     def streams(self) -> list[str]: ...
     def stats(self) -> dict[str, Any]: ...
     def checkpoint(self) -> None: ...
     def backup(self, folder: str) -> None: ...
+
+
+class InCluster(Protocol):
+    """What a service asks of a node of a cluster beside its engine."""
+
+    @property
+    def ingest_addresses(self) -> Sequence[str]:
+        """Where pipelines find the nodes, in the order of their numbers."""
+
+    def declared(self, name: str) -> Stream:
+        """Return a stream that somebody has declared, at any node. Raises StreamError (unknown)."""
 
 
 _PLAIN = {
@@ -92,7 +104,7 @@ class _Declared:
 
 @dataclass(slots=True)
 class _Registered:
-    query: ServedQuery
+    query: RegisteredQuery
     source: QuerySource
     owner: str | None
     """The token of the session that has registered it; None once that has ended."""
@@ -101,8 +113,9 @@ class _Registered:
 class Calls:
     """All methods may be called from any thread."""
 
-    def __init__(self, engine: EngineLike, settings: Settings) -> None:
+    def __init__(self, engine: EngineLike, settings: Settings, node: InCluster | None = None) -> None:
         self._engine = engine
+        self._node = node
         self._settings = settings
         self._life = secrets.token_hex(8)
         """Names what has begun with this object: windows that were reported since are not reported again."""
@@ -204,7 +217,7 @@ class Calls:
 
     def _ingest_addresses(self, session: Session, args: Args) -> Packet:
         """Return where pipelines find the nodes of a cluster; none: where this client has found this one."""
-        return _value(list(getattr(self._engine, "ingest_addresses", ())))
+        return _value([] if self._node is None else list(self._node.ingest_addresses))
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -230,11 +243,10 @@ class Calls:
         try:
             return self._engine.stream(**options)
         except StreamError:
-            declared: Callable[[str], Stream] | None = getattr(self._engine, "declared", None)
-            if declared is None or not is_shared or name not in self._engine.streams():
+            if self._node is None or not is_shared or name not in self._engine.streams():
                 raise
             given = {key: value for key, value in options.items() if key != "stream_iri"}
-            stream = declared(name)
+            stream = self._node.declared(name)
             if stream.options != stream_options(self._settings, **{**_NOT_GIVEN, **given}):
                 raise
             return stream
@@ -278,7 +290,7 @@ class Calls:
             known.owner = session.token
         return _value(self._described(session, known.query, args))
 
-    def _register_anew(self, name: str, source: QuerySource, *, is_again: bool) -> ServedQuery:
+    def _register_anew(self, name: str, source: QuerySource, *, is_again: bool) -> RegisteredQuery:
         """Register a query; or return it, if this client had it elsewhere and it runs here by now."""
         try:
             return self._engine.register(source.text, None, source.base, source.output)
@@ -301,7 +313,7 @@ class Calls:
     def _queries(self, session: Session, args: Args) -> Packet:
         return _value([self._described(session, query, args) for query in self._engine.queries()])
 
-    def _described(self, session: Session, query: ServedQuery, args: Args) -> dict[str, Any]:
+    def _described(self, session: Session, query: RegisteredQuery, args: Args) -> dict[str, Any]:
         """Return how the client is to call a query."""
         with session.lock:
             known = session.feeds.number_of(lambda feed: feed.query is query)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.tokens import check_text
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
+from wukongs.live.bulk_load import log_malformed
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.query.output.results import Result, WindowResult
@@ -43,7 +44,6 @@ REPEATS_MAX = 3
 OnMalformed: TypeAlias = Callable[[str, MalformedLine], object]
 
 log = logging.getLogger("wukongs")
-MALFORMED_LOGGED_MAX = 10
 
 
 def connect(
@@ -318,10 +318,7 @@ class RemoteEngine:
             on_malformed(file, line)
             return
         self._malformed_count += 1
-        if self._malformed_count <= MALFORMED_LOGGED_MAX:
-            log.warning(
-                "%s, line %d, column %d: %s; set aside: %s", file, line.line, line.column, line.reason, line.text
-            )
+        log_malformed(self._malformed_count, file, line)
 
 
 def _limit(timeout_s: float | None) -> float | None:

@@ -10,36 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 
 from wukongs.errors import StreamError, WukongsError
-from wukongs.live.continuous import QuerySource
-from wukongs.live.subscription import FetchedWindow, Subscription
+from wukongs.live.backend import RegisteredQuery
+from wukongs.live.subscription import FetchedWindow
 from wukongs.remote.columns import Outgoing
-
-
-class ServedQuery(Protocol):
-    """The part of a registered query that a service needs. ContinuousQuery has it."""
-
-    name: str
-    is_stream: bool
-    is_closed: bool
-    source: QuerySource
-    subscription: Subscription
-
-    def explain(self, *, analyze: bool = False) -> str: ...
-    def stats(self) -> dict[str, Any]: ...
-    def why(self) -> str: ...
-    def warnings(self) -> tuple[str, ...]: ...
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class Feed:
     """is_taken: whether the client has a window with this end already, by what it had before this session."""
 
-    def __init__(self, query: ServedQuery, is_taken: Callable[[int], bool] = lambda _: False) -> None:
+    def __init__(self, query: RegisteredQuery, is_taken: Callable[[int], bool] = lambda _: False) -> None:
         self.query = query
         self.number = 0
         """The number of the last window that was told."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
-from wukongs.remote.calls import Calls, EngineLike
+from wukongs.remote.calls import Calls, EngineLike, InCluster
 from wukongs.remote.feeds import next_of
 from wukongs.remote.kinds import (
     ANSWER,
@@ -55,11 +55,14 @@ log = logging.getLogger("wukongs")
 class Service:
     """handlers: kind of packet -> who answers it, from any thread; each of them answers within about POLL_S seconds."""
 
-    def __init__(self, engine: EngineLike, settings: Settings, *, silent_s: float = SILENT_S) -> None:
-        """silent_s: after so long without a word from its client a session ends."""
+    def __init__(
+        self, engine: EngineLike, settings: Settings, node: InCluster | None = None, *, silent_s: float = SILENT_S
+    ) -> None:
+        """node: the engine's, if it is one of a cluster; silent_s: after so long without a word from its
+        client a session ends."""
         self._settings = settings
         self._silent_s = silent_s
-        self._calls = Calls(engine, settings)
+        self._calls = Calls(engine, settings, node)
         self._workers = Workers("wukongs-client", THREADS_MAX, WAITING_MAX)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}

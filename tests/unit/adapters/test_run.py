@@ -143,13 +143,13 @@ def test_a_run_at_a_cluster_gives_the_windows_and_totals_of_an_engine(
     with cluster(2) as nodes, ExitStack() as stack:
         addresses = []
         for node in nodes:
-            service = Service(node.engine, Settings())
+            service = Service(node.engine, Settings(), node.backend)
             stack.callback(service.close)
             socket = ClientSocket("tcp://127.0.0.1:*", service.handlers, node.intake)
             stack.callback(socket.close)
             addresses.append(socket.address)
         for node in nodes:
-            node.engine.ingest_addresses = tuple(addresses)
+            node.backend.ingest_addresses = tuple(addresses)
         assert run_text(folder, STREAM + QUERY, rows_shown=3, connect=lambda: connect(addresses[1])) == 0
         assert nodes[1].engine.queries() == []
         wait_until(lambda: nodes[0].engine.queries() == [], "the other node has heard that the query is closed")

@@ -183,5 +183,5 @@ def test_a_cluster_gets_from_spark_what_an_engine_gets(spark: SparkSession, tmp_
         sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
         for socket in sockets:
             stack.callback(socket.close)
-        nodes[0].engine.ingest_addresses = tuple(socket.address for socket in sockets)
+        nodes[0].backend.ingest_addresses = tuple(socket.address for socket in sockets)
         assert windows(nodes[0].engine) == expected

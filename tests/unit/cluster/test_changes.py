@@ -30,7 +30,7 @@ def chunk(name: str, count: int = 20) -> Encoded:
 
 
 def changes_of(wires: Wires, node: int = 0) -> Changes:
-    return wires.nodes[node].engine._changes
+    return wires.nodes[node].backend._changes
 
 
 def staged(wires: Wires) -> list[object]:

@@ -46,7 +46,7 @@ def pair() -> Iterator[Wires]:
 
 
 def claims_of(wires: Wires, node: int) -> Claims:
-    return wires.nodes[node].engine._claims
+    return wires.nodes[node].backend._claims
 
 
 def take_out(wires: Wires, node: int) -> None:

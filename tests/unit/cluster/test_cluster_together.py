@@ -58,7 +58,7 @@ def test_no_update_is_lost_and_no_load_and_no_push() -> None:
                 engines[at].load(io.BytesIO("".join(lines).encode()), format="nt")
 
         def pushes(at: int) -> None:
-            there = engines[at].declared(EX + "s")
+            there = nodes[at].backend.declared(EX + "s")
             for number in range(5):
                 there.push([(f"<{EX}{at}-{number}>", f"<{EX}p>", f"<{EX}o>", 100_000)])
 
@@ -83,7 +83,7 @@ def test_a_name_is_free_on_all_nodes_when_it_was_closed_or_dropped_on_one() -> N
             time_ms = 1000 * (turn + 1)
             engines[turn % 3].stream(EX + "s", batch_ms=100)
             query = engines[(turn + 1) % 3].register(QUERY)
-            stream = engines[(turn + 2) % 3].declared(EX + "s")
+            stream = nodes[(turn + 2) % 3].backend.declared(EX + "s")
             stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b{turn}>", time_ms + 50)])
             stream.advance(time_ms + 1000)
             window = next(iter(query.results(timeout_s=20)))

@@ -47,7 +47,7 @@ def fill(engine: wukongs.Engine, other: wukongs.Engine) -> None:
 
 @contextmanager
 def client_of(node: ClusterNode) -> Iterator[wukongs.Engine]:
-    service = Service(node.engine, node.store.core.settings)
+    service = Service(node.engine, node.store.core.settings, node.backend)
     socket = ClientSocket("tcp://127.0.0.1:0", service.handlers)
     try:
         with connect(socket.address) as client:

@@ -36,7 +36,7 @@ def fed_cluster(node_count: int, replica_count: int = 1) -> Iterator[tuple[list[
             sockets.callback(socket.close)
             addresses.append(socket.address)
         for node in nodes:
-            node.engine.ingest_addresses = tuple(addresses)
+            node.backend.ingest_addresses = tuple(addresses)
         yield nodes, addresses
 
 

@@ -59,7 +59,7 @@ def test_without_a_time_it_waits_for_what_is_late_but_not_for_a_node_that_is_awa
         wires.lose(SETTLE, 1, count=1 << 20)
         monkeypatch.setattr(settling_module, "TELL_S", 0.0)
         with pytest.raises(NodeUnavailable, match="node 1"):
-            engine._settling.settle(None)
+            wires.nodes[0].backend._settling.settle(None)
 
 
 def test_what_is_late_beyond_its_time_is_named() -> None:
@@ -67,7 +67,7 @@ def test_what_is_late_beyond_its_time_is_named() -> None:
         pushed(wires)
         wires.refuse(SETTLE, 1, LATE)
         with pytest.raises(StreamError, match="SN 7 cannot be read here"):
-            wires.nodes[0].engine._settling.settle(SHORT_S)
+            wires.nodes[0].backend._settling.settle(SHORT_S)
 
 
 def test_it_waits_for_the_records_of_what_a_pipeline_has_brought(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_settling_from_on_result_would_wait_for_itself() -> None:
 
 def test_a_load_is_shown_though_another_node_does_not_say_so() -> None:
     with wired(2) as wires:
-        settling = wires.nodes[0].engine._settling
+        settling = wires.nodes[0].backend._settling
         wires.lose(SETTLE, 1, count=1)
         settling.show(Sn(0, 0), SHORT_S)
         wires.refuse(SETTLE, 1, LATE, 1)

@@ -13,7 +13,7 @@ import pytest
 import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.unit.cluster.wires import EX, Wires, wired
-from wukongs.cluster import cluster_engine
+from wukongs.cluster import cluster_backend
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.errors import BudgetExceeded, CompactedError, QueryTimeout, UpdateError, WukongsError
 from wukongs.live import update as update_module
@@ -66,7 +66,7 @@ def test_an_update_that_is_overtaken_is_evaluated_again_within_its_time(monkeypa
     with wired(2) as wires:
         loaded(wires)
         engine, other = (node.engine for node in wires.nodes)
-        evaluate, turns = cluster_engine.evaluate, [0]
+        evaluate, turns = cluster_backend.evaluated, [0]
 
         @contextmanager
         def overtaken(core: object, *arguments: object) -> Iterator[object]:
@@ -79,7 +79,7 @@ def test_an_update_that_is_overtaken_is_evaluated_again_within_its_time(monkeypa
                     thread.join()
                 yield found
 
-        monkeypatch.setattr(cluster_engine, "evaluate", overtaken)
+        monkeypatch.setattr(cluster_backend, "evaluated", overtaken)
         engine.update(f"INSERT {{ <{EX}y> <{EX}n> ?n }} WHERE {{ <{EX}x> <{EX}n> ?n }}")
         assert turns == [2]
         for node in wires.nodes:
@@ -117,11 +117,11 @@ def test_an_update_removes_what_its_snapshot_had_and_nothing_that_came_since(
     """A load and a stream bring tuples between the snapshot that is read and the update's own; an engine says what is
     right."""
 
-    def prepare(engine: wukongs.Engine) -> None:
+    def prepare(engine: wukongs.Engine) -> Stream:
         engine.load(in_graph("g", "a", "b", "c"), format="nq")
         engine.load(in_graph("h", "a", "d"), format="nq")
         engine.load(io.BytesIO(f"<{EX}x> <{EX}p> <{EX}o> .\n".encode()), format="nt")
-        engine.stream(EX + "s", batch_ms=100, into=EX + "g")
+        return engine.stream(EX + "s", batch_ms=100, into=EX + "g")
 
     def come_between(engine: wukongs.Engine, stream: Stream) -> None:
         engine.load(in_graph("g", "between", "a"), format="nq")
@@ -130,7 +130,7 @@ def test_an_update_removes_what_its_snapshot_had_and_nothing_that_came_since(
         engine.settle(20)
 
     with wukongs.Engine() as embedded:
-        prepare(embedded)
+        stream = prepare(embedded)
         is_over = []
 
         def store(*args: Any) -> Any:
@@ -138,7 +138,7 @@ def test_an_update_removes_what_its_snapshot_had_and_nothing_that_came_since(
                 is_over.append(True)
                 with monkeypatch.context() as other:
                     other.setattr(embedded._injector, "settle", lambda _: None)  # the update's turn is not over yet
-                    come_between(embedded, Stream(embedded._core, embedded._injector, embedded._core.stream(EX + "s")))
+                    come_between(embedded, stream)
             return _STORE(*args)
 
         monkeypatch.setattr(update_module, "_store", store)
@@ -154,7 +154,7 @@ def test_an_update_removes_what_its_snapshot_had_and_nothing_that_came_since(
         def change(changes: Changes, *args: Any) -> Any:
             if not came:
                 came.append(True)
-                come_between(other, other.declared(EX + "s"))
+                come_between(other, nodes[-1].backend.declared(EX + "s"))
             return before(changes, *args)
 
         monkeypatch.setattr(Changes, "change", change)

@@ -46,7 +46,7 @@ def offsets(wires: Wires) -> list[int]:
 
 def check_stored(wires: Wires, names: Sequence[str]) -> None:
     """Check that all nodes show these tuples when the stream has come to an end."""
-    wires.nodes[0].engine.declared(STREAM).close()
+    wires.nodes[0].backend.declared(STREAM).close()
     wires.nodes[0].engine.settle(LONG_S)
     for node in wires.nodes:
         found = sorted(str(row[0]).removeprefix(EX) for row in node.engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}"))
@@ -319,14 +319,14 @@ def test_who_is_not_the_writer_says_who_is() -> None:
         declared(wires)
         at, _ = wires.writer()
         other = wires.nodes[1 - at.me.node]
-        other.engine._writers.push(STREAM, encoded(("a", 50)), LONG_S)
+        other.backend._sink._writers.push(STREAM, encoded(("a", 50)), LONG_S)
         _, asked, packet = next(one for one in wires.asked if one[2].kind == PUSH)
         assert asked == at.me.node
         answer = wires.networks[other.me.node].handlers[PUSH](packet)
         assert (answer.fields, offsets(wires)) == ({"writer": at.me.node}, [1, 1])
         wires.faults.append(Fault(PUSH, at.me.node, Packet(PUSH, {"writer": other.me.node})))
         with pytest.raises(NodeUnavailable, match=r"the nodes did not agree within 0.05 s who writes it"):
-            other.engine._writers.push(STREAM, encoded(("b", 150)), SHORT_S)
+            other.backend._sink._writers.push(STREAM, encoded(("b", 150)), SHORT_S)
         with pytest.raises(DataError, match="push: timeout_s = 'long': expected a number of seconds"):
             wires.networks[at.me.node].handlers[PUSH](
                 Packet(PUSH, {**packet.fields, "timeout_s": "long"}, packet.arrays)
@@ -341,7 +341,7 @@ def test_writers_of_streams_that_are_gone_are_forgotten() -> None:
             engine.stream(STREAM, batch_ms=100).push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}o>", 50)])
             engine.drop_stream(STREAM)
         engine.stream(EX + "t", batch_ms=100).push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}o>", 50)])
-        assert list(engine._writers._writers) == [EX + "t"]
+        assert list(wires.nodes[0].backend._sink._writers._writers) == [EX + "t"]
 
 
 def test_members_are_asked_again_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import wukongs
 from tests.engine_helpers import names, windows
 from wukongs.errors import NodeUnavailable
+from wukongs.remote.calls import InCluster
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.service import Service
 from wukongs.wire.packets import Handler, Packet
@@ -57,9 +58,11 @@ class Wire:
 
 
 @contextmanager
-def served(engine: wukongs.Engine, *, silent_s: float = 60.0) -> Iterator[tuple[Service, Wire]]:
-    """Serve an engine."""
-    service = Service(engine, engine._core.settings, silent_s=silent_s)
+def served(
+    engine: wukongs.Engine, *, node: InCluster | None = None, silent_s: float = 60.0
+) -> Iterator[tuple[Service, Wire]]:
+    """Serve an engine. node: as if it were one of a cluster."""
+    service = Service(engine, engine._core.settings, node, silent_s=silent_s)
     try:
         yield service, Wire(service.handlers)
     finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,6 +13,7 @@ import wukongs
 from tests.engine_helpers import A, at, register_text, windows
 from tests.unit.remote.served import Wire, connected, served, windows_until
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
+from wukongs.live.stream import Stream
 from wukongs.remote import kinds
 
 
@@ -31,15 +34,24 @@ def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None
         assert windows(watched) == {100: ["a"], 200: ["b"]}
 
 
-def test_streams_and_queries_of_another_node_are_found(
-    embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The engine knows streams and queries that were declared elsewhere, as in a cluster; this service does not."""
+@dataclass
+class Node:
+    """wukongs.remote.calls.InCluster of a cluster with one stream."""
+
+    stream: Stream
+    ingest_addresses: Sequence[str] = ()
+
+    def declared(self, name: str) -> Stream:
+        assert name == self.stream.iri
+        return self.stream
+
+
+def test_streams_and_queries_of_another_node_are_found(embedded: wukongs.Engine) -> None:
+    """As in a cluster: what was declared and registered elsewhere is known to the engine, not to this service."""
     declared = embedded.stream(A, timing=["http://ex/p"], batch_ms=100)
-    monkeypatch.setattr(embedded, "declared", lambda name: declared, raising=False)
     text = register_text("RANGE 100ms STEP 100ms")
     embedded.register(text)
-    with served(embedded) as (_, wire), connected(wire) as client:
+    with served(embedded, node=Node(declared)) as (_, wire), connected(wire) as client:
         with pytest.raises(StreamError, match="declared already"):
             client.stream(A, batch_ms=100)
         stream = client.stream(A, batch_ms=100, timing=["<http://ex/p>"])
@@ -124,10 +136,11 @@ def test_an_error_in_the_place_of_a_window_waits_beside_on_result(embedded: wuko
             next(query.results(timeout_s=60))
 
 
-def test_where_pipelines_find_the_nodes(embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_pipelines_find_the_nodes(embedded: wukongs.Engine) -> None:
     with served(embedded) as (_, wire), connected(wire) as client:
         assert client.listen() == "tcp://127.0.0.1:0"
-        monkeypatch.setattr(embedded, "ingest_addresses", ("tcp://a:1", "tcp://b:2"), raising=False)
+    node = Node(embedded.stream(A), ("tcp://a:1", "tcp://b:2"))
+    with served(embedded, node=node) as (_, wire), connected(wire) as client:
         assert client.listen() == "tcp://a:1,tcp://b:2"
         with pytest.raises(SettingsError, match="a node opens its sockets as its own file says"):
             client.listen("tcp://127.0.0.1:0")

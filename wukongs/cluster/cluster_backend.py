@@ -1,5 +1,5 @@
-"""ClusterEngine: the methods of Engine, at one node of a cluster. Queries read the whole graph from here, whatever
-other nodes hold of it. Changes go through the majority log, or to the writer of a stream."""
+"""ClusterBackend: the backend of the engine at one node of a cluster. Changes go through the majority log, or to the
+writer of a stream. Queries that this node runs are here; those of others are called over there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
@@ -20,30 +20,29 @@ from wukongs.cluster.node_payloads import read_source
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
-from wukongs.cluster.updating import evaluate
-from wukongs.cluster.writing import ClusterStream, Writers
-from wukongs.csparql.algebra import Output
-from wukongs.csparql.parser_update import parse_update
-from wukongs.engine import Engine
+from wukongs.cluster.writing import ClusterSink, Writers
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.terms import Term
+from wukongs.csparql.updates import Operation
 from wukongs.errors import CompactedError, NodeUnavailable, StorageError, StreamError
+from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import ContinuousQuery, QuerySource
-from wukongs.live.declarations import check_windows, parse_continuous, stream_options
+from wukongs.live.declarations import check_windows, parse_continuous
 from wukongs.live.query_templates import constants_of
+from wukongs.live.reading import terms_of
 from wukongs.live.stream import Stream
+from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.windows import makes_stream
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
-from wukongs.protocol.records import DeclareStream, DropStream, MoveQuery, RegisterQuery, Sn
-from wukongs.query.limits import limits_of
-from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.plans.prepared import PreparedQueries
-from wukongs.query.terms.names import graph_term
-from wukongs.store.encoded import MalformedLine
-from wukongs.store.rdf_files import read_rdf
+from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
+from wukongs.query.limits import Limits
+from wukongs.store.rdf_files import RdfReader, read_in_order
+from wukongs.store.term_registry import with_texts
 from wukongs.wire.packets import Peers
 
 if TYPE_CHECKING:
-    from wukongs.wire.client_socket import ClientSocket
+    from wukongs.store.rdf_files import OnMalformed
 
 log = logging.getLogger("wukongs")
 _OF_A_NODE = ("stored_triples", "stored_bytes", "stored_batches", "terms", "term_bytes", "handles")
@@ -55,8 +54,9 @@ SHOW_S = 2.0
 """How long a declaration, a load or an update waits for the other nodes to see it."""
 
 
-class ClusterEngine(Engine):
-    """May be used from any thread. Whoever made its parts ends them."""
+class ClusterBackend:
+    """See wukongs.live.backend.Backend. Methods raise also NodeUnavailable: a node is away, and then nothing was
+    changed, unless the message says otherwise. Whoever made the parts ends them."""
 
     def __init__(
         self,
@@ -72,55 +72,29 @@ class ClusterEngine(Engine):
     ) -> None:
         """traffic: what has gone over the node's sockets to the others."""
         self._core, self._injector = store.core, store.injector
-        self._prepared = PreparedQueries(self._core.settings.prepared_queries_max)
-        self._sockets: list[ClientSocket] = []
-        self._folder = None
+        self._sink = ClusterSink(store.core, writers)
         self._host, self._store, self._claims = host, store, claims
-        self._changes, self._writers, self._settling = changes, writers, settling
+        self._changes, self._settling = changes, settling
         self._counting, self._peers, self._traffic = counting, peers, traffic
         self._distant: dict[str, DistantQuery] = {}
         self.ingest_addresses: tuple[str, ...] = ()
-        """Where pipelines find the nodes, in the order of their numbers."""
+
+    @property
+    def view(self) -> int:
+        return self._host.node.control.view
 
     # --- stored graph -------------------------------------------------------------------------------------------------
 
-    def load(
-        self,
-        source: str | PathLike[str] | BinaryIO,
-        graph: str | None = None,
-        base: str | None = None,
-        format: str | None = None,
-        *,
-        strict: bool = False,
-        on_malformed: Callable[[str, MalformedLine], object] | None = None,
-    ) -> int:
-        """Load a file as Engine.load does. The triples are divided among the nodes, and seen at one SN on all of them.
-        Raises also NodeUnavailable (a node is away: nothing was added, unless the message says otherwise)."""
-        core = self._core
-        with core.lock:
-            core.check_is_open()
-            core.load_count += 1
-            scope = f"load:{core.load_count}".encode()
-        into = None if graph is None else graph_term(graph).text
-        if into is not None:
-            self._claims.settle_texts([into])
-        hash_bits = core.settings.hash_bits
-        chunks = read_rdf(
-            source,
-            format,
-            base,
-            scope,
-            on_malformed=lambda file, line: self._set_aside(file, line, on_malformed),
-            strict=strict,
-            hash_bits=hash_bits,
-        )
-        return self._shown(self._changes.add(chunks, None if into is None else into[1:-1]))
+    def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
+        """The triples are divided among the nodes, and seen at one SN on all of them."""
+        if graph is not None:
+            self._claims.settle_texts([graph.text])
+        chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
+        return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
 
-    def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
-        """Apply a request as Engine.update does. It is evaluated here, and again if another update came first."""
+    def update(self, operations: Sequence[Operation], limits: Limits) -> int:
+        """A request is evaluated here, and again if another update came first."""
         core = self._core
-        limits = limits_of(core.settings, timeout_s or 0)
-        operations = parse_update(text, base).operations
         core.check_is_open()
         if not operations:
             return core.sn
@@ -128,10 +102,8 @@ class ClusterEngine(Engine):
         forgotten = 0
         while sn is None:
             try:
-                with self._injector.update_turn(), evaluate(core, operations, limits) as change:
-                    after = self._host.node.control.last_update(unpacked(change.read_sn))
-                    parts = change.gone, change.come, change.cleared
-                    sn = self._changes.change(*parts, after, change.read_sn, len(operations))
+                with self._injector.update_turn():
+                    sn = self._evaluate_and_stage(operations, limits)
             except Dropped:  # another update was first
                 limits.check()
                 self._store.wait_for(self._host.node.control.updates[-1].sn, RECORD_S)
@@ -142,45 +114,27 @@ class ClusterEngine(Engine):
                     raise
         return self._shown(sn)
 
+    def _evaluate_and_stage(self, operations: Sequence[Operation], limits: Limits) -> Sn:
+        """The other nodes are asked to hold the snapshot, too, before this one lets go of it."""
+        core = self._core
+        with evaluated(core, operations, limits) as (_, read_sn, change):
+            with limits:
+                terms = terms_of(core)
+                gone, come = (with_texts(quads, terms.gather) for quads in (change.gone, change.come))
+                names = cleared_names(change, core.default_graph, terms.texts)
+            cleared = [None if name is None else name[1:-1] for name in names]
+            after = self._host.node.control.last_update(unpacked(read_sn))
+            return self._changes.change(gone, come, cleared, after, read_sn, len(operations))
+
     def _shown(self, sn: Sn) -> int:
         """Return an SN, packed, once clients of the other nodes read it too."""
         self._settling.show(sn, SHOW_S)
         return packed(sn)
 
-    def query(
-        self,
-        text: str,
-        bindings: Mapping[str, Any] | None = None,
-        base: str | None = None,
-        timeout_s: float | None = None,
-        at: int | None = None,
-    ) -> Result:
-        """Answer a query as Engine.query does; again if a node was taken out meanwhile. Raises also NodeUnavailable (a
-        node that holds needed triples is away)."""
-        while True:
-            view = self._host.node.control.view
-            try:
-                return super().query(text, bindings, base, timeout_s, at)
-            except NodeUnavailable:
-                if self._host.node.control.view == view:
-                    raise
-
     # --- streams and registered queries -------------------------------------------------------------------------------
 
-    def stream(
-        self,
-        stream_iri: str,
-        timing: Sequence[str] | bool = (),
-        batch_ms: int | None = None,
-        into: str | None = None,
-        history_ms: int | None = None,
-        slice_bytes_max: int | None = None,
-        index: Literal["all", "matching"] = "all",
-    ) -> Stream:
-        """Declare a stream as Engine.stream does, on all nodes."""
+    def declare(self, name: str, options: dict[str, Any]) -> Stream:
         self._core.check_is_open()
-        name = graph_term(stream_iri).text[1:-1]
-        options = stream_options(self._core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
         first_tick = first_tick_of(options["batch_ms"])
@@ -194,10 +148,9 @@ class ClusterEngine(Engine):
     def declared(self, name: str) -> Stream:
         """Return a stream that somebody has declared. Raises StreamError (unknown)."""
         with self._core.lock:
-            return ClusterStream(self._core, self._injector, self._core.stream(name), self._writers)
+            return Stream(self._core.stream(name), self._sink, self._core.settings.hash_bits)
 
-    def drop_stream(self, stream_iri: str) -> None:
-        """Drop a stream as Engine.drop_stream does, on all nodes."""
+    def drop(self, stream_iri: str) -> None:
         with self._core.lock:
             self._core.check_is_open()
             self._core.stream(stream_iri)
@@ -210,20 +163,11 @@ class ClusterEngine(Engine):
         if not self._submit(DropStream(key)):
             raise StreamError(f"stream {stream_iri} was dropped, or a query on it registered, at the same time")
 
-    def register(
-        self,
-        text: str,
-        on_result: Callable[[WindowResult], object] | None = None,
-        base: str | None = None,
-        output: Output | None = None,
-    ) -> ContinuousQuery:
-        """Register a query as Engine.register does. It runs on this node, which holds its windows whole from now on.
+    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> ContinuousQuery:
+        """The query runs on this node, which holds its windows whole from now on.
 
         If another node ran the query, with the same text, and was taken out since, this node takes it over: windows
-        that ended meanwhile may be missing. Raises also NodeUnavailable (that node does not answer, and cannot be taken
-        out)."""
-        source = QuerySource(text, base, output)
-        query = parse_continuous(source)
+        that ended meanwhile may be missing."""
         assert query.registration is not None
         name = query.registration.name
         core = self._core
@@ -264,13 +208,15 @@ class ClusterEngine(Engine):
         self._settling.show(sn, SHOW_S)
         return True
 
-    def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
-        """Return where pipelines find the nodes: an address each, with commas between. They listen from their start."""
-        return ",".join(self.ingest_addresses)
+    def close_query(self, name: str) -> None:
+        """Hand in that a query of this node was closed, so that its name is free on all nodes and nobody keeps slices
+        for it. Nobody waits: it ends here at once, and the protocol says it again until it is in the log."""
+        known = self._host.node.control.queries.get(name)
+        if known is not None and known.nodes.keys() == {self._host.me.node}:
+            self._host.post(ev.Submitted(DropQuery(name, known.since)))
 
-    def settle(self, timeout_s: float | None = None) -> None:
-        """Wait until all stream batches that are closed on all nodes are visible, and all due windows reported, on all
-        of them. Raises StreamError when timeout_s (seconds) passes first."""
+    def settle(self, timeout_s: float | None) -> None:
+        """Waits for all nodes."""
         started_s = time.monotonic()
         try:
             self._settling.settle(timeout_s)
@@ -281,10 +227,10 @@ class ClusterEngine(Engine):
 
     # --- the engine itself --------------------------------------------------------------------------------------------
 
-    def queries(self) -> list[ContinuousQuery | DistantQuery]:  # type: ignore[override]
+    def queries(self) -> list[RegisteredQuery]:
         """Return the registered queries of the whole cluster. Those of other nodes are DistantQuery objects: they have
         the same methods, but no windows to read here."""
-        host, found = self._host, list[ContinuousQuery | DistantQuery]()
+        host, found = self._host, list[RegisteredQuery]()
         distant = dict[str, DistantQuery]()
         for name, registered in sorted(host.node.control.queries.items()):
             node = next((one for one in registered.nodes if one != host.me.node), host.me.node)
@@ -309,13 +255,13 @@ class ClusterEngine(Engine):
         return DistantQuery(self._peers, name, node, address, source, is_stream, registered.since)
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts of Engine.stats for the cluster: each thing counts once, however many nodes hold it
+        """Return the counts of the cluster: each thing counts once, however many nodes hold it
         (docs/api.md). node: this node's number; this_node: the facts of this node alone; silent_nodes: members that
         have not answered; counts that only they know are missing."""
         node = self._host.node
         counts, silent = self._counting.cluster()
         reads = counts.pop("reads_of_other_nodes", {})
-        own = super().stats()
+        own = self._counting.own()
         return {
             **counts,
             "node": node.me.node,
@@ -334,16 +280,12 @@ class ClusterEngine(Engine):
             },
         }
 
-    def own_stats(self) -> dict[str, Any]:
-        """Return what Engine.stats says of this node alone, for those who count the cluster."""
-        return super().stats()
-
     def checkpoint(self) -> None:
         raise StorageError(
             "the nodes of a cluster keep everything in memory so far: there is no data folder to write to"
         )
 
-    def backup(self, folder: str | PathLike[str]) -> None:
+    def backup(self, folder: Path) -> None:
         raise StorageError("the nodes of a cluster keep everything in memory so far: write graphs with dump()")
 
     def close(self) -> None:

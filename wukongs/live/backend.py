@@ -1,0 +1,80 @@
+"""Backend: decides on the changes of an engine and carries them out. An Engine checks and parses what it is called
+with, and reads its core; everything else it asks of its backend.
+
+An engine of its own has an EmbeddedBackend: each change is committed to the journal, then applied, under the core's
+lock. A node of a cluster has a ClusterBackend (wukongs.cluster.cluster_backend), which asks the other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.terms import Term
+from wukongs.csparql.updates import Operation
+from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.stream import Stream
+from wukongs.live.subscription import Subscription
+from wukongs.query.limits import Limits
+from wukongs.query.output.results import WindowResult
+
+if TYPE_CHECKING:
+    from wukongs.store.rdf_files import OnMalformed, RdfReader
+
+OnResult = Callable[[WindowResult], object]
+
+
+class RegisteredQuery(Protocol):
+    """The methods of a registered query: a ContinuousQuery, or one that another node of a cluster runs."""
+
+    name: str
+    is_stream: bool
+    is_closed: bool
+    source: QuerySource
+    subscription: Subscription
+
+    def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]: ...
+    def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]: ...
+    def explain(self, *, analyze: bool = False) -> str: ...
+    def stats(self) -> dict[str, Any]: ...
+    def why(self) -> str: ...
+    def warnings(self) -> tuple[str, ...]: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """Each method does what the method of Engine does that asks it, and raises as that one. Any thread may call it."""
+
+    @property
+    def view(self) -> int:
+        """A number that changes when the cluster's members do: a read that has failed may then be tried again."""
+
+    @property
+    def ingest_addresses(self) -> tuple[str, ...] | None:
+        """Where pipelines find the nodes of a cluster, in the order of their numbers. None: there is no cluster, and an
+        engine opens a socket for them when it is asked to."""
+
+    def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
+        """number: of the load, as bulk_load.open_file has counted it; graph: that of triples without one of their own;
+        on_malformed: is told each malformed line, None: the first one is an error."""
+
+    def update(self, operations: Sequence[Operation], limits: Limits) -> int: ...
+
+    def declare(self, name: str, options: dict[str, Any]) -> Stream:
+        """options: as stream_options has made them."""
+
+    def drop(self, stream_iri: str) -> None: ...
+
+    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> ContinuousQuery:
+        """query: what parse_continuous has made of its source."""
+
+    def settle(self, timeout_s: float | None) -> None: ...
+    def queries(self) -> Sequence[RegisteredQuery]: ...
+    def stats(self) -> dict[str, Any]: ...
+    def checkpoint(self) -> None: ...
+    def backup(self, folder: Path) -> None: ...
+    def close(self) -> None: ...

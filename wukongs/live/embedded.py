@@ -1,0 +1,186 @@
+"""EmbeddedBackend: the backend of an engine of its own, in memory or with a data folder. It decides alone: under the
+core's lock, each change is committed to the journal, then applied."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.terms import Term
+from wukongs.csparql.updates import Operation
+from wukongs.errors import StorageError, StreamError
+from wukongs.live.backend import OnResult
+from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.core import Core
+from wukongs.live.declarations import check_windows, declare_stream, drop_stream, register_query
+from wukongs.live.injector import Injector
+from wukongs.live.journal import DataFolder
+from wukongs.live.stream import CoreSink, Stream
+from wukongs.query.limits import Limits
+from wukongs.query.plans.prepared import PreparedQueries
+
+if TYPE_CHECKING:
+    from wukongs.store.bulk import FilePart
+    from wukongs.store.rdf_files import OnMalformed, RdfReader
+
+log = logging.getLogger("wukongs")
+
+
+class EmbeddedBackend:
+    """See wukongs.live.backend.Backend. prepared: for the counts; folder: that of a durable engine."""
+
+    view = 0
+    ingest_addresses = None
+
+    def __init__(
+        self, core: Core, injector: Injector, prepared: PreparedQueries, folder: DataFolder | None = None
+    ) -> None:
+        self._core, self._injector, self._prepared, self._folder = core, injector, prepared, folder
+        self._sink = CoreSink(core, injector)
+
+    def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
+        from wukongs.live.bulk_load import load
+
+        def report(run: FilePart) -> None:
+            if on_malformed is not None:
+                for line in run.malformed:
+                    on_malformed(reader.name, line)
+
+        return load(self._core, self._injector, number, reader, graph, strict=on_malformed is None, on_run=report)
+
+    def update(self, operations: Sequence[Operation], limits: Limits) -> int:
+        from wukongs.live.update import update
+
+        return update(self._core, self._injector, operations, limits)
+
+    def declare(self, name: str, options: dict[str, Any]) -> Stream:
+        """A stream that was found in the data folder goes to whoever first declares it with the same options."""
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            state = core.streams.get(name)
+            if state is None:
+                lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
+                state = declare_stream(core, name, options, lsn)
+                self._injector.start()
+            elif state.is_recovered and state.options == options:
+                state.is_recovered = False
+            else:
+                known = f", with {state.options} in the data folder" if state.is_recovered else ""
+                raise StreamError(f"stream {name} is declared already{known}: drop_stream it first to declare it anew")
+        return Stream(state, self._sink, core.settings.hash_bits)
+
+    def drop(self, stream_iri: str) -> None:
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            core.stream(stream_iri)
+            self._injector.catch_up()
+            state = core.stream(stream_iri)
+            readers = [
+                name
+                for name, query in self._injector.queries.items()
+                if any(window.stream == stream_iri for window in query.query.dataset.windows)
+            ]
+            if readers:
+                raise StreamError(f"stream {stream_iri} is read by {', '.join(sorted(readers))}: close these first")
+            core.journal.commit({"op": "drop", "stream": stream_iri})
+            drop_stream(core, state)
+            self._injector.wake()
+
+    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> ContinuousQuery:
+        """A query that was found in the data folder goes on for whoever first registers the same text."""
+        assert query.registration is not None
+        name = query.registration.name
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            if any(window.is_counted for window in query.dataset.windows):
+                self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
+            known = self._injector.queries.get(name)
+            if known is not None and known.is_recovered and known.source == source:
+                known.attach(on_result)
+                return known
+            if known is not None:
+                other = " in the data folder with another text" if known.is_recovered else ""
+                raise StreamError(f"a query named {name} is registered already{other}: close it first")
+            check_windows(core, query, self._injector.queries)
+            lsn = core.journal.commit({"op": "register", "query": name, **source._asdict()})
+            registered = register_query(core, self._injector, query, on_result, source, lsn)
+            for warning in registered.warnings():
+                log.warning("query %s, %s", name, warning)
+            return registered
+
+    def settle(self, timeout_s: float | None) -> None:
+        self._injector.settle(timeout_s)
+
+    def queries(self) -> list[ContinuousQuery]:
+        with self._core.lock:
+            return list(self._injector.queries.values())
+
+    def stats(self) -> dict[str, Any]:
+        durability = {} if self._folder is None else self._folder.stats()
+        return {**stats_of(self._core, self._injector, self._prepared), "durability": durability}
+
+    def checkpoint(self) -> None:
+        self._core.check_is_open()
+        if self._folder is not None:
+            self._folder.checkpoint()
+
+    def backup(self, folder: Path) -> None:
+        self._core.check_is_open()
+        if self._folder is None:
+            raise StorageError(
+                "this engine is in memory: only one with a data_dir is backed up; dump() writes its graphs"
+            )
+        self._folder.backup(folder)
+
+    def close(self) -> None:
+        with self._core.lock:
+            self._core.is_closed = True
+            registered = list(self._injector.queries.values())
+        self._injector.stop()
+        if self._folder is not None:
+            self._folder.close()
+        for query in registered:
+            query.end()
+
+
+def stats_of(core: Core, injector: Injector, prepared: PreparedQueries) -> dict[str, Any]:
+    """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
+    with core.lock:
+        trace = core.arrangement.trace
+        return {
+            "sn": core.sn,
+            "sealed_ms": core.sealed_ms,
+            "stored_triples": len(trace),
+            "stored_bytes": trace.size_bytes + core.arrangement.filter_bytes,
+            "stored_batches": trace.batch_count,
+            "terms": len(core.registry.persistent) + len(core.registry.transient),
+            "term_bytes": core.registry.size_bytes,
+            "malformed_lines": core.malformed_count,
+            "handles": [{"owner": h.owner, "sn": h.sn, "age_s": h.age_s} for h in trace.handles()],
+            "held_back_by": core.held_back_by(),
+            "streams": {
+                state.iri: {
+                    "tuples": state.tuple_count,
+                    "closed_ms": state.closed_ms,
+                    "slices": state.ring.slice_count,
+                    "arrivals": len(state.ring.arrivals),
+                    "slice_bytes": state.ring.size_bytes,
+                    "slice_bytes_max": state.slice_bytes_max,
+                    "slices_evicted": state.evicted_count,
+                    "tuples_not_indexed": state.slice_filter.discarded_count if state.slice_filter else 0,
+                    "waiting_bytes": state.waiting_bytes,
+                }
+                for state in core.streams.values()
+            },
+            "updates": asdict(core.updated),
+            "queries": {name: query.stats() for name, query in injector.queries.items()},
+            "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},
+            **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),
+        }
