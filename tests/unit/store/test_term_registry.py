@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.oracles.ntriples import XSD
-from wukongs.store.dtypes import NO_MATCH
+from wukongs.store.dtypes import NO_MATCH, UNBOUND
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns
-from wukongs.store.term_registry import TermRegistry
+from wukongs.store.term_registry import TermRegistry, term_table, with_texts
 from wukongs.store.terms import term_id
 
 P = "<http://p>"
@@ -262,3 +262,17 @@ def test_more_constants_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(2):
         assert [registry.resolve(name) for name in names] == list(map(term_id, names))
         assert len(registry._settled) <= 3
+
+
+def test_the_terms_of_columns_come_once_with_their_texts_and_inlined_literals_have_none() -> None:
+    registry = TermRegistry()
+    one = f'"1"^^<{XSD}integer>'
+    encoded, _ = registry.confirm(encode([("<http://b>", "<http://a>"), ("<http://a>", one), ("<http://b>", one)], 62))
+    columns = [encoded.subjects, encoded.objects, np.array([UNBOUND])]
+    table = term_table(columns, registry.snapshot_reader().gather)
+    assert sorted(table.texts()) == ["<http://a>", "<http://b>"]
+    assert table.ids.tolist() == sorted(term_id(text, 62) for text in table.texts())
+    graphs = np.full(3, encoded.predicates[0])
+    quads = with_texts((graphs, encoded.subjects, graphs, encoded.objects), registry.snapshot_reader().gather)
+    assert sorted(quads.terms.texts()) == ["<http://a>", "<http://b>", P]
+    assert quads.graphs.tolist() == graphs.tolist()
