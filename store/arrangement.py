@@ -45,17 +45,22 @@ class Arrangement:
         self._seal(sn, batch)
         return len(batch)
 
-    def apply(self, sn: int, deletes: Quads, inserts: Quads, cleared: Iterable[int] = ()) -> tuple[int, int]:
+    def apply(
+        self, sn: int, deletes: Quads, inserts: Quads, cleared: Iterable[int] = (), read: Handle | None = None
+    ) -> Difference:
         """Seal SN sn with an update: first all triples of the cleared graphs go, then deletes, then inserts come.
-        Returns how many triples went, and how many came.
+        Returns what has changed.
 
-        Repeats are allowed. A triple in both stays if it is there, and else comes.
+        Repeats are allowed. A triple in both stays if it is there, and else comes. read: the snapshot that the update
+        has read (None: all that there is). Only additions were sealed since; they stay.
         """
-        change = GraphChange(self.trace.read(self.trace.upper))
+        change = GraphChange(self.trace.read(self.trace.upper) if read is None else read.read())
         change.clear(cleared)
         change.delete(deletes)
         change.insert(inserts)
-        return self.apply_difference(sn, change.difference())
+        difference, _ = change.beside([] if read is None else self.trace.batches_from(read.sn + 1))
+        self.apply_difference(sn, difference)
+        return difference
 
     def apply_difference(self, sn: int, difference: Difference, fuel: int | None = None) -> tuple[int, int]:
         """Seal SN sn with tombstones of triples that are there, and additions that are not. Returns how many each.
@@ -65,7 +70,7 @@ class Arrangement:
         self.expect(come, len(come))
         self.give_up(come)
         self._seal(sn, come, gone, fuel)
-        return len(gone) if gone is not None else 0, len(come)
+        return difference.counts
 
     def _mark_new(self, quads: Quads) -> BoolArray:
         """Mark the tuples that the graph does not hold yet, bool[n]; the filter knows them all from then on."""

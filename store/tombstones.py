@@ -35,6 +35,11 @@ class Difference(NamedTuple):
     additions: Batch
     tombstones: Batch | None
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many triples go, and how many come."""
+        return 0 if self.tombstones is None else len(self.tombstones), len(self.additions)
+
 
 class DifferenceMerge(Fuelled[Difference]):
     """The merge of two neighbouring entries, in steps of bounded work, as Merge.

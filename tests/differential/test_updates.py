@@ -38,7 +38,8 @@ def update(engine: wukongs.Engine, deletes: list[Quad], inserts: list[Quad]) -> 
     core = engine._core
     gone, come = encoded(engine, deletes), encoded(engine, inserts)
     with core.lock:
-        return core.apply(gone, come, core.default_graph)
+        sn = core.next_sn
+        return sn, *core.apply(sn, gone, come, core.default_graph).counts
 
 
 def dataset_of(quads: set[Quad]) -> Dataset:

@@ -25,7 +25,7 @@ from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.staging import Staging
 from wukongs.cluster.times import ms_of, packed
 from wukongs.errors import DataError, WukongsError
-from wukongs.live.core import Core, columns_of
+from wukongs.live.core import Core
 from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector
 from wukongs.live.stream_state import StreamState
@@ -45,10 +45,7 @@ from wukongs.protocol.records import (
 from wukongs.query.terms.names import graph_term
 from wukongs.store.batch import Batch
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.graph_change import GraphChange
-from wukongs.store.quads import Quads
 from wukongs.store.tombstones import Difference
-from wukongs.store.trace import Handle
 from wukongs.wire.assignment import SHARD_BITS, SHARD_COUNT, shards_of
 
 log = logging.getLogger("wukongs")
@@ -365,23 +362,10 @@ class NodeRecords:
             if staged.is_adopted and staged.read is None:
                 emptied = []  # what these graphs held is among the deletes: other nodes had the last chunk already
             if change.operations or deletes or emptied:
-                quads = columns_of(deletes, into), columns_of(inserts, into)
-                difference = _changed(core, staged.read, emptied, *quads)
-                core.apply_difference(difference, packed(sn))
+                difference = core.apply(packed(sn), deletes, inserts, into, emptied, staged.read)
                 self.updated.add(change.operations, difference)
             else:
-                core.absorb(inserts, into, packed(sn))
+                core.absorb(packed(sn), inserts, into)
         finally:
             if staged.read is not None:
                 staged.read.close()
-
-
-def _changed(core: Core, read: Handle | None, cleared: Collection[int], gone: Quads, come: Quads) -> Difference:
-    """Return the changes of an update now. It has read a snapshot; additions that were stored since then stay. read:
-    None if the changes are the same over any snapshot."""
-    trace = core.arrangement.trace
-    change = GraphChange(trace.read(trace.upper) if read is None else read.read())
-    change.clear(cleared)
-    change.delete(gone)
-    change.insert(come)
-    return change.beside([] if read is None else trace.batches_from(read.sn + 1))[0]

@@ -27,11 +27,11 @@ from typing import Any, NoReturn
 
 from wukongs.durable.backup import copy_folder
 from wukongs.durable.catalogue import ABOUT_KEY, Definition, definitions_at, remove_old
+from wukongs.durable.delivery import Delivery, Fired
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_payload
 from wukongs.errors import StorageError
 from wukongs.live.core import Core
-from wukongs.live.delivery import Delivery, Fired
 from wukongs.live.injector import Injector
 from wukongs.live.journal import Change
 from wukongs.live.pieces import Chunk, Told

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -297,28 +297,26 @@ class _Replay:
     def _change_pause(self, change: dict[str, Any], _: int) -> None:
         self._injector.queries[change["query"]].is_paused = change["is_paused"]
 
-    def _change_load(self, change: dict[str, Any], _: int) -> None:
-        core, sn = self._core, change["sn"]
-        core.load_count = max(core.load_count, change["number"])
-        chunks = self._chunks.pop((change["number"], False), [])
-        if sn >= core.arrangement.trace.upper:
-            core.pass_to(sn)
-            into = core.graph_id(None if change["graph"] is None else graph_term(change["graph"]))
-            core.absorb([core.registry.confirm(chunk)[0] for chunk in chunks], into)
-        elif chunks:
-            core.pass_to(sn + 1)
-
-    def _change_update(self, change: dict[str, Any], _: int) -> None:
+    def _change_graph(self, change: dict[str, Any], _: int) -> None:
+        """Store a load or an update, unless the checkpoint holds it."""
         core, sn, number = self._core, change["sn"], change["number"]
         core.load_count = max(core.load_count, number)
         gone, come = (self._chunks.pop((number, goes), []) for goes in (True, False))
-        if sn >= core.arrangement.trace.upper:
-            core.pass_to(sn)
-            cleared = [core.graph_id(None if name is None else Term(name)) for name in change["cleared"]]
-            deletes, inserts = ([core.registry.confirm(chunk)[0] for chunk in chunks] for chunks in (gone, come))
-            core.apply(deletes, inserts, core.default_graph, cleared)
-        else:
+        if change["op"] == "load" and not come:
+            return  # either stored, or without triples: then it has no SN of its own
+        if sn < core.arrangement.trace.upper:
             core.pass_to(sn + 1)
+            return
+
+        def confirmed(chunks: Iterable[Encoded]) -> list[Encoded]:
+            return [core.registry.confirm(chunk)[0] for chunk in chunks]
+
+        if change["op"] == "load":
+            into = core.graph_id(None if change["graph"] is None else graph_term(change["graph"]))
+            core.absorb(sn, confirmed(come), into)
+        else:
+            cleared = [core.graph_id(None if name is None else Term(name)) for name in change["cleared"]]
+            core.apply(sn, confirmed(gone), confirmed(come), core.default_graph, cleared)
 
 
 _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
@@ -328,6 +326,6 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "register": _Replay._change_register,
     "close": _Replay._change_close,
     "pause": _Replay._change_pause,
-    "load": _Replay._change_load,
-    "update": _Replay._change_update,
+    "load": _Replay._change_graph,
+    "update": _Replay._change_graph,
 }

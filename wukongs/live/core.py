@@ -276,42 +276,31 @@ class Core:
         if self.replayed_to is not None:
             self.replayed_to = max(self.replayed_to, upper)
 
-    def absorb(self, chunks: Iterable[Encoded], graph: int, sn: int | None = None) -> tuple[int, int]:
-        """Add loaded triples, their terms confirmed, at one new snapshot number, by default the next one. Returns (SN,
-        how many are new)."""
-        chunks = list(chunks)
-        if not chunks and sn is None:
-            return self.sn, 0
-        sn = self.next_sn if sn is None else sn
+    def absorb(self, sn: int, chunks: Iterable[Encoded], graph: int) -> None:
+        """Add the triples of a load, their terms confirmed, at a new snapshot number. graph: of triples without one."""
         self.revoke_old_handles()
-        new = self.arrangement.absorb(sn, *columns_of(chunks, graph))
+        self.arrangement.absorb(sn, *_columns_of(chunks, graph))
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
-        return sn, new
 
     def apply(
         self,
+        sn: int,
         deletes: Iterable[Encoded],
         inserts: Iterable[Encoded],
         graph: int,
         cleared: Iterable[int] = (),
-    ) -> tuple[int, int, int]:
-        """Empty graphs, delete and insert triples, their terms confirmed, in this order, at the next snapshot number.
+        read: Handle | None = None,
+    ) -> Difference:
+        """Empty graphs, delete and insert triples, their terms confirmed, in this order, at a new snapshot number.
 
-        Streams and windows are not touched. Returns (SN, how many went, how many came)."""
-        sn = self.next_sn
+        Streams and windows are not touched. read, and what is returned: as in Arrangement.apply."""
         self.revoke_old_handles()
-        gone, come = self.arrangement.apply(sn, columns_of(deletes, graph), columns_of(inserts, graph), cleared)
+        gone, come = _columns_of(deletes, graph), _columns_of(inserts, graph)
+        difference = self.arrangement.apply(sn, gone, come, cleared, read)
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
-        return sn, gone, come
-
-    def apply_difference(self, difference: Difference, sn: int) -> None:
-        """Seal what an update changes at an SN."""
-        self.revoke_old_handles()
-        self.arrangement.apply_difference(sn, difference)
-        self.arrangement.trace.pay()
-        self.pass_to(sn + 1)
+        return difference
 
     def revoke_old_handles(self) -> None:
         """Take the handles from readers that have kept them too long: they would hold merging back for ever."""
@@ -328,7 +317,7 @@ class Core:
             self.registry.release(transient_ids)
 
 
-def columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
+def _columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
     """Join encoded triples; those without a graph of their own go to `graph`."""
     nothing = np.empty(0, np.int64)
     columns = [(nothing, nothing, nothing, nothing)]

@@ -36,21 +36,21 @@ def arrangement() -> Arrangement:
 
 
 def test_a_delete_of_what_is_not_there_changes_nothing(arrangement: Arrangement) -> None:
-    assert arrangement.apply(2, columns([OTHER]), NOTHING) == (0, 0)
+    assert arrangement.apply(2, columns([OTHER]), NOTHING).counts == (0, 0)
     assert arrangement.trace.batch_count == 1
     assert arrangement.trace.upper == 3
-    assert Arrangement("empty").apply(1, columns([ONE]), NOTHING) == (0, 0)
+    assert Arrangement("empty").apply(1, columns([ONE]), NOTHING).counts == (0, 0)
 
 
 def test_repeats_in_an_update_count_once(arrangement: Arrangement) -> None:
-    assert arrangement.apply(2, columns([ONE, ONE]), columns([OTHER, OTHER])) == (1, 1)
+    assert arrangement.apply(2, columns([ONE, ONE]), columns([OTHER, OTHER])).counts == (1, 1)
     arrangement.trace.pay()  # for the merge that cancels ONE
     assert quads_of(*arrangement.trace.read(2).batches) == [OTHER]
     assert len(arrangement) == 1
 
 
 def test_what_is_deleted_and_inserted_at_once_stays_or_comes(arrangement: Arrangement) -> None:
-    assert arrangement.apply(2, columns([ONE, OTHER]), columns([ONE, OTHER])) == (0, 1)
+    assert arrangement.apply(2, columns([ONE, OTHER]), columns([ONE, OTHER])).counts == (0, 1)
     assert arrangement.trace.tombstone_count == 0
     assert len(arrangement) == 2
 
@@ -88,7 +88,7 @@ def test_entries_are_logarithmic_in_the_changes(monkeypatch: pytest.MonkeyPatch)
         new = [
             (0, spread(rng.randrange(60)), spread(1), spread(rng.randrange(60))) for _ in range(rng.choice([1, 4, 50]))
         ]
-        deleted, inserted = arrangement.apply(number + 1, columns(gone), columns(new))
+        deleted, inserted = arrangement.apply(number + 1, columns(gone), columns(new)).counts
         seen = (seen - set(gone)) | set(new)
         changes += deleted + inserted
         assert len(arrangement) == len(seen)
