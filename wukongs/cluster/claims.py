@@ -12,25 +12,60 @@ from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from wukongs.cluster.agreed_terms import AgreedTerms
 from wukongs.cluster.host import Errand, Host
 from wukongs.cluster.members import left_s
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
+from wukongs.store.dictionary import Dictionary
+from wukongs.store.dictionary_write_kernels import EQUAL
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.encoder import encode_texts
 from wukongs.wire.assignment import shards_of
+from wukongs.wire.packet_columns import count_of, term_arrays, terms_in
 from wukongs.wire.packets import Packet, Peers
 
 CLAIM = "claim"
-_TYPES = ["int64", "int64", "uint8"]
 ROUND_S = 10.0
 TIMEOUT_S = 30.0
 AT_ONCE_MAX, AT_ONCE_BYTES_MAX = 1 << 10, 1 << 18
 """So many terms, with so many bytes of text, are compared in one turn of the protocol's thread."""
+TERMS_MAX = 1 << 15
+"""When more terms are remembered, all are forgotten."""
+TABLE_MAX = 1 << 12
+"""Larger tables, those of loads, are not remembered: most of their terms do not come again, and keeping them takes
+longer than asking."""
+
+
+class AgreedTerms:
+    """The terms that were agreed on lately. A node does not ask for them again: most terms of a stream come again and
+    again, and it holds only those of its own share.
+
+    They are of one view of the members: an agreement under another view may be gone with a disk. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._view = -1
+        self._terms = Dictionary()
+
+    def unknown(self, table: TermTable, view: int) -> TermTable:
+        """Return the terms that were not agreed on under this view, as far as is remembered. ids: the hashes."""
+        with self._lock:
+            if view != self._view or not len(self._terms) or not 0 < len(table) <= TABLE_MAX:
+                return table
+            return table.take(np.flatnonzero(self._terms.compare(table) != EQUAL))
+
+    def add(self, table: TermTable, view: int) -> None:
+        """Note that terms were agreed on. If several have one hash, only one is remembered: the log has the others."""
+        if not 0 < len(table) <= TABLE_MAX:
+            return
+        _, firsts = np.unique(table.ids, return_index=True)
+        with self._lock:
+            if view != self._view or len(self._terms) > TERMS_MAX:
+                self._view, self._terms = view, Dictionary()
+            self._terms.add(table, firsts)
 
 
 class Claims:
@@ -165,10 +200,7 @@ class Claims:
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of CLAIM: compare terms with what is held here under their hashes, and keep new ones."""
-        view = packet.fields.get("view")
-        if type(view) is not int:
-            raise DataError(f"{CLAIM}: expected the index of a view, found {view!r}")
-        table, deadline = _table(packet), time.monotonic() + TIMEOUT_S
+        view, table, deadline = count_of(packet, "view"), _table(packet), time.monotonic() + TIMEOUT_S
         errands: SimpleQueue[Errand | None] = SimpleQueue()
         found: list[BoolArray] = []
 
@@ -195,16 +227,14 @@ class Claims:
 
 
 def _packet(table: TermTable, view: int) -> Packet:
-    return Packet(CLAIM, {"view": view}, {"ids": table.ids, "offsets": table.offsets, "text": table.text})
+    return Packet(CLAIM, {"view": view}, term_arrays(table, ""))
 
 
 def _table(packet: Packet) -> TermTable:
     """Return the terms of a claim. Raises DataError: kernels go by these offsets."""
-    ids, offsets, text = (packet.arrays.get(name) for name in ("ids", "offsets", "text"))
-    is_typed = [None if array is None else array.dtype.name for array in (ids, offsets, text)] == _TYPES
-    table = TermTable(ids, offsets, text)  # type: ignore[arg-type]
-    if not is_typed or not table.is_divided or (table.ids <= 0).any():
-        raise DataError(f"{CLAIM}: expected a text for each hash, found something else")
+    table = terms_in(packet, "")
+    if (table.ids <= 0).any():
+        raise DataError(f"{CLAIM}: expected hashes of terms, found {table.ids.min()}")
     return table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wukongs.cluster.catching_up import CatchingUp
+from wukongs.cluster.host import CatchingUp
 from wukongs.protocol.actions import Expose
 from wukongs.protocol.control import genesis
 from wukongs.protocol.records import BeginStream, Record, Sn, Vts
@@ -28,7 +28,7 @@ class Told:
 
 def test_what_comes_before_it_is_installed_is_told_behind_what_it_takes_over() -> None:
     store = Told()
-    node = CatchingUp(store, is_installed=False)
+    node = CatchingUp(store, is_installed=False)  # type: ignore[arg-type]
     for index, sn in ((1, Sn(3, 1)), (2, Sn(3, 2)), (3, None)):
         node.apply(index, RECORD, sn)
         node.expose(Expose(Sn(3, index), {}))
@@ -43,7 +43,7 @@ def test_what_comes_before_it_is_installed_is_told_behind_what_it_takes_over() -
 
 def test_a_node_that_skips_records_shows_nothing_before_it_has_what_they_did() -> None:
     store = Told()
-    node = CatchingUp(store, is_installed=True)
+    node = CatchingUp(store, is_installed=True)  # type: ignore[arg-type]
     node.jump(genesis(2, 2, 4))
     node.apply(7, RECORD, Sn(1, 0))
     node.jump(genesis(2, 2, 4))

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from tests.unit.cluster.wires import EX, Wires, wired
 from wukongs.cluster import claims as claims_module
-from wukongs.cluster.claims import CLAIM, Claims
+from wukongs.cluster.claims import CLAIM, AgreedTerms, Claims
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Membership, Role
@@ -200,21 +201,21 @@ def test_a_node_that_is_alone_agrees_with_itself_and_asks_nobody() -> None:
 
 def test_a_claim_that_is_none_is_refused(pair: Wires) -> None:
     answer, view = pair.networks[0].handlers[CLAIM], pair.nodes[0].host.node.control.view
-    with pytest.raises(DataError, match="claim: expected the index of a view, found None"):
+    with pytest.raises(DataError, match="claim: view = None: expected an integer"):
         answer(Packet(CLAIM))
     table = encode_texts([f"<{EX}a>", f"<{EX}b>"], BITS).terms
     arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
     assert answer(Packet(CLAIM, {"view": view + 1}, arrays)).fields == {"view": None}
-    for wrong in (
-        {"ids": -table.ids},
-        {"offsets": table.offsets[::-1].copy()},
-        {"offsets": table.offsets[1:]},
-        {"text": table.text[1:]},
-        {"ids": table.ids.astype(np.int32)},
+    for wrong, expected in (
+        ({"ids": -table.ids}, "expected hashes of terms, found -"),
+        ({"offsets": table.offsets[::-1].copy()}, "offsets do not divide"),
+        ({"offsets": table.offsets[1:]}, "array offsets: expected int64.3., found int64.2."),
+        ({"text": table.text[1:]}, "offsets do not divide"),
+        ({"ids": table.ids.astype(np.int32)}, "array ids: expected int64.n., found int32.2."),
     ):
-        with pytest.raises(DataError, match="claim: expected a text for each hash"):
+        with pytest.raises(DataError, match=f"claim: {expected}"):
             answer(Packet(CLAIM, {"view": view}, {**arrays, **wrong}))
-    with pytest.raises(DataError, match="claim: expected a text for each hash"):
+    with pytest.raises(DataError, match=r"claim: array ids: expected int64\[n\], found none"):
         answer(Packet(CLAIM, {"view": view}))
 
 
@@ -302,3 +303,51 @@ def test_a_node_that_may_not_agree_says_nothing(pair: Wires) -> None:
     assert len(pair.nodes[0].store.claims) == 1, "it has kept nothing"
     host.run(lambda: setattr(host, "node", replace(host.node, control=node.control)), LONG_S)
     assert claims.answer(packet).arrays["equal"].all()
+
+
+# --- terms that were agreed on lately ---------------------------------------------------------------------------------
+
+
+def table(*names: str) -> TermTable:
+    return encode_texts([f"<urn:{name}>" for name in names], HASH_BITS).terms
+
+
+def names(found: TermTable) -> list[str]:
+    return sorted(text[5:-1] for text in found.texts())
+
+
+def test_what_was_agreed_on_is_known_under_this_view_only() -> None:
+    agreed = AgreedTerms()
+    assert names(agreed.unknown(table("a", "b"), 3)) == ["a", "b"]
+    agreed.add(table("a", "b"), 3)
+    assert names(agreed.unknown(table("a", "b", "c"), 3)) == ["c"]
+    assert names(agreed.unknown(table("a", "c"), 4)) == ["a", "c"]
+    agreed.add(table("c"), 4)
+    assert names(agreed.unknown(table("a", "c"), 4)) == ["a"]
+    assert names(agreed.unknown(table("a"), 3)) == ["a"]
+
+
+def test_another_text_under_the_same_hash_is_not_known() -> None:
+    agreed, one, other = AgreedTerms(), table("a"), table("b")
+    agreed.add(one, 1)
+    clashing = TermTable(one.ids, other.offsets, other.text)
+    assert names(agreed.unknown(clashing, 1)) == ["b"]
+    agreed.add(clashing, 1)
+    assert names(agreed.unknown(one, 1)) == []
+
+
+def test_large_tables_are_not_remembered() -> None:
+    agreed = AgreedTerms()
+    with patch.object(claims_module, "TABLE_MAX", 2):
+        agreed.add(table("a", "b", "c"), 1)
+        agreed.add(table("d"), 1)
+        assert names(agreed.unknown(table("a", "d"), 1)) == ["a"]
+        assert names(agreed.unknown(table("a", "b", "d"), 1)) == ["a", "b", "d"]
+
+
+def test_it_is_bounded() -> None:
+    agreed = AgreedTerms()
+    with patch.object(claims_module, "TERMS_MAX", 2):
+        agreed.add(table("a", "b", "c"), 1)
+        agreed.add(table("d"), 1)
+        assert names(agreed.unknown(table("a", "b", "c", "d"), 1)) == ["a", "b", "c"]
