@@ -6,10 +6,8 @@ queries before and after show how the stored graph has grown by what streamed in
 
 from __future__ import annotations
 
-import tempfile
 import textwrap
 import time
-from pathlib import Path
 
 from wukongs.adapters.display import choose_display
 from wukongs.adapters.lsbench_generator import (
@@ -28,6 +26,7 @@ from wukongs.adapters.run_config import (
     StreamConfig,
     TimestampedSource,
 )
+from wukongs.adapters.scratch import ScratchFolder
 from wukongs.settings import Settings
 
 BATCH_MS = 100
@@ -128,9 +127,9 @@ def main(users: int, seconds: int, seed: int, plain: bool) -> int:
     """Run the demo; return the exit status."""
     display = choose_display(plain, each_window=False)
     began_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="wukongs-demo-") as name:
+    with ScratchFolder("demo") as folder:
         settings = NetworkSettings(users=users, duration_ms=seconds * 1000, seed=seed, friends=min(40, users // 4))
-        network = generate_network(Path(name), settings)
+        network = generate_network(folder, settings)
         display.phase(f"made a social network of {users:,} users in {time.monotonic() - began_s:.1f} s")
         config = demo_config(network)
         display.phase(introduction(config))

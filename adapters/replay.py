@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition
 from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
+from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import PreparedSource, SetAside
 from wukongs.wire.link import IngestLink
 
@@ -87,8 +86,8 @@ def replay(
     config = config or PipelineConfig()
     report, began = PipelineReport(), time.monotonic()
     stop = stop or threading.Event()
-    with tempfile.TemporaryDirectory(prefix="wukongs-replay-") as folder:
-        prepared = prepare(streams, Path(folder))
+    with ScratchFolder("replay") as folder:
+        prepared = prepare(streams, folder)
         planner = plan_replay(prepared, link, config, writer_epoch() if epoch is None else epoch)
         position, clock = planner.start, ReplayClock(planner.start.horizon_ms, config.speed)
         while not position.finished and not stop.is_set():

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
+from wukongs.adapters.scratch import ScratchFolder
 from wukongs.errors import StreamError, WukongsError
 from wukongs.wire.link import IngestLink
 
@@ -50,8 +49,7 @@ def run_pipeline(
 
     config = config or PipelineConfig()
     stop = stop or threading.Event()
-    with tempfile.TemporaryDirectory(prefix="wukongs-pipeline-") as name:
-        folder = Path(name)
+    with ScratchFolder("pipeline") as folder:
         (folder / "plain").mkdir()
         prepared = prepare(streams, folder / "plain")
         if not prepared:

@@ -11,13 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import wukongs
+from wukongs.adapters.scratch import ScratchFolder
 from wukongs.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 TASK_ATTEMPTS = 3
+
+_UNIX_SOCKET_PATH_LENGTH_MAX = 107
+_SOCKET_NAME_LENGTH = 43
+"""Of the sockets that Spark makes: a stop, a UUID and .sock; with the separator."""
+
+_scratch: dict[str, ScratchFolder] = {}
+"""The folders of sessions that run, by path."""
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _SETTINGS = {
@@ -41,12 +48,9 @@ _SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # JVM to Python without 40 ms of delayed acknowledgement per task.
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "5ms",
     "spark.sql.streaming.minBatchesToRetain": "10",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.driver.memory": "512m",
 }
 
@@ -66,11 +70,17 @@ def start_session(parallelism: int = 2) -> SparkSession:
         active = active_session()
         if active is not None:
             return active
-        folder = Path(tempfile.mkdtemp(prefix="wukongs-spark-"))
+        scratch = ScratchFolder("spark")
+        folder = scratch.path
+        _scratch[str(folder)] = scratch
         conf = SparkConf()
         for name, value in {**_SETTINGS, **_local_settings(parallelism, folder)}.items():
             conf.set(name, value)
-        gateway = _launch(conf, folder / "spark.log")
+        try:
+            gateway = _launch(conf, folder / "spark.log")
+        except SettingsError:
+            _scratch.pop(str(folder)).close()
+            raise
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("OFF")
         return SparkSession(context)
@@ -102,8 +112,8 @@ def stop_session(session: SparkSession) -> None:
             process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-    if folder and Path(folder).name.startswith("wukongs-spark-"):
-        shutil.rmtree(folder, ignore_errors=True)
+    if folder in _scratch:
+        _scratch.pop(folder).close()
 
 
 def check_java() -> None:
@@ -129,6 +139,11 @@ def _local_settings(parallelism: int, folder: Path) -> dict[str, str]:
         "spark.default.parallelism": str(parallelism),
         "spark.executorEnv.PYTHONPATH": str(Path(wukongs.__file__).absolute().parents[1]),
         "spark.local.dir": str(folder),
+        "spark.driver.extraJavaOptions": f'-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "-Djava.io.tmpdir={folder}"',
+        # JVM to Python without 40 ms of delayed acknowledgement per task; the sockets are made in java.io.tmpdir.
+        "spark.python.unix.domain.socket.enabled": str(
+            len(str(folder)) + _SOCKET_NAME_LENGTH <= _UNIX_SOCKET_PATH_LENGTH_MAX
+        ).lower(),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.helpers import PROJECT
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.adapters.run_config import StreamConfig, TimestampedSource
+from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.spark.pipeline import run_pipeline
 from wukongs.adapters.spark.session import check_java
 from wukongs.errors import SettingsError
@@ -71,13 +73,16 @@ def test_it_runs_without_an_activated_environment_and_prints_nothing_of_its_own(
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_pipeline_that_is_killed_goes_on_where_the_node_is(
-    spark: SparkSession, listen: Listen, tmp_path: Path
+    spark: SparkSession, listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, times = _file(tmp_path, 1000)
     node = RecordingNode(s=StreamSettings(100))
     address, checkpoint = listen(node), str(tmp_path / "checkpoint")
     command = [sys.executable, "-c", SCRIPT, str(path), address, "1.0", checkpoint]
-    child = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stdin=subprocess.DEVNULL)
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    child = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stdin=subprocess.DEVNULL, env=environment)
     deadline = time.monotonic() + 120
     while len(node.tuples["http://ex/s"]) < 100:
         assert time.monotonic() < deadline, "the child sends nothing"
@@ -85,6 +90,9 @@ def test_a_pipeline_that_is_killed_goes_on_where_the_node_is(
         time.sleep(0.02)
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with ScratchFolder("test") as folder:
+        assert list(temporary.iterdir()) == [folder]  # the next one has removed all that was left
     before = len(node.tuples["http://ex/s"])
     stream = StreamConfig(iri="http://ex/s", source=TimestampedSource(paths=(str(path),)))
     report = run_pipeline([stream], [address], session=spark, checkpoint=checkpoint)
