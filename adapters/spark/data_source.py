@@ -81,7 +81,8 @@ class WukongsReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Push a task's items; yields nothing."""
-        for item in getattr(partition, "items", []):
+        assert isinstance(partition, TaskPartition), partition
+        for item in partition.items:
             run_task_item(self._plan, item)
         return iter(())
 

@@ -38,6 +38,38 @@ print(report.triples, report.finished)
 """
 
 
+CLUSTER = """
+import os, sys
+from pyspark.sql import SparkSession
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+host, folder, project = sys.argv[2:]
+settings = {
+    "spark.driver.host": host,
+    "spark.driver.bindAddress": host,
+    "spark.executorEnv.PYTHONPATH": project,
+    "spark.local.dir": folder,
+    "spark.ui.enabled": "false",
+}
+builder = SparkSession.builder.master("local-cluster[2,1,1024]").config(map=settings)
+session = builder.getOrCreate()
+session.sparkContext.setLogLevel("OFF")
+from wukongs import Engine
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
+from wukongs.adapters.spark.pipeline import run_pipeline
+
+names = ("http://ex/1", "http://ex/2")
+streams = [StreamConfig(iri=name, source=TimestampedSource(paths=(sys.argv[1],))) for name in names]
+with Engine() as engine:
+    for name in names:
+        engine.stream(name, batch_ms=100)
+    report = run_pipeline(streams, [engine.listen()], PipelineConfig(rows_per_epoch=100), session=session)
+    engine.settle()
+    print(report.triples, report.finished, engine.stats()["stored_triples"])
+session.stop()
+"""
+
+
 def _file(folder: Path, count: int) -> tuple[Path, list[int]]:
     path, times = folder / "s.nt", [row * 10 for row in range(count)]
     path.write_text("".join(f'<http://ex/s> <http://ex/p> "{time}" . {time}\n' for time in times))
@@ -68,6 +100,21 @@ def test_it_runs_without_an_activated_environment_and_prints_nothing_of_its_own(
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "300 True\n", "")
     assert [time for time, _ in node.tuples["http://ex/s"]] == times
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_executors_may_be_jvms_of_their_own(tmp_path: Path) -> None:
+    path, _ = _file(tmp_path, 300)
+    done = subprocess.run(
+        [sys.executable, "-c", CLUSTER, str(path), "127.0.0.2", str(tmp_path / "spark"), str(PROJECT)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["600 True 300"]), done.stderr[-2000:]
 
 
 @pytest.mark.slow
