@@ -21,6 +21,7 @@ from wukongs import Engine, connect
 from wukongs.adapters.demo import demo_config
 from wukongs.adapters.lsbench_generator import NetworkSettings, generate_network
 from wukongs.adapters.replay import replay
+from wukongs.adapters.run_config import CsvSource, LsbenchSource, StreamConfig
 from wukongs.cluster.node_config import MemberConfig, NodeConfig
 from wukongs.cluster.serving import ServedEngine
 from wukongs.query.rows import PIECE_ROWS, stable_order
@@ -32,6 +33,18 @@ from wukongs.wire.link import IngestLink
 EX = "http://example.org/"
 PATIENT = Settings(query_timeout_s=0)
 """On a busy machine, what one firing needs may take minutes to compile."""
+MAPPING = f"""
+columns = ["id", "a"]
+observation = "{EX}reading-{{id}}-"
+
+[time]
+every_ms = 1000
+
+[[observation_of]]
+property = "{EX}property"
+value = "a * 2"
+datatype = "http://www.w3.org/2001/XMLSchema#int"
+"""
 ASKED = (
     "SELECT * WHERE { :1 :p+ ?x . ?x (:p|^:p)* :5 }",
     "SELECT * WHERE { ?x :p/:p? ?y MINUS { ?x :p :7 } FILTER EXISTS { ?y :name ?n } }",
@@ -46,7 +59,8 @@ ASKED = (
 
 def main() -> None:
     """Run every kind of step once over little data."""
-    parts = [run_little_demo, merge_and_delete, push_and_ask, ask_everything, serve_and_ask, keep_and_open_again]
+    parts = [run_little_demo, read_other_sources, merge_and_delete]
+    parts += [push_and_ask, ask_everything, serve_and_ask, keep_and_open_again]
     if not kernels_are_cached():
         print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
         with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -86,6 +100,24 @@ def run_little_demo() -> None:
         engine.settle()
         for ask in config.asks:
             engine.query(ask.text).texts()
+
+
+def read_other_sources() -> None:
+    """Replay the kinds of files that the demo has not: LSBench's with prefixed names, CSV through a mapping."""
+    with tempfile.TemporaryDirectory(prefix="wukongs-compile-") as name, Engine(settings=PATIENT) as engine:
+        folder = Path(name)
+        lsbench = LsbenchSource(path=str(folder / "s.nt"), times=str(folder / "s.ts"))
+        Path(lsbench.path).write_text(f'@prefix ex: <{EX}> .\nex:a ex:p "two words" .\nex:b a ex:c .\n')
+        Path(lsbench.times).write_text("100\n200\n")
+        readings = CsvSource(path=str(folder / "r.csv"), mapping=str(folder / "map.toml"), sensor=EX + "sensor")
+        Path(readings.path).write_text("id,a\n1,2\n2,3\n")
+        Path(readings.mapping).write_text(MAPPING)
+        streams = [StreamConfig(iri=EX + "l", source=lsbench), StreamConfig(iri=EX + "c", source=readings)]
+        for stream in streams:
+            engine.stream(stream.iri, batch_ms=100)
+        with IngestLink([engine.listen()], timeout_s=600) as link:
+            assert replay(streams, link).triples == 2 + 2 * 4
+        engine.settle()
 
 
 def push_and_ask() -> None:
