@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from tests.sim.telling import outcome
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import SaveControl, SaveEntries, SaveVote, Send
@@ -176,7 +178,7 @@ def what_may_have_been_counted_stays_behind_a_control_state() -> None:
     state = InstallControl(1, apply(genesis(3, 1, 3), entries[0]), stage.voters)
     stage.tell(0, 1, state)
     assert stage.logs[1].entries == entries[1:], "the leader may have counted them here"
-    stage.tell(0, 2, Append(1, 0, 0, tuple(replace(entry, term=0) for entry in entries), 0))
+    stage.tell(0, 2, Append(1, 0, 0, tuple(structs.replace(entry, term=0) for entry in entries), 0))
     stage.tell(0, 2, state)
     assert stage.logs[2].entries == (), "they are of another log"
     stage.tell(0, 1, Append(1, 0, 0, entries, 3))

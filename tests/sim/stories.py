@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from tests.sim.telling import outcome
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import AnswerClaim, AskClaim, CompareTerms, Drop, SealBatch, SettleClaim, TakePiece
@@ -288,10 +290,10 @@ def what_is_closed_stays_closed() -> None:
 def a_report_that_requires_more_is_not_used_yet() -> None:
     control = apply(genesis(3, 2, 3), Entry(1, STREAM, 0, Incarnation(2, 0, 1).voter))
     reports = [Report(Incarnation(node, 0, 1), 1, {"s": 5}, Position(1, 1)) for node in range(3)]
-    ahead = replace(reports[0], required=Position(1, 2))
+    ahead = structs.replace(reports[0], required=Position(1, 2))
     assert settle(hear(Progress(), [ahead, *reports[1:]]), control).stable == {}
     # The first report that has to wait is used when its time comes, although newer ones require still more.
-    later = replace(ahead, counter=2, required=Position(1, 9))
+    later = structs.replace(ahead, counter=2, required=Position(1, 9))
     progress = settle(hear(Progress(), [ahead, *reports[1:]]), control)
     progress = settle(hear(progress, [later]), replace(control, index=2))
     assert progress.stable == {"s": 5}
@@ -361,10 +363,10 @@ def a_dropped_stream_is_cut_where_all_in_sync_replicas_have_it() -> None:
         for node, batch in enumerate((5, 3, 4))
     ]
     assert cuts(control, hear(Progress(), reports)) == [EndStream("s", 3, is_cut=True)]
-    unsaid = [replace(reports[0], frozen=frozenset()), *reports[1:]]
+    unsaid = [structs.replace(reports[0], frozen=frozenset()), *reports[1:]]
     assert cuts(control, hear(Progress(), unsaid)) == [], "node 0 may have more, and others, too"
     assert cuts(control, hear(Progress(), reports[1:])) == [], "node 0 has not said how far it is"
-    lost = [replace(reports[1], incarnation=Incarnation(1, 1, 1)), reports[0], reports[2]]
+    lost = [structs.replace(reports[1], incarnation=Incarnation(1, 1, 1)), reports[0], reports[2]]
     assert cuts(control, hear(Progress(), lost)) == [], "another disk than the one that has the role"
     out = apply(control, Entry(1, OUT))
     assert cuts(out, hear(Progress(), reports)) == [EndStream("s", 4, is_cut=True)]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wukongs.protocol.actions import SealBatch, Send
 from wukongs.protocol.events import Event, Inserted, Marker, Pulse, Received, Submitted
-from wukongs.protocol.messages import Incarnation, Message, Report
+from wukongs.protocol.messages import Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.records import DeclareStream
 from wukongs.protocol.state import Cluster, Kept, boot
@@ -93,7 +93,7 @@ def measured(node_count: int, stream_count: int, pulses: int) -> Traffic:
         quiet.pulse(batch)
         lags.append(quiet.lag(batch))
     share = 1 / (pulses * node_count)
-    report = encode(quiet.nodes[0].progress.latest[0], Report)
+    report = encode(quiet.nodes[0].progress.latest[0])
     return Traffic(
         sum(quiet.messages.values()) * share,
         quiet.messages["Gossip"] * share,

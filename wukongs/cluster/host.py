@@ -18,9 +18,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
+
+from msgspec import structs
 
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.protocol import actions as act
@@ -514,7 +516,7 @@ class Host:
 
     def _collect_nothing(self, asked: act.CollectState) -> None:
         """Answer at once: a joining node asks for the data by packets, once all that take part know of it."""
-        self._next.append(ev.StateCollected(asked.asker, replace(asked.state, payload="")))
+        self._next.append(ev.StateCollected(asked.asker, structs.replace(asked.state, payload="")))
 
     def _hand_on(self, number: int, errand: Errand) -> None:
         carry_out = self._errands.get(number)

@@ -18,6 +18,7 @@ from wukongs.protocol.records import (
     DropStream,
     EndStream,
     Entry,
+    Int64,
     Membership,
     MoveQuery,
     OpenPartition,
@@ -41,12 +42,12 @@ class DeclaredStream:
 
     key: str
     partitions: tuple[str, ...]
-    batch_ticks: int
+    batch_ticks: Int64
     group: str
-    first_tick: int = 0
+    first_tick: Int64 = 0
     payload: str = ""
-    began: int | None = None
-    last_batch: int | None = None
+    began: Int64 | None = None
+    last_batch: Int64 | None = None
     is_dropped: bool = False
     gone: Sn | None = None
 
@@ -70,9 +71,9 @@ class DeclaredStream:
 class Member:
     """since: the index of the record that made it JOINING; held: the position of the one that made it HOLDING."""
 
-    disk: int
+    disk: Int64
     role: Role
-    since: int = 0
+    since: Int64 = 0
     held: Position = BEGINNING
 
 
@@ -81,7 +82,7 @@ class Registered:
     """A registered query. nodes: who keeps slices for it, complete from the first stream batch after this SN on."""
 
     streams: tuple[str, ...]
-    nodes: Mapping[int, Sn]
+    nodes: Mapping[Int64, Sn]
     payload: str
     since: Sn
 
@@ -91,14 +92,14 @@ class Mark:
     """Where a ticked record lies."""
 
     sn: Sn
-    index: int
+    index: Int64
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
     sn: Sn
     group: str
-    tick: int
+    tick: Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +112,18 @@ class Control:
     marks, updates and advances are in order. floor: what is before this SN may have been forgotten here (`forget`); all
     else is the same on every node at one index."""
 
-    shards: tuple[tuple[int, ...], ...]
-    replica_sets: frozenset[tuple[int, ...]]
-    members: Mapping[int, Member]
-    index: int = 0
-    term: int = 0
-    view: int = 0
+    shards: tuple[tuple[Int64, ...], ...]
+    replica_sets: frozenset[tuple[Int64, ...]]
+    members: Mapping[Int64, Member]
+    index: Int64 = 0
+    term: Int64 = 0
+    view: Int64 = 0
     streams: Mapping[str, DeclaredStream] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
-    groups: Mapping[str, int] = field(default_factory=dict)
+    groups: Mapping[str, Int64] = field(default_factory=dict)
     queries: Mapping[str, Registered] = field(default_factory=dict)
-    exceptions: Mapping[str, int] = field(default_factory=dict)
-    requests: Mapping[str, int] = field(default_factory=dict)
+    exceptions: Mapping[str, Int64] = field(default_factory=dict)
+    requests: Mapping[str, Int64] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     updates: tuple[Mark, ...] = ()
     advances: tuple[Advance, ...] = ()

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from wukongs.protocol.actions import Action, Send
 from wukongs.protocol.messages import Gossip, Report
 from wukongs.protocol.progress import Progress, hear
@@ -72,7 +74,7 @@ def pulse(talk: Talk, progress: Progress, report: Report, elapsed: int) -> tuple
     """Let a pulse pass: make a report if it is due. report: this node's, with any counter; elapsed: see Pulse."""
     last = progress.latest.get(report.incarnation.node)
     quiet = talk.quiet + elapsed
-    is_due = last is None or quiet >= REPORT_PULSES or replace(report, counter=last.counter) != last
+    is_due = last is None or quiet >= REPORT_PULSES or structs.replace(report, counter=last.counter) != last
     if not is_due:
         return replace(talk, quiet=quiet, early=0), progress
     return replace(talk, quiet=0, early=0), hear(progress, [report])

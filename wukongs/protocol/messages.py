@@ -1,4 +1,4 @@
-"""The messages between nodes, as values. Their wire format is defined elsewhere.
+"""The messages between nodes, as values. wukongs/wire/protocol_codec.py reads their hints to write and read them.
 
 Every message may be lost, repeated, late, or out of order. Each names its sender's incarnation, so that messages of an
 earlier life of a node are known as such.
@@ -6,77 +6,71 @@ earlier life of a node are known as such.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from wukongs.protocol.control import Control
-from wukongs.protocol.records import Entry, Position, Record, Sn, Voter, Vts
+from wukongs.protocol.records import Entry, Int64, Position, Record, Sn, Tagged, Voter, Vts
 
 
 class Incarnation(NamedTuple):
     """One life of a node. disk: generation of its disk, higher for a newer one; boot: starts with this disk."""
 
-    node: int
-    disk: int
-    boot: int
+    node: Int64
+    disk: Int64
+    boot: Int64
 
     @property
     def voter(self) -> Voter:
         return Voter(self.node, self.disk)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestVote:
-    term: int
-    last_index: int
-    last_term: int
+class RequestVote(Tagged, frozen=True):
+    term: Int64
+    last_index: Int64
+    last_term: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
-    term: int
+class Vote(Tagged, frozen=True):
+    term: Int64
     is_granted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Tagged, frozen=True):
     """Entries that follow index `before`, whose term is before_term; commit: the leader's commit index."""
 
-    term: int
-    before: int
-    before_term: int
+    term: Int64
+    before: Int64
+    before_term: Int64
     entries: tuple[Entry, ...]
-    commit: int
+    commit: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Tagged, frozen=True):
     """Taken: this node shares the leader's log up to index. Not taken: it may, up to index."""
 
-    term: int
+    term: Int64
     is_taken: bool
-    index: int
+    index: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class InstallControl:
+class InstallControl(Tagged, frozen=True):
     """The leader's control state, in place of entries that it has no more; voters: who votes behind these entries."""
 
-    term: int
+    term: Int64
     control: Control
     voters: frozenset[Voter]
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(Tagged, frozen=True):
     """Records that a node asks the leader to append."""
 
     records: tuple[Record, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One node's progress. counter: rises with each report of an incarnation.
 
     vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. required: the
@@ -86,47 +80,43 @@ class Report:
     what they hold; None: nothing."""
 
     incarnation: Incarnation
-    counter: int
+    counter: Int64
     vts: Vts
     required: Position
     oldest_sn: Sn | None = None
-    oldest_firing: int | None = None
+    oldest_firing: Int64 | None = None
     frozen: frozenset[str] = frozenset()
-    committed: int = 0
+    committed: Int64 = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Gossip:
+class Gossip(Tagged, frozen=True):
     """The newest report of each node that the sender has heard of."""
 
     reports: tuple[Report, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchState:
+class FetchState(Tagged, frozen=True):
     """A joining node asks for terms and data. since: the index of the record that made it join; index: how far who
     answers must have applied the log."""
 
-    since: int
-    index: int
+    since: Int64
+    index: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Tagged, frozen=True):
     """One node's data of another node's shards. vts and offsets: as in Kept (state.py); is_in: whether the sender is an
     in-sync replica; payload: the host's terms and data."""
 
-    since: int
+    since: Int64
     vts: Vts
-    offsets: Mapping[str, Mapping[str, int]]
+    offsets: Mapping[str, Mapping[str, Int64]]
     is_in: bool
-    payload: Hashable
+    payload: str | None
 
 
 Body = RequestVote | Vote | Append | Appended | InstallControl | Propose | Gossip | FetchState | State
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True, forbid_unknown_fields=True):
     sender: Incarnation
     body: Body

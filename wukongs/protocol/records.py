@@ -7,39 +7,46 @@ also carry the tick that they lie behind, see wukongs/protocol/snapshots.py.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
 
 LIVE = "live"
 """The clock group whose event time is the tick of the SN; others move by Advance records."""
+
+Int64 = Annotated[int, Meta(ge=1 - (1 << 63), le=(1 << 63) - 1)]
+"""An integer of 64 bits: a peer may send longer ones, which are refused."""
+
+
+class Tagged(Struct, frozen=True, tag=True, tag_field="is", omit_defaults=True, forbid_unknown_fields=True):
+    """One of a union. On the wire it names its class under "is", and leaves out fields that have their default."""
 
 
 class Sn(NamedTuple):
     """tick: event time of the clock group LIVE, in its unit; minor: counts the ticked records behind it, from 1."""
 
-    tick: int
-    minor: int
+    tick: Int64
+    minor: Int64
 
 
-Vts = Mapping[str, int]
+Vts = Mapping[str, Int64]
 """Per stream the number of its last stream batch; a stream that is not in it stands at 0, before its first."""
 
 
 class Voter(NamedTuple):
     """A node and the generation of its disk: who loses the disk is another voter, since it has forgotten its votes."""
 
-    node: int
-    disk: int
+    node: Int64
+    disk: Int64
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A place in some node's log, in Raft's order of logs: terms first. Terms never fall along a log; so whose
     committed log ends at or above the position of a committed entry has this entry."""
 
-    term: int
-    index: int
+    term: Int64
+    index: Int64
 
 
 BEGINNING = Position(0, 0)
@@ -55,31 +62,27 @@ class Role(Enum):
     IN = "in"
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(Tagged, frozen=True):
     """A new leader's first entry, since it may count only entries of its own term."""
 
 
-@dataclass(frozen=True, slots=True)
-class Voters:
+class Voters(Tagged, frozen=True):
     """The voters from here on: one more or one less than before. The record counts as soon as it is held."""
 
     voters: frozenset[Voter]
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Tagged, frozen=True):
     """A node's next role. since: the index of the record that made it JOINING (0: from the beginning), so that a
     record about an earlier stay says nothing about this one; ignored when role is JOINING."""
 
-    node: int
-    disk: int
+    node: Int64
+    disk: Int64
     role: Role
-    since: int = 0
+    since: Int64 = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeclareStream:
+class DeclareStream(Tagged, frozen=True):
     """All else names the stream by its key: this name, or, for one that is declared anew after DropStream, the name, a
     space, and the index of this record. (Names have no spaces.) So what is said of the old one is not said of the new.
 
@@ -90,15 +93,14 @@ class DeclareStream:
 
     stream: str
     partitions: tuple[str, ...]
-    batch_ticks: int = 1
+    batch_ticks: Int64 = 1
     group: str = LIVE
-    first_tick: int = 0
+    first_tick: Int64 = 0
     payload: str = ""
     replaces: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPartition:
+class OpenPartition(Tagged, frozen=True):
     """A source partition joins a stream: from here on stream batches close only by its markers, too. Its writer sends
     only after all nodes have applied this; what they have sealed by then is over (sealing.py)."""
 
@@ -106,92 +108,83 @@ class OpenPartition:
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class BeginStream:
+class BeginStream(Tagged, frozen=True):
     """The stream has its first tuple or advance: it holds ticks back from here on."""
 
     stream: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndStream:
+class EndStream(Tagged, frozen=True):
     """The stream's last stream batch; it holds nothing back once that is stable. is_cut: of a dropped stream, the last
     one that all in-sync replicas have; from here on the stream is gone. Only leaders say that. partition_count: how
     many partitions are at their end; void if there are more by now. Of a cut: ignored."""
 
     stream: str
-    last_batch: int
+    last_batch: Int64
     is_cut: bool = False
-    partition_count: int = 1
+    partition_count: Int64 = 1
 
 
-@dataclass(frozen=True, slots=True)
-class DropStream:
+class DropStream(Tagged, frozen=True):
     """Nothing is sealed of the stream from here on, and its name is free. An EndStream will tell where it ends."""
 
     stream: str
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceGroup:
+class AdvanceGroup(Tagged, frozen=True):
     """From this SN on, reads see the streams of a clock group other than LIVE up to a tick of that group."""
 
     group: str
-    tick: int
+    tick: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterQuery:
+class RegisterQuery(Tagged, frozen=True):
     """A continuous query, and the nodes that keep slices for it. payload: the host's text and options, as JSON."""
 
     query: str
     streams: tuple[str, ...]
-    nodes: tuple[int, ...]
+    nodes: tuple[Int64, ...]
     payload: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MoveQuery:
+class MoveQuery(Tagged, frozen=True):
     """Other nodes keep slices for a query from here on; its node may be gone. before: those that have kept them, in
     order (none: whichever), so that of two who move it at the same time one does."""
 
     query: str
-    nodes: tuple[int, ...]
-    before: tuple[int, ...] = ()
+    nodes: tuple[Int64, ...]
+    before: tuple[Int64, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DropQuery:
+class DropQuery(Tagged, frozen=True):
     """since: the SN of its registration (None: whichever), so that a late repetition does not drop another query that
     was registered under the name meanwhile."""
 
     query: str
-    since: tuple[int, int] | None = None
+    since: tuple[Int64, Int64] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Tagged, frozen=True):
     """A load or an update. (client, number): repeats are applied once. after: of an update, the index of the last
     change that its snapshot had; another change in between makes it void, and it is evaluated again. None: a load,
     which read nothing. view: of the members when it is proposed; void in another one, see ReEncode. payload: the
     host's, JSON; its new terms were agreed on before."""
 
     client: str
-    number: int
+    number: Int64
     payload: str
-    after: int | None
-    view: int
+    after: Int64 | None
+    view: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class ReEncode:
+class ReEncode(Tagged, frozen=True):
     """The text's hash stands for another text: it gets an id of its own, for ever.
 
     view: the index of the last membership record when a replica refused the text. Another one since makes this void:
     other replicas may by now agree to the hash."""
 
     text: str
-    view: int
+    view: Int64
 
 
 Record = (
@@ -230,12 +223,11 @@ def record_key(record: Record) -> Hashable:
     return (record.client, record.number) if isinstance(record, Change) else record
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One place of the majority log. term: the leader's that appended it; tick, leader: of a ticked record, the tick
     that it lies behind, and the leader whose local VTS was no further (snapshots.py); None, None otherwise."""
 
-    term: int
+    term: Int64
     record: Record
-    tick: int | None = None
+    tick: Int64 | None = None
     leader: Voter | None = None

@@ -6,7 +6,7 @@ the leader still says that it is there, and each node that it is alive.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from wukongs.protocol import dropping, gossip, membership
 from wukongs.protocol.leading import has_voters_to_change
@@ -74,4 +74,4 @@ def proposable(node: Node) -> list[Record]:
     know."""
     if node.role is not Role.IN:
         return []
-    return [replace(one, view=node.control.view) if isinstance(one, Change) else one for one in node.pending]
+    return [structs.replace(one, view=node.control.view) if isinstance(one, Change) else one for one in node.pending]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.engine_helpers import A, B, at, node, register_text
 from tests.unit.cluster.wires import wired
@@ -116,7 +117,7 @@ def test_records_that_cannot_be_carried_out_do_nothing() -> None:
         for place, (record, kind, expected) in enumerate(wrong):
             named = {DeclareStream: "stream", RegisterQuery: "query", Change: "client"}[type(record)]
             with pytest.raises(kind, match=expected):
-                host.carry_out(ev.Submitted(replace(record, **{named: f"http://ex/{place}"})), 30)
+                host.carry_out(ev.Submitted(structs.replace(record, **{named: f"http://ex/{place}"})), 30)
         assert not engine.streams()
         engine.stream(A, batch_ms=100)
         other = RegisterQuery(
