@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "a piece is taken in another view than its terms were agreed on",
         "feeding",
-        "if piece.view not in (None, node.control.view):",
+        "if offered.view not in (None, node.control.view):",
         "if False:",
         first=23,
         simulator="stories",
