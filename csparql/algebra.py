@@ -55,7 +55,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """EXISTS or NOT EXISTS: whether pattern has a solution (or none), given what the row at hand binds."""
+    """EXISTS or NOT EXISTS: whether pattern has a solution (or none), given the bindings of the row at hand."""
 
     pattern: Node
     negated: bool = False
@@ -93,7 +93,7 @@ UNIT = Bgp(())
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A property path between two ends. Lengths above one are walked in one graph: graph says in which, or in each."""
+    """A property path between two ends. A walk stays in one graph: graph says in which, or that each is tried."""
 
     subject: TermOrVariable
     path: Path
@@ -108,8 +108,8 @@ class PathPattern:
 
 @dataclass(frozen=True, slots=True)
 class TripleParts:
-    """The variable is the triple term of these parts (SPARQL 1.2). It only stands in joins with patterns that bind the
-    variable, or all of the parts: from either side the other one follows."""
+    """The variable is the triple term of these parts (SPARQL 1.2). This node only stands in joins with patterns that
+    bind the variable, or all of the parts: the variable gives the parts, and the parts give the variable."""
 
     variable: Variable
     subject: TermOrVariable
@@ -173,8 +173,9 @@ class Union:
 class PerGraph:
     """`GRAPH ?graph { pattern }` evaluated once for each named graph, as section 18.6 says.
 
-    It stands where that shows: a pattern that cuts or counts the rows of a graph (LIMIT, aggregates without GROUP BY)
-    cannot let its triple patterns range over all graphs at once. Everywhere else triple patterns carry the variable.
+    It is used only where this makes a difference: if a pattern cuts or counts the rows of a graph (LIMIT, aggregates
+    without GROUP BY), its triple patterns cannot range over all graphs at once. Everywhere else triple patterns carry
+    the variable.
     """
 
     graph: Variable
@@ -198,9 +199,10 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """Bind variable to the newest time (ms) at which what a solution makes of the patterns came on a stream, as far as
-    it is in the windows where each is matched; everywhere: in any window of the query. It is the newest of `times`,
-    too: variables that the pattern binds to such times, or not. Unbound where there is none. (csparql/timestamps.py)"""
+    """Bind variable to a time (ms): the newest at which a stream brought one of the tuples that the patterns become in
+    a solution. Only tuples in the windows where a pattern is matched count; everywhere: those in any window of the
+    query. `times` are variables that the pattern may bind to such times, which count too. Unbound if there is no time.
+    (csparql/timestamps.py)"""
 
     pattern: Node
     variable: Variable
@@ -318,7 +320,8 @@ class DatasetClause:
 
 
 Output = Choice["rstream", "istream", "dstream"]
-"""The rows that a firing reports: all, those that the firing before it had not, or those that only that one had."""
+"""The rows that a firing reports: all; those that the firing before it did not have; or those that only that firing
+had."""
 ReportPolicy = Choice["window close", "content change", "non-empty content", "non-empty result"]
 
 
@@ -326,8 +329,8 @@ ReportPolicy = Choice["window close", "content change", "non-empty content", "no
 class Registration:
     """`REGISTER QUERY | STREAM | RSTREAM | ISTREAM | DSTREAM name [COMPUTED EVERY n unit] [REPORT policies] AS`.
 
-    report: which firings are reported, those for which all policies hold; is_stream: REGISTER STREAM; has_operator:
-    the text says what its output is.
+    report: the policies that must all hold for a firing to be reported; is_stream: REGISTER STREAM; has_operator: the
+    text names RSTREAM, ISTREAM or DSTREAM.
     """
 
     name: str
@@ -342,11 +345,11 @@ class Registration:
 class Query:
     """A parsed query.
 
-    pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: what
-    CONSTRUCT makes (graph is DEFAULT; blank nodes are variables with is_blank); described: what DESCRIBE names, as IRIs
-    and as variables of the pattern; graph_places: the IRIs of GRAPH blocks, with line and column of the first;
-    having_aliases: of each alias of SELECT that HAVING asks for, the name, the expression as written, line and column;
-    refused: what the grammar has and we cannot answer.
+    pattern: the algebra with solution modifiers; variables: the names that a SELECT reports, in order; template: the
+    triples of CONSTRUCT (graph is DEFAULT; blank nodes are variables with is_blank); described: the IRIs and variables
+    of DESCRIBE; graph_places: the IRIs of GRAPH blocks, with line and column of the first; having_aliases: for each
+    alias of SELECT that HAVING asks for, the name, the expression as written, line and column; refused: the first
+    feature of the grammar that we cannot answer.
     """
 
     form: Choice["select", "ask", "construct", "describe"]

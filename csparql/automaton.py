@@ -1,9 +1,9 @@
 """A path as a finite automaton: states, and steps along triples between them.
 
-Whether one node is reached from another by a path of any length is whether some walk through the graph spells a word of
-the path's language. So the search for `(:a/:b|^:c)*` visits pairs of node and state, each once, however the path is
-nested. The automaton has no empty steps (Glushkov's construction: a state for the beginning and one for each link of
-the path); states from which the same steps lead on are one state, so `:p*` has a single one.
+A path leads from one node to another if some walk through the graph spells a word of the path's language. So the search
+for `(:a/:b|^:c)*` visits pairs of node and state, each once, however the path is nested. The automaton has no empty
+steps (Glushkov's construction: a state for the beginning and one for each link of the path). States from which the same
+steps lead on are merged, so `:p*` has a single one.
 """
 
 from __future__ import annotations

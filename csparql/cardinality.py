@@ -25,5 +25,5 @@ class Cardinalities(Protocol):
         """Triples with this predicate at this very subject (out) or object (in)."""
 
     def share(self, found: TriplePattern, variable: Variable, asked: TriplePattern) -> float | None:
-        """The share of the values that a pattern gives a variable which match another pattern, one without further
-        variables; tried on some of them. None if there are too few to try."""
+        """Return the share of the values that one pattern gives a variable which match another pattern (one without
+        further variables). It is tried on some of the values; None if there are too few to try."""

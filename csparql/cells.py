@@ -6,8 +6,8 @@ import unicodedata
 
 
 def visible(text: str) -> str:
-    """Return the text with what would move the cursor, end the line or not print (controls, line separators, lone
-    surrogates) as \\uXXXX."""
+    """Return the text with some characters as \\uXXXX: those that would move the cursor, end the line or not print
+    (controls, line separators, lone surrogates)."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(

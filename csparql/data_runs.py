@@ -1,14 +1,14 @@
-"""Runs of plain quads in INSERT DATA and DELETE DATA, cut out of the text by one expression a triple.
+"""Runs of plain quads in INSERT DATA and DELETE DATA, cut out of the text by one regular expression per triple.
 
 A run is a part of a DATA block in which only this stands: triples of IRIs, prefixed names, `a`, literals, numbers,
 booleans and blank node labels, with `;` and `,`, and GRAPH blocks of such. It becomes one token of the kind "data",
-and its columns are kept beside the tokens. All else (`[ ]`, collections, triple terms, variables, mistakes) is cut into
-tokens as ever, and behind the next full stop or brace a run may begin again.
+and its columns are kept beside the tokens. Everything else (`[ ]`, collections, triple terms, variables, mistakes) is
+cut into tokens as usual, and a run may begin again behind the next full stop or brace.
 
 * A run is a piece of the text that the tokenizer could have read as well, cut at the same places: it uses the same
   expressions for tokens, and never gives back a character of one.
 * It begins and ends where a statement or a GRAPH block does, all in one graph of the text or outside of all.
-* What its terms mean (prefixes, escapes, whether they may stand there) is asked by csparql/parser_data.py.
+* csparql/parser_data.py looks at the meaning of its terms: prefixes, escapes, whether they may stand there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from wukongs.csparql.tokens import REGEXES, SKIPPED, Token, read_tokens
 
 CHARACTERS_MIN = 4096
-"""A shorter request is cut into tokens: that costs little, and is what most tests of the parser read."""
+"""A shorter request is cut into tokens: that costs little, and most tests of the parser read such requests."""
 
 _NAME = rf"(?:{REGEXES['iri']}|{REGEXES['pname']})"
 _LITERAL = rf"(?:{REGEXES['string']})(?:{REGEXES['lang']}|\^\^{_NAME})?+"
@@ -50,8 +50,8 @@ class DataRun(NamedTuple):
     """text[start:stop], in a GRAPH block of the text or not, as columns of quads.
 
     terms, verbs: the distinct subjects, objects and graphs, and the distinct predicates, as they are written, in the
-    order of their first appearance; subjects, predicates, objects, graphs: places in these, a row for each quad; graphs
-    -1 where the text around the run says it."""
+    order of their first appearance; subjects, predicates, objects, graphs: places in these, a row for each quad; a
+    graph is -1 where the text around the run names it."""
 
     start: int
     stop: int
@@ -157,7 +157,8 @@ class DataReader:
         return tokens
 
     def opened(self, text: str, run: DataRun, row: int, source: str) -> list[Token]:
-        """Cut a run into runs and, around a row of it, tokens; the row is such as the parser may have to refuse."""
+        """Cut a run into runs, but the text around one row into tokens, since the parser may have to refuse that
+        row."""
         tokens: list[Token] = []
         before = scan(text, run.start, run.in_graph, row)
         if before is not None:

@@ -26,7 +26,7 @@ def unescape_string(text: str) -> str:
 
 
 def unescape_iri(text: str) -> str:
-    r"""Decode \uXXXX and \UXXXXXXXX; what they make must be allowed in an IRI. Raises EscapeError."""
+    r"""Decode \uXXXX and \UXXXXXXXX. The characters must be allowed in an IRI. Raises EscapeError."""
     return _CODEPOINT.sub(_iri_character, text) if "\\" in text else text
 
 

@@ -1,4 +1,4 @@
-"""Estimates: how many rows a plan step reads and leaves, from the sizes of what it matches.
+"""Estimates: how many rows a plan step reads and leaves, from the sizes of its pattern's parts.
 
 A state holds, for each variable, at most how many distinct values it has so far. Variables are numbered, and sets of
 them are the bits of an integer, because the search for an order makes thousands of these states.
@@ -25,11 +25,12 @@ _CONSTANT = -1
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A pattern's counts. Degrees are those of its constant ends, else averages over the keys.
+    """The counts of a pattern. Degrees are those of its constant ends, else averages over the keys.
 
-    subject, object, predicate, graph: the numbers of their variables, -1 for what is constant; variables: their bits;
-    subjects, objects: at most how many distinct values a match gives each end; of_class: it asks a variable
-    for a given rdf:type; share: which share of the values that another pattern gives the variable is known to have it.
+    subject, object, predicate, graph: the numbers of their variables, -1 for a constant; variables: their bits;
+    subjects, objects: the most distinct values that a match gives each end; of_class: the pattern asks a variable for a
+    given rdf:type; share: of the values that another pattern gives the variable, the share that is known to have the
+    type.
     """
 
     edges: float
@@ -104,7 +105,7 @@ def start_state(bound_count: int, variable_count: int, bound_rows: float) -> Sta
 
 
 def direction(sizes: Sizes, state: State) -> Direction:
-    """Choose from which end to explore: the one that is known, or the one that leads to fewer."""
+    """Choose the end from which to explore: the one that is known, or the one that leads to fewer rows."""
     subject_known = sizes.subject < 0 or bool(state.bound >> sizes.subject & 1)
     object_known = sizes.object < 0 or bool(state.bound >> sizes.object & 1)
     if subject_known and object_known:
@@ -115,7 +116,7 @@ def direction(sizes: Sizes, state: State) -> Direction:
 
 
 def rows_and_cost(state: State, sizes: Sizes) -> tuple[float, float]:
-    """Return the rows after matching a pattern, and the cost up to then. The step reads candidates, and keeps some."""
+    """Return the rows after matching a pattern, and the cost so far. The step reads candidates, and keeps some."""
     rows, bound, distinct = state.rows, state.bound, state.distinct
     subject, object_ = sizes.subject, sizes.object
     subject_known, object_known = subject < 0 or bound >> subject & 1, object_ < 0 or bound >> object_ & 1
@@ -152,7 +153,7 @@ def rows_and_cost(state: State, sizes: Sizes) -> tuple[float, float]:
 
 
 def joined(state: State, sizes: Sizes, rows: float, cost: float) -> State:
-    """Return the state after a pattern, of which rows_and_cost has told what it leaves.
+    """Return the state after a pattern; rows_and_cost gave its rows and cost.
 
     A variable has no more distinct values than its end of the pattern has keys, nor than a constant at the other end
     has edges.

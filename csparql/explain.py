@@ -86,7 +86,7 @@ class Moved:
 
 
 Ways = Callable[[PlanStep, frozenset[Variable], float], str]
-"""(step, what is bound before it, from about how many rows) -> how it comes to triples of other nodes"""
+"""(step, variables bound before it, about how many rows) -> how it gets triples of other nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ def explain(
     """Show a query as a tree of operators; each Bgp with the steps of its plan, in order. The parts of a join
     come in the order in which they are run.
 
-    figures : what an execution did; then actual rows and times stand beside the estimates. ways : where the graph is
-    divided among nodes, how a step would come to the triples of others.
+    figures : of an execution: its actual rows and times stand beside the estimates. ways : where the graph is divided
+    among nodes, tells how a step would get the triples of others.
     """
     lines = [_head(query), *_dataset_lines(query.dataset)]
     lines += _Tree(query.dataset, cardinalities, figures, ways).lines(query.pattern, 0)
@@ -367,7 +367,7 @@ def _plan_lines(
 ) -> Iterator[str]:
     """Show number, kind, direction, pattern, where, estimated rows and, if step_rows tells them, actual ones.
 
-    bound: the variables of the rows to start from; ways: how each step comes to triples of other nodes.
+    bound: the variables of the rows to start from; ways: how each step gets triples of other nodes.
     """
     for variable, term in plan.constants:
         yield f"with {variable} = {_format_term(term)}"

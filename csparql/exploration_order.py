@@ -1,10 +1,10 @@
-"""In which order the parts of a chain of joins are explored, each from the rows of those before it.
+"""The order in which the parts of a chain of joins are explored, each from the rows of those before it.
 
 A part is explorable if its solutions that join with given rows can be found from these rows: triple patterns, paths,
-triple terms and their parts, and what filters and unites only such parts. Where they stand beside each other, the
-triple patterns are no single Bgp any more: those that share no variable are parts of their own, and a path, union or
-triple term that links them may come in between. At each turn the part is taken that reads and leaves the fewest rows;
-those left count for more as long as triple terms are to be tied to their parts, row by row.
+triple terms and their parts, and filters and unions of such parts. A chain's triple patterns are no single Bgp any
+more: patterns that share no variable are parts of their own, and a path, union or triple term that links them may come
+in between. At each turn the part is taken that reads and leaves the fewest rows. Rows that are left count for more
+while triple terms are still to be tied to their parts, row by row.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_explorable(node: Node) -> bool:
 
 
 def exploration_parts(operands: Iterable[Node], bound: frozenset[Variable]) -> tuple[Node, ...]:
-    """Return explorable operands of joins as the parts that are put in order. bound: what the rows before them bind."""
+    """Return explorable operands of joins as parts to put in order. bound: the variables of the rows before them."""
     parts = [part for operand in operands for part in join_operands(operand)]
     if len(parts) < 2:
         return tuple(parts)
@@ -84,8 +84,8 @@ def exploration_order(
 ) -> tuple[Node, ...]:
     """Put parts in the order in which they are to be explored from `rows` rows that bind `bound`.
 
-    Of many parts, only those are estimated anew of which a variable has been bound since; the others are taken to read
-    and leave as many rows for each row as before.
+    If there are many parts, a part is estimated anew only if one of its variables has been bound since. The others are
+    taken to read and leave as many rows for each row as before.
     """
     left, ordered = list(parts), []
     estimates: list[tuple[float, float]] = []
@@ -114,8 +114,8 @@ def exploration_order(
 
 
 def _pieces(part: Node, bound: frozenset[Variable]) -> list[Node]:
-    """Split triple patterns, with the filters above them, into those that share no variable but bound ones; no others,
-    and none that a filter links."""
+    """Split triple patterns, with the filters above them, into groups that share no variable but bound ones. Other
+    nodes, and patterns that a filter links, are not split."""
     filtered = FilteredBgp.of(part)
     if filtered is None:
         return [part]
@@ -202,7 +202,7 @@ def _parts_estimate(node: TripleParts, bound: frozenset[Variable], rows: float) 
 def _reached(
     links: Sequence[Link], first: Sequence[Link], end: TermOrVariable, graph: GraphRef, cardinalities: Cardinalities
 ) -> float:
-    """Guess how many nodes a walk leads to from one end: as if it went on for three links, at most those there are."""
+    """Guess how many nodes a walk leads to from one end: as many as three links lead to, at most all that there are."""
     growth = sum(_degree(link, graph, cardinalities) for link in links)
     begins = sum(
         cardinalities.degree(graph, link.predicate, link.direction, end)

@@ -1,8 +1,8 @@
-"""Between which steps of a plan its filters are applied, and which of them are patterns with a constant.
+"""Placement of filters between the steps of a plan; filters that only put a constant into the patterns.
 
-A filter may be applied as soon as the variables that it shares with the patterns are bound. To stop between two steps
-costs about as much as some hundred rows, and to look at a value more than to pass a row on: so a filter goes to the
-earliest place where the rows that it spares the later steps are worth that, else behind the last step.
+A filter may be applied as soon as the variables that it shares with the patterns are bound. A stop between two steps
+costs about as much as some hundred rows, and a look at a value costs more than passing a row on. So a filter goes to
+the earliest place where it spares the later steps enough rows to pay for that, else behind the last step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The functions of the language by name: how many arguments each takes, and which do not give one value for ever.
+"""The functions of the language by name: how many arguments each takes, and which give other values at other times.
 
 Functions named by an IRI are not listed: whether one exists shows at evaluation, where an unknown one is an error
 (SPARQL 1.1, 17.6). BOUND, which takes a variable, TIMESTAMP of C-SPARQL and the operators are the parser's own.
@@ -55,7 +55,7 @@ def calls_any(expression: Expression, names: frozenset[str]) -> bool:
 
 
 def depends_on_moment(part: object) -> bool:
-    """Whether a part of the algebra calls a function whose value is another one at another time."""
+    """Whether a part of the algebra calls a function that gives other values at other times."""
     if isinstance(part, Call) and part.op in OF_MOMENT:
         return True
     if isinstance(part, tuple):

@@ -1,12 +1,12 @@
 """The search for the cheapest order of patterns that hang together.
 
 * Up to EXACT_PATTERNS_MAX patterns: dynamic programming over subsets, from small to large; for each subset the cheapest
-  order that joins just these is kept. A greedy order comes first: what already costs as much as that one is left out.
-  At most n * 2^(n - 1) steps are estimated (5,120 for ten patterns). (The rows of a subset are estimated along its
-  order, so that the cheapest way to a subset is nearly always, but not always, the beginning of the cheapest order.)
+  order that joins just these is kept. A greedy order comes first: an order that already costs as much is left out. At
+  most n * 2^(n - 1) steps are estimated (5,120 for ten patterns). (The rows of a subset are estimated along its order,
+  so that the cheapest way to a subset is nearly always, but not always, the beginning of the cheapest order.)
 * More: greedily, from several first patterns; then each WINDOW_PATTERNS neighbours of that order are put in the best
-  order among themselves, window after window. Beyond SEVERAL_STARTS_PATTERNS_MAX greedily from one first pattern, and
-  looking at CHOICES_MAX patterns for each step, so that a text of thousands of patterns is planned in a moment.
+  order among themselves, window after window. Beyond SEVERAL_STARTS_PATTERNS_MAX there is one first pattern, and each
+  step looks at CHOICES_MAX patterns only, so that a text of thousands of patterns is planned in a moment.
 """
 
 from __future__ import annotations
@@ -145,6 +145,6 @@ def _state_after(sizes: Sequence[Sizes], state: State, order: Sequence[int]) -> 
 
 
 def _choices(sizes: Sequence[Sizes], left: Sequence[int], bound: int, count_max: int | None = None) -> list[int]:
-    """Return those of the patterns left that share a variable with the table, all if none does; the first count_max."""
+    """Return the remaining patterns that share a variable with the table, or all if none does; at most count_max."""
     joined_to = (index for index in left if sizes[index].variables & bound)
     return list(islice(joined_to, count_max)) or list(left[:count_max])

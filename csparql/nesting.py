@@ -1,17 +1,17 @@
-"""How deep a query may nest: stated limits, so that every walk over tokens or algebra may be a plain recursion.
+"""Limits of nesting in a query, so that every walk over tokens or algebra may be a plain recursion.
 
 * Brackets stand in each other at most BRACKETS_MAX deep; so do signs and negations that follow each other (`!!!?x`).
 * The algebra of a query, expressions included, is a tree of at most DEPTH_MAX levels: each OPTIONAL, MINUS, BIND of a
   group adds one, and so does each operand of a sum or product. UNION, && and || are balanced: they add a logarithm.
-* Python's recursion limit, which all threads share, is raised to RECURSION_LIMIT once, when this module is imported
-  (and again should someone have lowered it when a query comes that may need it): the parser spends about
-  nine frames on a pair of parentheses, a walk over the algebra at most four on a level. Twice that many frames, all of
-  them through C, were seen to fit into a thread's usual stack of 8 MB.
+* Python's recursion limit, which all threads share, is raised to RECURSION_LIMIT when this module is imported, and
+  again if somebody has lowered it and a query may need it. The parser spends about nine frames on a pair of
+  parentheses, a walk over the algebra at most four on a level. Twice that many frames, all of them through C, were seen
+  to fit into a thread's usual stack of 8 MB.
 * A query has at most TOKENS_MAX tokens, and at most PATTERNS_MAX triple patterns side by side, since the planner
   compares each with each. An update may have more tokens: its data, which are bounded by UPDATE_CHARACTERS_MAX. Those
   that csparql/data_runs.py reads, which is nearly all of large data, never become tokens.
 
-A text with no more tokens than SMALL can reach none of these, and is not looked at.
+A text with at most SMALL tokens cannot reach these limits, and is not checked.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def algebra_depth(tree: object) -> int:
 
 
 def _parts(node: object) -> Iterable[object]:
-    """Iterate over what an algebra node is made of, tuples opened up; triples, terms and variables have no parts."""
+    """Iterate over the parts of an algebra node, tuples opened up. Triples, terms and variables have no parts."""
     fields = [getattr(node, name) for name in getattr(type(node), "__slots__", ())]
     while fields:
         part = fields.pop()

@@ -1,7 +1,7 @@
 """The parser of queries: C-SPARQL and SPARQL text to the algebra, by recursive descent, in one pass.
 
-The query forms are here. parser_patterns.py reads what stands in them, parser_streams.py what C-SPARQL adds at their
-head. A feature of the language that we do not support is refused by name and place.
+The query forms are here. parser_patterns.py reads the patterns in them, parser_streams.py the head that C-SPARQL adds.
+A feature of the language that we do not support is refused by name and place.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "AD
 def parse_query(text: str, base: str | None = None, source: str = "query") -> Query:
     """Parse a query and translate it into the algebra.
 
-    base : what relative IRIs are resolved against, unless the query has BASE; without either they stay relative.
-    source : what error messages call the text, such as its file.
+    base : relative IRIs are resolved against it, unless the query has BASE; without either they stay relative. source :
+    the name of the text in error messages, such as its file.
 
     Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature); DataError (base).
     SERVICE is parsed, and refused by `wukongs.csparql.rules.rewrite`.

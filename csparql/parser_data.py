@@ -1,7 +1,7 @@
 """Runs of DATA blocks (csparql/data_runs.py) to columns of terms: each distinct term is read once, and no token made.
 
-A statement that the parser would refuse is not refused here: the run is opened, the statement becomes tokens, and the
-parser says what is wrong with it, and where.
+A statement that the parser would refuse is not refused here. The statement becomes tokens, and the parser says the
+error and its place.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DataBlocks:
         parser.rewind(parser.index)
 
     def _refused_blank(self, run: DataRun) -> int | None:
-        """Return the first row with a blank node that may not be there, if that has to be said still."""
+        """Return the first row with a blank node that may not be there, if no error was raised for it yet."""
         if self._is_refused:
             return None
         for written in run.terms:

@@ -5,11 +5,11 @@ has expressions, and an expression has EXISTS with a pattern: such circles make 
 parser_streams.py and parser_update.py are functions on it.
 
 **GRAPH.** SPARQL evaluates a group inside of a GRAPH block once per graph. Here its triple patterns carry the graph
-instead. Where no triple pattern sees to it that the graph exists (and binds its variable), a `GraphNames` stands before
-what depends on it: `GRAPH ?g { OPTIONAL { P } }` is LeftJoin(GraphNames(?g), P in ?g). SPARQL binds ?g only after the
-block is evaluated: an expression, a MINUS or a subquery inside of it does not see it. So the block is read with a
-hidden variable for its graph. The hidden variable becomes ?g where the block has nothing of that kind, and no OPTIONAL
-that ?g must not reach (`may_be_bound_first`).
+instead. If no triple pattern makes sure that the graph exists (and binds its variable), a `GraphNames` stands before
+the part that depends on it: `GRAPH ?g { OPTIONAL { P } }` is LeftJoin(GraphNames(?g), P in ?g). SPARQL binds ?g only
+after the block is evaluated: an expression, a MINUS or a subquery inside of it does not see it. So the block is read
+with a hidden variable for its graph. The hidden variable becomes ?g if the block has no such part, and no OPTIONAL that
+?g must not reach (`may_be_bound_first`).
 
 **Paths.** Joins and unions of triple patterns stand for a path where they can, so that it is planned with all other
 triple patterns: a sequence becomes patterns that share a fresh variable, `^` turns its ends round, `|` is a Union, and
@@ -22,10 +22,10 @@ a negated set a filter on the predicate. Repetition and `?` are left to the sear
     << s p o ~ r >>        the reifier r (a new blank node if none is named), with r rdf:reifies <<( s p o )>>
     s p o ~ r {| q z |}    the triple, with r rdf:reifies <<( s p o )>> and r q z
 
-**Subqueries.** A subquery is evaluated by itself and lets out only what it projects (SPARQL 1.1, section 12). Its other
-variables get names of their own while it is read, so that no rule and no operator has to know about scopes: `?x`
-becomes `?x.1` in the first subquery that does not let `?x` out. A look ahead at its SELECT clause tells what it lets
-out.
+**Subqueries.** A subquery is evaluated by itself and lets out only the variables that it projects (SPARQL 1.1, section
+12). Its other variables get names of their own while it is read, so that no rule and no operator has to know about
+scopes: `?x` becomes `?x.1` in the first subquery that does not let `?x` out. A look ahead at its SELECT clause tells
+which variables it lets out.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class Modifiers:
 class PatternParser:
     """Reads the tokens of one text. `token` is the one not read yet.
 
-    A method reads the thing that it is named for, from `token` on, and returns its algebra. The attributes keep all
-    else: triples that are in no Bgp yet, the variables in scope, aggregates, places for later errors.
+    A method reads the thing that it is named for, from `token` on, and returns its algebra. The attributes keep the
+    rest: triples that are in no Bgp yet, the variables in scope, aggregates, places for later errors.
     """
 
     def __init__(self, text: str, tokens: list[Token], base: str | None, source: str) -> None:
@@ -197,7 +197,7 @@ class PatternParser:
         """Those that were read since the last BASE or PREFIX, by their text."""
 
         self._aggregates: dict[Aggregate, Variable] = {}
-        """Those of the SELECT that we are in, each with the variable that it leaves in its place."""
+        """The aggregates of the SELECT that we are in, each with the variable that it leaves in its place."""
         self._aggregates_allowed = False
         self._aggregate_count = 0
         self._calls_at: dict[Call, Token] = {}
@@ -231,7 +231,7 @@ class PatternParser:
         self.graph_places: dict[str, Token] = {}
         """The IRIs of GRAPH blocks, with the first token of each."""
         self.refused: UnsupportedFeatureError | None = None
-        """The first thing that is grammar and cannot be answered. It is said when somebody asks for answers."""
+        """The first feature of the grammar that cannot be answered. The error comes when somebody asks for answers."""
         self._graph_count = 0
         self._hides_graph = False
         """Whether the GRAPH block that we are in has a part to which its variable must not be known."""
@@ -289,7 +289,7 @@ class PatternParser:
         return int(self.advance().text)
 
     def _row_count(self, expected: str) -> int:
-        """Read an integer of any size; what is above all numbers of rows that can be is the largest of them."""
+        """Read an integer of any size. One that is above all possible numbers of rows becomes the largest of them."""
         if self.token.kind != "integer":
             raise self.error(expected)
         digits = self.advance().text.lstrip("0") or "0"
@@ -343,7 +343,7 @@ class PatternParser:
                 return
 
     def _version(self) -> None:
-        """Read what SPARQL 1.2 lets a text say of itself. It changes nothing: what we lack of a version is refused."""
+        """Read the VERSION of SPARQL 1.2. It changes nothing: a feature that we lack is refused where it stands."""
         if self.token.text.startswith(('"""', "'''")):
             raise self.error("the version between single quotation marks, such as VERSION '1.1'")
         self.string("a version as a string, such as VERSION '1.1'")
@@ -403,8 +403,8 @@ class PatternParser:
         return self.named(self.expect("var", expected))
 
     def named(self, token: Token) -> Variable:
-        """Return the variable that a token names: of all those with one name, each subquery has its own, unless it
-        lets it out. A dot cannot stand in a name of the text, so `?x.2` is no other's name."""
+        """Return the variable that a token names. A subquery has a variable of its own for each name that it does not
+        let out. A dot cannot stand in a name of the text, so no other variable is called `?x.2`."""
         name = token.text[1:]
         for let_out, number in reversed(self._subqueries):
             if name not in let_out:
@@ -465,7 +465,7 @@ class PatternParser:
         return _balanced(_either, operands)
 
     def _constraint(self, clause: str) -> Expression:
-        """Read what may follow FILTER or HAVING: an expression in parentheses, or a function call."""
+        """Read the condition of FILTER or HAVING: an expression in parentheses, or a function call."""
         if self.token.kind == "(":
             return self._parenthesised()
         if self.at_iri():
@@ -929,7 +929,7 @@ class PatternParser:
     # --- triple terms, reified triples, annotations (SPARQL 1.2) ------------------------------------------------------
 
     def _check_subject(self) -> None:
-        """Refuse what comes next as a subject of data that RDF has no such subject for: no pattern has to match it."""
+        """Refuse the next token as a subject of data, since RDF has no such subject."""
         if self.in_data and (self.at_literal() or self.token.kind == "<<("):
             raise self.error("a subject that RDF can have, an IRI or a blank node, in DATA")
 
@@ -1134,7 +1134,7 @@ class PatternParser:
         return pattern if condition is None else Filter(condition, pattern)
 
     def _nested_group(self) -> Node:
-        """Read `{ ... }` for EXISTS or MINUS: what it names comes into scope nowhere else, and the basic graph pattern
+        """Read `{ ... }` for EXISTS or MINUS. Its variables come into scope nowhere else, and the basic graph pattern
         around it goes on behind it."""
         in_scope, scope_number, mention_count = self.in_scope, self._scope_number, len(self._mentions)
         aggregates_allowed, self._aggregates_allowed = self._aggregates_allowed, False
@@ -1146,7 +1146,8 @@ class PatternParser:
         return node
 
     def _graph_key(self, by_rows: bool) -> tuple[Variable, ...]:
-        """Return what a subquery must keep apart besides its own keys: the graph, if it is a variable here.
+        """Return the variables that a subquery must keep apart besides its own keys: the graph, if it is a variable
+        here.
 
         by_rows : whether it is enough to look at each row's graph; else the block is evaluated graph by graph.
         """
@@ -1156,7 +1157,7 @@ class PatternParser:
         return (self.graph,) if by_rows else ()
 
     def _group_parts(self) -> tuple[Node, Expression | None]:
-        """Read `{ ... }`; return its pattern, and what its filters ask for: OPTIONAL takes that as its condition."""
+        """Read `{ ... }`; return its pattern, and the condition of its filters, which OPTIONAL takes as its own."""
         self.expect("{", "'{'")
         outer = self.patterns, self._path_nodes, self.triple_terms, self._paths_allowed
         self.patterns, self._path_nodes, self.triple_terms, self._paths_allowed = [], [], [], True
@@ -1459,7 +1460,7 @@ class PatternParser:
                 found.offset = number
 
     def _grouped(self, pattern: Node, select: SelectClause, found: Modifiers) -> Node:
-        """Put Group and HAVING around the pattern, if the query groups; check what SELECT may project then."""
+        """Put Group and HAVING around the pattern, if the query groups; check that SELECT may project its variables."""
         if not (found.group_by or self._aggregates or found.having):
             return pattern
         if select.star is not None:
@@ -1489,7 +1490,7 @@ class PatternParser:
                 )
 
     def _sample_ungrouped(self, found: Modifiers, visible: set[Variable]) -> None:
-        """HAVING and ORDER BY may name other variables, which then stand for any one value of the group."""
+        """Give a value to other variables that HAVING and ORDER BY name: any one value of the group."""
 
         def sampled(expression: Expression) -> Expression:
             replacements = {}

@@ -1,7 +1,7 @@
 """The parser of SPARQL 1.1 Update: a request is operations with ';' between them, each with a prologue of its own.
 
-The rules that the grammar alone does not say (grammar notes 7 to 10): DATA has no variables; what is deleted has no
-blank nodes; a blank node label stands in one INSERT DATA, and in one WHERE clause, of a request only.
+Rules that the grammar alone does not say (grammar notes 7 to 10): DATA has no variables; deleted quads have no blank
+nodes; a blank node label stands in only one INSERT DATA, and in only one WHERE clause, of a request.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Property paths (SPARQL 1.1, section 9): the syntax tree of what may stand in the place of a predicate, its text, and
-what it takes for a path to have no length.
+"""Property paths (SPARQL 1.1, section 9): the syntax tree of a path in the place of a predicate, its text, and whether
+it may have no length.
 
 A predicate alone is a `Term`. Everything else is one of the nodes below; a triple pattern whose path is a `Term` or a
 variable is a `TriplePattern` of the algebra, never a `PathPattern`.
@@ -111,10 +111,10 @@ def is_nullable(path: Path) -> bool:
 
 
 def reaches_outside(path: Path, from_constant: bool, to_constant: bool) -> bool:
-    """Tell whether a path of no length leads from a term to itself that the graph does not know.
+    """Tell whether a path of no length leads from a term that the graph does not know to itself.
 
-    That is so only next to a constant of the query (18.4: ZeroLengthPath): variables range over the graph's nodes, and
-    between the two parts of a sequence there is a variable. from_constant, to_constant: which ends are constants.
+    It does so only next to a constant of the query (18.4: ZeroLengthPath): variables range over the graph's nodes, and
+    between the two parts of a sequence there is a variable. from_constant, to_constant: whether this end is a constant.
     """
     match path:
         case ZeroOrMore() | ZeroOrOne():

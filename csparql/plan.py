@@ -15,7 +15,7 @@ class PlanStep:
 
     Whether the step scans an index (neither end bound yet), expands (the end it starts from is bound) or checks (both
     are) follows from the constants and from the variables that earlier steps have bound.
-    estimated_rows: rows of the binding table after this step; filters: what is asked of these rows before the next.
+    estimated_rows: rows of the binding table after this step; filters: applied to these rows before the next step.
     """
 
     pattern: TriplePattern
@@ -26,8 +26,8 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """steps, in order; filters: what is asked of the rows to start from; constants: variables that every row binds to
-    the same term, which stands in their place in the patterns of the steps."""
+    """steps, in order; filters: applied to the rows to start from; constants: variables that every row binds to the
+    same term, which stands in their place in the patterns of the steps."""
 
     steps: tuple[PlanStep, ...]
     filters: tuple[Expression, ...] = ()

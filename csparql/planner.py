@@ -1,11 +1,11 @@
 """The planner: orders the triple patterns of a Bgp into plan steps, over stored graphs and windows together.
 
 Cost is counted in rows: those that a step probes with and those that it produces. Sizes come from the arrangements, so
-a constant's degree is exact; for what is joined, the usual assumptions stand in: values are spread evenly, and of two
-sets of values the smaller is contained in the larger (estimates.py).
+a constant's degree is exact. For joins we make the usual assumptions: values are spread evenly, and the smaller of two
+sets of values is contained in the larger (estimates.py).
 
-* Patterns that share no variable (apart from those bound before) fall into components; only between components is there
-  a Cartesian product, and the one that multiplies rows least for its cost comes first.
+* Patterns that share no variable (apart from those bound before) fall into components. Only components make a Cartesian
+  product, and the one that multiplies rows least for its cost comes first.
 * Filters are placed between the steps once these have an order (filter_placement.py).
 * Within a component the order is the cheapest one that needs no product: found exactly (dynamic programming over
   subsets, join_order.py) up to `EXACT_PATTERNS_MAX` patterns, else greedily from several starts.
@@ -72,9 +72,10 @@ def plan_bgp(
 def _with_shares(
     patterns: Sequence[TriplePattern], sizes: Sequence[Sizes], cardinalities: Cardinalities
 ) -> list[Sizes]:
-    """Note, for each check of a class, which share passes of what the smallest other pattern gives the variable.
+    """Note, for each check of a class, which share of the values of the smallest other pattern passes it.
 
-    Classes are spread over the values of a predicate as no independence has it: all of them are of one, or a quarter.
+    The classes of a predicate's values are not independent of the predicate: all values are of one class, or a quarter
+    is.
     """
 
     def least(index: int) -> float:
@@ -97,7 +98,7 @@ def _with_shares(
 
 
 def _is_listed(pattern: TriplePattern) -> bool:
-    """Whether all triples that a pattern meets match it, so that some matches are soon found."""
+    """Whether all triples that a pattern meets match it, so that a few matches are found soon."""
     is_one_graph = not isinstance(pattern.graph, Variable)
     return is_one_graph and isinstance(pattern.predicate, Term) and pattern.subject != pattern.object
 

@@ -1,7 +1,8 @@
-"""Rewrites of the algebra that keep every answer and make plans cheaper. RULES says in which order they are applied.
+"""Rewrites of the algebra that keep every answer and make plans cheaper. RULES has them in the order in which they
+apply.
 
-A rule holds for every pattern, also for one inside of EXISTS and also once a row's bindings are put into it: see
-walk.py, by which the rules reach all parts of a pattern.
+A rule holds for every pattern, also for one inside of EXISTS, and also after a row's bindings are put into it. walk.py
+takes the rules to all parts of a pattern.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CONJUNCTS_MAX = 100
 def rewrite(query: Query) -> Query:
     """Apply all rules to a query's pattern.
 
-    Raises UnsupportedFeatureError: the query asks for what is grammar and cannot be answered (SERVICE)."""
+    Raises UnsupportedFeatureError: the query uses a feature of the grammar that cannot be answered (SERVICE)."""
     if query.refused is not None:
         raise query.refused.with_traceback(None)
     pattern = query.pattern
@@ -57,10 +58,10 @@ def rewrite(query: Query) -> Query:
 
 
 def sink_joins(node: Node) -> Node:
-    """Join what is joined to an OPTIONAL before it, where it can be planned with the patterns that stand there.
+    """Move a pattern that is joined to an OPTIONAL before it, if it can be planned with the patterns there.
 
     Join(LeftJoin(A, B, e), C) = LeftJoin(Join(A, C), B, e) if A binds, in every solution, each variable that C shares
-    with B or e. Then C adds no binding that B or e could see, and A alone settles which rows of B fit."""
+    with B or e. Then C adds no binding that B or e could see, and A alone decides which rows of B fit."""
     node = map_children(node, sink_joins)
     if isinstance(node, Join):
         for outer, other in ((node.left, node.right), (node.right, node.left)):
@@ -176,14 +177,14 @@ def push_filters(node: Node) -> Node:
     * Filter(c, LeftJoin(L, R, e)) = LeftJoin(Filter(c, L), R, e) under the same condition: R adds nothing that c sees.
     * Filter(c, Minus(L, R)) = Minus(Filter(c, L), R) always: both only take rows of L away.
     * Filter(c, Project(P, v)) = Project(Filter(c, P), v), since variables that are not projected have names of their
-      own; Filter(c, Distinct(P)) = Distinct(Filter(c, P)). So a subquery is filtered inside, but not below what cuts or
-      groups.
+      own; Filter(c, Distinct(P)) = Distinct(Filter(c, P)). So a subquery is filtered inside, but not below a LIMIT or a
+      group.
     * Filter(c, Union(L, R)) = Union(Filter(c, L), Filter(c, R)) always.
     * Filter(c, Extend(P, v, e)) = Extend(Filter(c, P), v, e) if c does not mention v; and so for a Timestamp.
 
-    An expression without variables stays where it is. So does an expression above a join if it would be asked of triple
-    patterns that only other parts of the join may link (a path, the parts of a triple term): it would make a product of
-    them.
+    An expression without variables stays where it is. So does an expression above a join if it would be applied to
+    triple patterns that only other parts of the join may link (a path, the parts of a triple term): the patterns would
+    make a product.
     """
     node = map_children(node, push_filters)
     return _pushed(node.condition, node.pattern) if isinstance(node, Filter) else node
@@ -224,7 +225,7 @@ def _pushed(condition: Expression, node: Node) -> Node:
 
 
 def _takes_filter(side: Node, condition: Expression, seen: frozenset[Variable]) -> bool:
-    """Tell whether a condition may be asked of one side of a join. seen: those of its variables that the join binds."""
+    """Tell whether a condition may be applied to one side of a join. seen: its variables that the join binds."""
     if not seen <= certain_variables(side) or isinstance(side, TripleParts):
         return False
     while isinstance(side, Filter):

@@ -1,5 +1,5 @@
-"""Facts about a pattern's solutions that need no evaluation: which variables they bind, which graphs they saw, what
-links triple patterns, whether rows come in an order."""
+"""Facts about a pattern's solutions that need no evaluation: which variables they bind, which graphs they saw, which
+triple patterns are linked, whether rows come in an order."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def certain_variables(node: Node) -> frozenset[Variable]:
 def possible_variables(node: Node) -> frozenset[Variable]:
     """Return the variables that some solution may bind.
 
-    A node is often asked again, as the left side of the next: the parser asks at each BIND, rules at each join. So what
-    was asked lately is kept, by identity, since to compare or hash a tree is to walk it."""
+    The same node is often asked for again, as the left side of the next: the parser asks at each BIND, rules at each
+    join. So the newest answers are kept, by identity, since comparing or hashing a tree takes a walk over it."""
     known = _recent.get(id(node))
     if known is not None and known[0] is node:
         return known[1]
@@ -173,9 +173,9 @@ def exists_patterns(expression: Expression) -> tuple[Exists, ...]:
 def may_be_bound_first(node: Node, variable: Variable) -> bool:
     """Whether a pattern that is joined to a binding of a variable may as well be matched with the variable bound.
 
-    In a triple pattern it may. The right side of an OPTIONAL is matched without the binding: what it finds is
-    compatible or not, and only then joined. So the variable has to be bound to its left, as has one that an expression
-    asks for."""
+    In a triple pattern it may. The right side of an OPTIONAL is matched without the binding: its rows are compatible or
+    not, and only then joined. So the variable has to be bound to the left of it. The same holds for a variable in an
+    expression."""
     if variable not in mentioned_variables(node):
         return True
     asked = NO_VARIABLES.union(*map(expression_variables, node_expressions(node)))
@@ -224,8 +224,8 @@ def always_matches_in(node: Node, graph: GraphRef) -> bool:
 def components(
     patterns: Iterable[TriplePattern], bound: frozenset[Variable] = NO_VARIABLES
 ) -> list[tuple[TriplePattern, ...]]:
-    """Split triple patterns into groups that share no variables but bound ones: between two such groups there is a
-    product, or something else that links them."""
+    """Split triple patterns into groups that share no variables but bound ones. Two such groups make a product, or
+    something else links them."""
     groups: list[tuple[set[Variable], list[TriplePattern]]] = []
     for pattern in patterns:
         variables = set(pattern.variables()) - bound

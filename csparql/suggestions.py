@@ -1,6 +1,6 @@
 """Help with a query that does not parse: the word that was meant, the mark of another language, an open bracket.
 
-Only errors call this, so it may take its time; it says nothing where nothing is near.
+Only errors call this, so it may take its time. It suggests nothing if no known word is near.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _SIMILAR = 0.7
 
 
 def suggest(text: str, tokens: Sequence[Token], token: Token, expected: str, prefixes: Mapping[str, str]) -> str:
-    """Return what may help where `token` was found and `expected` should have stood, as a clause; or nothing."""
+    """Return a clause of help for an error that found `token` and expected `expected`; or nothing."""
     index = next((place for place, known in enumerate(tokens) if known.start >= token.start), len(tokens) - 1)
     before = tokens[index - 1] if index else None
     if token.kind == "pname":

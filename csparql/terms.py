@@ -2,8 +2,8 @@
 
 Canonical form is N-Triples with escapes decoded, xsd:string dropped, the language tag in lower case, IRIs untouched and
 lexical forms kept to the letter: `<http://x>`, `"a"`, `"a"@en`, `"a"@en--ltr`, `"1"^^<...#integer>`. It is unambiguous
-read from its right end, even though quotes inside a lexical form are not escaped. A triple term (RDF 1.2) is
-`(subject predicate object)` with single blanks: the first two have none inside, so the object is what remains.
+read from its right end, even though quotes inside a lexical form are not escaped. A triple term (RDF 1.2) is `(subject
+predicate object)` with single blanks: the first two have none inside, so the object is the rest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """timestamp(?x) and timestamp(?s, ?p, ?o): calls of C-SPARQL's function become variables that a Timestamp node binds.
 
-`timestamp(?x)` is the newest time of the tuples of windows that bind ?x in a solution. Below the expression that asks,
-every triple pattern that mentions ?x and can be matched in a window is one of those tuples, if its part of the pattern
-holds in each solution. Where it need not hold (in a branch of UNION, to the right of OPTIONAL), its times are noted
-there, under a hidden variable, and only count in the solutions that come from there. No
-tuple can be told that binds ?x to the right of MINUS, in a subquery or in a property path of arbitrary length.
+`timestamp(?x)` is the newest time of the tuples of windows that bind ?x in a solution. These tuples are the matches of
+the triple patterns below the expression that mention ?x and can be matched in a window. A pattern that need not match
+in each solution (in a branch of UNION, to the right of OPTIONAL) notes its times there, under a hidden variable; they
+only count in the solutions that come from there. Tuples that bind ?x to the right of MINUS, in a subquery or in a
+property path of arbitrary length cannot be told.
 
 `timestamp(?s, ?p, ?o)` is the newest time of that tuple in any window of the query.
 """
@@ -50,8 +50,8 @@ Refuse = Callable[[Call, str], Exception]
 def resolve_timestamps(query: Query, refuse: Refuse) -> Query:
     """Put variables in the place of all calls of timestamp(), bound below where they stand.
 
-    Raises what `refuse` makes of a call that can have no value: without a window, of a variable that no triple pattern
-    in a window binds, of anything but variables and terms, inside of EXISTS.
+    Raises the error that `refuse` makes for a call that can have no value: without a window, of a variable that no
+    triple pattern in a window binds, of anything but variables and terms, inside of EXISTS.
     """
     return replace(query, pattern=_Resolver(query.dataset, refuse).node(query.pattern))
 
@@ -169,8 +169,8 @@ class _Resolver:
         )
 
     def _collected(self, node: Node, wanted: Variable) -> tuple[Node, tuple[TriplePattern, ...], tuple[Variable, ...]]:
-        """Return a node, the patterns that bind `wanted` by a tuple of a window in each of its solutions, and hidden
-        variables that it binds to times where only some solutions have such a tuple."""
+        """Return three things: a node; the patterns that bind `wanted` by a tuple of a window in each of its solutions;
+        the hidden variables that the node binds to times where only some solutions have such a tuple."""
         match node:
             case Bgp():
                 found = (p for p in node.patterns if wanted in p.variables() and in_window(p.graph, self._dataset))
@@ -197,7 +197,8 @@ class _Resolver:
                 return node, (), ()
 
     def _noted(self, node: Node, wanted: Variable) -> tuple[Node, tuple[Variable, ...]]:
-        """Return a node that binds the times of its tuples to a hidden variable, and that; none if it has none."""
+        """Return a node that binds the times of its tuples to a hidden variable, and that variable, if it has such
+        tuples."""
         node, patterns, times = self._collected(node, wanted)
         if not patterns:
             return node, times

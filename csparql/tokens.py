@@ -1,8 +1,8 @@
 """The tokenizer: query text to tokens, by one regular expression.
 
-A token's kind is what the parser asks for: a word's kind is the word in upper case (keywords ignore case), the kind of
-punctuation is its text, and all else has a lower-case name: iri pname blank var string lang integer decimal double end.
-Tokens keep offsets; lines and columns are worked out only when an error needs them.
+The parser asks for tokens by their kind. A word's kind is the word in upper case (keywords ignore case), the kind of
+punctuation is its text, and other kinds have lower-case names: iri pname blank var string lang integer decimal double
+end. Tokens keep offsets; lines and columns are worked out only when an error needs them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def tokenize_decoded(
 
     \uXXXX may stand anywhere (SPARQL 1.1, 19.2). Strings and IRIs decode their own; others are decoded here, and only
     where the text makes no sense without, so that places in errors are those of the text as it was given.
-    read: what cuts, as `tokenize` does.
+    read: the function that cuts the text, such as `tokenize`.
     """
     if not text.isascii() and (surrogate := _SURROGATE.search(text)):
         raise _malformed(text, surrogate.start(), source)

@@ -71,8 +71,8 @@ class DeleteData:
 class Modify:
     """DELETE and INSERT by the solutions of a pattern; DELETE WHERE, too.
 
-    where: a select whose variables are those of the templates; its dataset is what USING says. default_graph: the graph
-    of WITH, in which WHERE is matched outside of GRAPH (None: by its dataset)."""
+    where: a select whose variables are those of the templates; its dataset is that of USING. default_graph: the graph
+    of WITH, in which WHERE is matched outside of GRAPH (None: its dataset decides)."""
 
     delete: tuple[TriplePattern, ...]
     insert: tuple[TriplePattern, ...]

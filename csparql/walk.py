@@ -1,8 +1,8 @@
 """Rebuild an algebra tree from its leaves up; put variables in the place of others; the joins of a chain as a list.
 
-A rule that reaches the children of a node also reaches the patterns of EXISTS in its expressions. That keeps answers: a
-rule holds for every pattern, so also for the one that the substitution of a row's bindings makes of this one. A rule
-rests on which variables are certain, possible or shared, and a variable that becomes a constant leaves all three.
+A rule that reaches the children of a node also reaches the patterns of EXISTS in its expressions. That keeps answers. A
+rule holds for every pattern, so it also holds for the pattern after a row's bindings are put into it: a rule rests on
+which variables are certain, possible or shared, and a variable that becomes a constant leaves all three sets.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ STORED = "<urn:x-wukongs:default>"
 
 
 def query_warnings(query: Query) -> tuple[str, ...]:
-    """Return what the text of a query with windows shows by itself; nothing for a query without."""
+    """Return the warnings that the text of a query with windows gives by itself; none for a query without windows."""
     if not query.dataset.windows:
         return ()
     read = set(graphs_read(query))

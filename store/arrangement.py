@@ -33,7 +33,7 @@ class Arrangement:
     def absorb(
         self, sn: int, graphs: Int64Array, subjects: Int64Array, predicates: Int64Array, objects: Int64Array
     ) -> int:
-        """Seal SN sn with those of the tuples that the graph does not hold yet; return how many that are.
+        """Seal SN sn with the tuples that the graph does not hold yet; return how many these are.
 
         graphs, subjects, predicates, objects : int64[n] ids, repeats allowed.
         """
@@ -73,7 +73,7 @@ class Arrangement:
         return difference.counts
 
     def _mark_new(self, quads: Quads) -> BoolArray:
-        """Mark the tuples that the graph does not hold yet, bool[n]; the filter knows them all from then on."""
+        """Mark the tuples that the graph does not hold yet, bool[n]. The filter knows all tuples from then on."""
         held = self._fill_filter()
         graphs, subjects, predicates, objects = quads
         met = self._filter.meet(self._filtered(held), graphs, predicates, subjects, objects)
@@ -83,7 +83,8 @@ class Arrangement:
         return new
 
     def _fill_filter(self) -> BatchSet:
-        """Let the filter know what others have sealed, such as a restart; return all that is held."""
+        """Let the filter know the triples that others have sealed, such as a restart; return all batches that are
+        held."""
         held = self.trace.read(self.trace.upper)
         if self.trace.batches_from(self._filtered_to):
             self._filter.learn(self._filtered(held))
@@ -111,11 +112,11 @@ class Arrangement:
     def absorb_batch(
         self, sn: int, batch: Batch, known: Handle | None = None, whole: Batch | None = None, fuel: int | None = None
     ) -> Batch:
-        """Seal SN sn with what is new of a batch that was built beforehand, and return that.
+        """Seal SN sn with the new triples of a batch that was built beforehand, and return these.
 
-        known: a handle at whose SN the graph held none of it; whole: the batch with those that it held, which is taken
-        if triples were deleted since, as one of these may have been, or if the handle was revoked, so that merging may
-        have forgotten that they were. fuel: as in Trace.seal."""
+        known: a handle at whose SN the graph held none of the batch; whole: the batch with the triples that the graph
+        held then. `whole` is taken if triples were deleted since, since some of these may be among them, or if the
+        handle was revoked, since merging may then have forgotten deletions. fuel: as in Trace.seal."""
         if known is not None:
             self.expect(batch, len(batch))
             self.give_up(batch)

@@ -6,8 +6,8 @@ ends with arrival e is the same for every query, live, late or replayed.
 Invariants:
 
 * stream batches come in order and whole; within one, the owner gives the order (timestamp, source partition, offset);
-* what is held are the arrivals held_after < number <= count, in whole stream batches: those before were dropped, or
-  came when no window counted;
+* the arrivals held_after < number <= count are held, in whole stream batches: earlier ones were dropped, or came when
+  no window counted;
 * nothing is held unless `is_kept`; `count` goes on all the same.
 
 Cost: 32 bytes an arrival, and the batches of the windows that were read last; a window of n arrivals is sorted into a
@@ -107,8 +107,8 @@ class ArrivalSequence:
         self.held_after = self.count
 
     def restore(self, count: int, began_after: int | None) -> None:
-        """Stand where another one stood: so many arrivals had come, of which none is held; it had begun to keep them
-        after so many (None: it had not)."""
+        """Go on where another sequence stood. count: arrivals that had come, none of which is held; began_after: how
+        many had come when it began to keep them (None: it kept none)."""
         assert self.oldest is None, "restored over arrivals"
         self.count = self.held_after = count
         self.is_kept = began_after is not None
@@ -137,7 +137,8 @@ class ArrivalSequence:
         self.size_bytes += added.size_bytes
 
     def count_at(self, number: int) -> int:
-        """Return how many arrivals had come by the end of a stream batch. One before what is held: by what is held."""
+        """Return how many arrivals had come by the end of a stream batch. Before the oldest held one, it is that before
+        all held."""
         at = bisect_right(self._numbers, number, self._first)
         return self._ends[at - 1] if at > self._first else self.held_after
 
@@ -153,12 +154,12 @@ class ArrivalSequence:
         return self.batch_of((self.count_at(after) // step + 1) * step)
 
     def span(self, number: int, count: int, step: int) -> tuple[int, int]:
-        """Return what a window of `count` arrivals holds at the end of a stream batch: arrivals after, to."""
+        """Return the arrivals (after, to) of a window of `count` arrivals at the end of a stream batch."""
         to = self.count_at(number) // step * step
         return max(0, to - count), to
 
     def window(self, after: int, to: int) -> CountedWindow:
-        """Return what is held of the arrivals after < k <= to, as a set in which the newest time of each tuple stands.
+        """Return the held arrivals among after < k <= to, as a set with the newest time of each tuple.
 
         Cost: a sort of the window; nothing if it was read lately."""
         held = min(max(after, self.held_after), to)
@@ -184,7 +185,8 @@ class ArrivalSequence:
         return CountedWindow(after, to, BatchSet.of((batch,), disjoint=True), int(times[0]) - 1, int(times[-1]))
 
     def drop(self, to: int) -> None:
-        """Drop the stream batches of which no arrival is after number `to`. Cost: of what is dropped, amortised."""
+        """Drop the stream batches that have no arrival after number `to`. Cost: that of the dropped arrivals,
+        amortised."""
         first = self._first
         while first < len(self._ends) and self._ends[first] <= to:
             arrivals = self._arrivals[first]

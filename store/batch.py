@@ -100,7 +100,7 @@ class Batch:
         return len(self.out.values)
 
     def verify(self) -> None:
-        """See to it that the arrays are what was written. Raises CorruptionError. Every reader of values calls it."""
+        """Check that the arrays are as they were written. Raises CorruptionError. Every reader of values calls it."""
         if self.source is not None:
             self.source.verify()
 
@@ -214,7 +214,7 @@ def build_batch(
 def stack_descriptors(batches: tuple[Batch, ...]) -> Int64Array:
     """Return the descriptors of batches as int64[n, DESCRIPTOR_WIDTH]; the batches must outlive its use.
 
-    Raises CorruptionError if one lies in a file that is not what was written."""
+    Raises CorruptionError if one lies in a file that has changed since it was written."""
     if not batches:
         return np.empty((0, layout.DESCRIPTOR_WIDTH), np.int64)
     for batch in batches:

@@ -219,7 +219,7 @@ def fill_fences(keys, key_starts, fence_starts, fence_shifts, fences, state, fue
 
     Returns
     -------
-    fuel : int64                     What is left; done when state[0] == n_ranges.
+    fuel : int64                     The rest; done when state[0] == n_ranges.
     """
     r, i, at = state[0], state[1], state[2]
     budget = min(fuel, np.int64(1) << 56) * FENCE_ENTRIES_PER_FUEL

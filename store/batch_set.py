@@ -20,8 +20,8 @@ class BatchSet:
     """batches, kept alive as long as this object; descriptors : int64[n_batches, DESCRIPTOR_WIDTH].
 
     disjoint: no triple is seen in two of them, so that a read needs no union. count: the triples of all batches that
-    are seen; those in several count as often. tombstones: batches of which those after a batch hide its triples, in
-    `hiding` : int64[n, DESCRIPTOR_WIDTH], to which the descriptors point.
+    are seen; a triple in several batches counts as often. tombstones: batches in `hiding` : int64[n, DESCRIPTOR_WIDTH],
+    to which the descriptors point; those after a batch hide its triples.
     """
 
     batches: tuple[Batch, ...]
@@ -36,7 +36,7 @@ class BatchSet:
 
     @staticmethod
     def of(batches: tuple[Batch, ...], disjoint: bool, tombstones: Sequence[Batch | None] = ()) -> BatchSet:
-        """tombstones: for each batch, what was deleted together with it, or None; nothing where nothing ever was.
+        """tombstones: for each batch, the triples deleted together with it, or None; empty if nothing was ever deleted.
 
         Every tombstone must hide a triple of exactly one earlier batch, as those of a trace do.
         """
@@ -53,8 +53,8 @@ class BatchSet:
         return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count, buried, table if buried else None)
 
     def followed_by(self, batches: tuple[Batch, ...], last: Batch | None = None, gone: Batch | None = None) -> BatchSet:
-        """Return this read with more batches, of which triples may be in others too, and then one in which tombstones
-        hide triples of all before it."""
+        """Return this read with more batches, whose triples may be in other batches too, and then with a change whose
+        tombstones hide triples of all batches before it."""
         tombstones = [*self._tombstones_by_batch(), *[None] * len(batches)]
         if last is not None:
             return BatchSet.of((*self.batches, *batches, last), False, [*tombstones, gone])
@@ -67,8 +67,8 @@ class BatchSet:
 
     @cached_property
     def graphs(self) -> Int64Array:
-        """The ids of the graphs with a triple in this read, sorted. Cost: one sort of the directories, not of triples;
-        where there are tombstones, they are counted against the triples, graph by graph."""
+        """The ids of the graphs with a triple in this read, sorted. Cost: one sort of the directories, not of triples.
+        If there are tombstones, they are counted against the triples, graph by graph."""
         held = [batch.graphs for batch in self.batches]
         if not held:
             return np.empty(0, np.int64)

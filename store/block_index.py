@@ -20,8 +20,8 @@ indexed, so 2**levels <= n / 2). Take a batch of level l < levels that is read. 
 out of the window: this is so for one batch of a level at each end. Its parent is under way: there is one such parent,
 with two children. Its parent is folded: the block above that parent is built and sticks out of the window, so the
 parent is the one batch of its odd level at its end, and is read as two of the level below. That makes 4 of a level, and
-one more of every two levels for each end. (Nothing is folded at the newer end of a window that reaches up to now: 4.5 *
-log2(n).) At most 3 batches are of the highest level, since n < 4 * 2**levels.
+one more of every two levels for each end. (A window that reaches up to now takes 4.5 * log2(n), since nothing is folded
+at its newer end.) At most 3 batches are of the highest level, since n < 4 * 2**levels.
 
 Merges are fuelled. Each stream batch that closes pays a share of every merge under way: the work that is left, divided
 by the stream batches that are left. The merge that is due first gets all the shares together. They add up to the work
@@ -52,7 +52,7 @@ Key = tuple[int, int]
 
 
 def level_count(batch_count: int) -> int:
-    """Return how many levels of blocks windows of up to this many stream batches are read through."""
+    """Return how many levels of blocks are needed for windows of up to this many stream batches."""
     return max(0, batch_count.bit_length() - 2)
 
 
@@ -91,7 +91,7 @@ class BlockIndex:
     def __init__(self) -> None:
         self.levels = 0
         self.size_bytes = 0
-        """Bytes of all slices and blocks, each once, and of what merges under way have to write at most."""
+        """Bytes of all slices and blocks, each once, and the most that merges under way have to write."""
         self._closed_to: int | None = None
         self.widest = 1
         """How many stream batches the windows have, at most, for which blocks are kept."""
@@ -139,8 +139,8 @@ class BlockIndex:
             self._complete(level, number, number)
 
     def index_windows(self, batch_count: int) -> bool:
-        """Keep blocks for windows of up to this many stream batches, also of the slices that are held; drop those that
-        are longer. Return whether that made a difference."""
+        """Keep blocks for windows of up to this many stream batches, also of the slices that are held; drop longer
+        blocks. Return whether that made a difference."""
         self.widest = batch_count
         levels = level_count(batch_count)
         if levels < self.levels:
@@ -235,7 +235,8 @@ class BlockIndex:
         self._work_left[deadline] = self._work_left.get(deadline, 0) + found.work_left
 
     def _run(self, fuel: int, due_to: int) -> None:
-        """Work in order of deadlines as far as the fuel goes; what is due up to `due_to` is built in any case."""
+        """Work in order of deadlines as far as the fuel goes. Blocks that are due up to `due_to` are built in any
+        case."""
         heap = self._by_deadline
         while heap and (fuel > 0 or heap[0].deadline <= due_to):
             found = heap[0]

@@ -31,8 +31,8 @@ MALFORMED_MAX = 1 << 16
 BYTES_PER_ROW = 400
 """Bytes of a run in flight: 32 gathered, and two being built at 184 each."""
 BYTES_PER_TEXT_BYTE = 3
-"""Bytes of a piece in flight for each byte of text, for each worker: its text and what it becomes, and as much that
-waits for its turn."""
+"""Bytes in flight for each byte of a piece's text, for each worker: the text and its outcome, and as much that waits
+for its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,9 @@ class BulkPlan:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """batch: the distinct tuples of a part of a file; read_count: with repeats; malformed: its lines that were set
-    aside; stop, next_line: where the file goes on behind it; read_bytes: how much of the file was read by then."""
+    """batch: the distinct tuples of a part of a file; read_count: their number with repeats; malformed: its lines that
+    were set aside; stop, next_line: where the file goes on behind it; read_bytes: how much of the file was read by
+    then."""
 
     batch: Batch
     read_count: int
@@ -80,9 +81,9 @@ def read_runs(
 ) -> Generator[FilePart]:
     """Read a file to its end and yield it in runs, in order; the last one says where it ends, and may be empty.
 
-    graph: the graph of tuples without one of their own. strict: a malformed line is an error. start, first_line: where
-    to begin, as a run said. on_piece: called with the tuples of each piece, in order, before their terms are confirmed.
-    Terms are confirmed ahead of the runs that hold them. Raises DataError."""
+    graph: the graph of tuples without one of their own. strict: a malformed line is an error. start, first_line: the
+    place to begin at, as a run gave it. on_piece: called with the tuples of each piece, in order, before their terms
+    are confirmed. Terms are confirmed ahead of the runs that hold them. Raises DataError."""
     with ThreadPoolExecutor(plan.workers, "wukongs-load") as pool:
         building: deque[tuple[Future[Batch], int, tuple[MalformedLine, ...], int, int, int]] = deque()
         gathered: list[tuple[Int64Array, ...]] = []

@@ -64,7 +64,7 @@ def _write_decoded(data, start, stop, out, at):
 def _write_canonical(data, fields, row, is_string, scope_prefix, out, at):
     """Write the canonical form of a term at out[at:]; return where it ends.
 
-    The term is fields[row]; scope_prefix : uint8[20], what a blank node's label gets in place of `_:`."""
+    The term is fields[row]; scope_prefix : uint8[20], which a blank node's label gets in place of `_:`."""
     start = fields[row, F_START]
     stop = fields[row, F_STOP]
     if fields[row, F_KIND] == BLANK:

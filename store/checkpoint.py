@@ -73,7 +73,7 @@ class Restored:
 
 
 class CheckpointStore:
-    """One data folder. Thread-safe: commits take turns. Files that are not named as its own are let alone."""
+    """One data folder. Thread-safe: commits take turns. Files whose names are not its own are left alone."""
 
     def __init__(self, folder: Path, disk: Disk | None = None, may_only_read: bool = False) -> None:
         """Make the folder if need be, and lock it. may_only_read: one that is not writable will do, see is_read_only.
@@ -107,7 +107,7 @@ class CheckpointStore:
         self.close()
 
     def open(self) -> Restored | None:
-        """Return what the last commit left, None if there was none; remove what a commit that did not end left.
+        """Return the state of the last commit, None if there was none; remove the files of a commit that did not end.
 
         Raises CorruptionError (a file is missing, shortened or altered) and StorageError (another format, no access).
         """
@@ -165,7 +165,7 @@ class CheckpointStore:
     def commit(
         self, entries: Iterable[TraceEntry], upper: int, registry: TermRegistry, about: Mapping[str, Any]
     ) -> Manifest:
-        """Make entries, the registry's persistent terms and `about` what the folder holds; return when it is on disk.
+        """Write entries, the registry's persistent terms and `about` to the folder; return when all is on disk.
 
         entries, upper: of one trace at one moment, so taken under its owner's lock; this call needs no lock. about:
         of JSON types. Raises StorageError (disk full or failing): the folder then holds the last commit, or this one
@@ -197,7 +197,7 @@ class CheckpointStore:
             return manifest
 
     def _sweep(self, manifest: Manifest) -> None:
-        """Remove what the manifest does not name; what cannot be removed is left for the next time."""
+        """Remove files that the manifest does not name. A file that cannot be removed is left for the next time."""
         leftover = {path for kind in KINDS for path in self.folder.glob(f"{kind}-*{SUFFIX}")}
         leftover -= {self.folder / name for name in manifest.files}
         for path in [*sorted(leftover), self.folder / TEMPORARY_NAME]:

@@ -5,8 +5,8 @@
   the file.
 * A file is never changed. Its size and the checksum of every page of PAGE_BYTES are kept beside it, in the manifest.
 * The size is compared before the file is mapped, since touching a page behind the end of a file kills the process. The
-  pages that say where the arrays are, are verified before they are parsed; all others by verify(), which whoever reads
-  the arrays calls first (see Batch.source). A page is verified once: what comes back from the disk later is trusted.
+  pages that say where the arrays are, are verified before they are parsed; all others by verify(), which readers of the
+  arrays call first (see Batch.source). A page is verified once: if the disk gives it again later, it is trusted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ColumnFile:
     """One file, open for reading. columns : name -> array, valid as long as somebody holds it."""
 
     def __init__(self, path: Path, expected: Fingerprint) -> None:
-        """Map a file. Raises CorruptionError (missing, other size, altered where it says what it holds)."""
+        """Map a file. Raises CorruptionError (missing, of another size, or altered where it lists its arrays)."""
         self.path = path
         self._expected = expected
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class ColumnFile:
         ]
 
     def _find_columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays of the file, without a copy; writeable to numpy, though what is written goes nowhere."""
+        """Return the arrays of the file, without a copy. numpy may write to them, but this does not change the file."""
         batch = pa.ipc.open_file(pa.py_buffer(self._data)).get_batch(0)
         found: dict[str, npt.NDArray[Any]] = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):

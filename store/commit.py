@@ -41,7 +41,8 @@ class Commit:
     def write(
         self, entries: Iterable[TraceEntry], upper: int, registry: TermRegistry, about: Mapping[str, Any]
     ) -> Manifest:
-        """Write what is not in a file yet, and the manifest beside the old one; all is on the disk then.
+        """Write the entries and terms that are in no file yet, and the manifest beside the old one; all is on the disk
+        then.
 
         Raises OSError; call undo() after it."""
         # An entry needs its terms, and they their exceptions: what comes later here may hold more, never less.

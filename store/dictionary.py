@@ -6,9 +6,9 @@ Chunks of entries and an open-addressing id index in arrays; no Python object pe
   another id.
 * One writer, many readers. Readers work on a DictionaryView. A view never changes: entries are only appended behind its
   count, and growing makes new arrays and leaves the old ones to the views that hold them.
-* Beside its text an entry costs 12 bytes (id and offset) and 5 to 6.25 bytes of index: that is kept half to four fifths
-  full by growing by a quarter, and text is never copied but for the newest chunk's. The old and the new index together
-  below 24 bytes an entry as well.
+* Beside its text an entry costs 12 bytes (id and offset) and 5 to 6.25 bytes of index. The index grows by a quarter, so
+  it is half to four fifths full. Text is never copied but for the newest chunk's. While the index grows, the old and
+  the new one together stay below 24 bytes an entry.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ EMPTY_VIEW = DictionaryView(np.zeros((1, kernels.CHUNK_WIDTH), np.int64), np.zer
 class DictionaryTables:
     """The arrays that a writer appends to, and their growth.
 
-    counted : whether references are counted; room : for how many entries the index is made at first."""
+    counted : whether references are counted; room : the number of entries for which the index is made at first."""
 
     def __init__(self, counted: bool, room: int = 0) -> None:
         self._counted = counted
@@ -184,7 +184,7 @@ class DictionaryTables:
         self._note_newest(len(self.chunks) - 1)
 
     def _note_newest(self, number: int) -> None:
-        """Make tables with new arrays of the newest chunk; those of the other chunks stay what they were."""
+        """Make tables with new arrays of the newest chunk; the arrays of other chunks stay."""
         newest = self.chunks[number]
         self._rows = np.concatenate((self._rows[:number], np.array([newest.row()], np.int64)))
         self._owners = (*self._owners[:number], newest.arrays())
@@ -209,7 +209,7 @@ class DictionaryTables:
             self._note_newest(len(self.chunks) - 1)
 
     def append(self, terms: TermTable, rows: Int64Array, refs: Int32Array = ONE_REF) -> StatusArray:
-        """Add these rows of terms, with these references; return what became of each, see write_kernels.add_terms."""
+        """Add these rows of terms, with these references; return the status of each, see write_kernels.add_terms."""
         status = np.zeros(len(rows), np.int8)
         done = 0
         while True:
@@ -265,7 +265,8 @@ class DictionaryTables:
 
 
 class Dictionary:
-    """The strings of the stored graph. Nothing is ever removed. room : for how many terms to make room at first."""
+    """The strings of the stored graph. Nothing is ever removed. room : the number of terms to make room for at
+    first."""
 
     def __init__(self, room: int = 0) -> None:
         self._tables = DictionaryTables(counted=False, room=room)
@@ -277,7 +278,7 @@ class Dictionary:
     def add(self, terms: TermTable, rows: Int64Array | None = None) -> Int64Array:
         """Add terms, or those in these rows, or confirm that they are there with the same text.
 
-        Returns those of the rows that were refused: another text has their id."""
+        Returns the rows that were refused, since another text has their id."""
         rows = np.arange(len(terms)) if rows is None else rows
         return rows[self._add(terms, rows) >= REFUSED]
 
@@ -293,7 +294,8 @@ class Dictionary:
 
     @classmethod
     def of(cls, tables: Iterable[TermTable], room: int = 0) -> Dictionary:
-        """Return a dictionary with the entries of these tables, numbered in this order: what `entries` gave.
+        """Return a dictionary with the entries of these tables, numbered in this order. The tables are those that
+        `entries` gave.
 
         room : how many they are, if known. Raises ValueError, with the id, for one that occurs twice."""
         dictionary = cls(room * 6 // 5)

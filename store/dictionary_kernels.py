@@ -12,8 +12,8 @@ or a tag above the entry number + 1: the number takes `number_bits`, the tag, lo
 that few slots with another id cost a look at `ids`.
 
 An entry with refs 0 is dead: gone for the writer, still there for readers.
-Ids are distinct. Entries are only ever appended, and a slot is written after all that it leads to, so that a reader
-that captured an earlier count may go on while a writer adds.
+Ids are distinct. Entries are only ever appended, and a slot is written after the entry that it leads to, so that a
+reader that captured an earlier count may go on while a writer adds.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def find_entries(terms, chunks, slots, number_bits, count):
 
 @njit
 def _guess_entries(wanted, rows, chunks, slots, number_bits, count, entries, held_ids, starts, sizes):
-    """Set entries[j] to the entry of wanted[j] if tags tell the truth, -1 if it certainly has none or is inlined;
-    held_ids[j], starts[j] and sizes[j] to what that entry has; for j < rows <= BLOCK.
+    """Set entries[j] to the entry of wanted[j] if its tag does not mislead, -1 if it certainly has none or is inlined.
+    Set held_ids[j], starts[j] and sizes[j] to the id, text start and text size of that entry; for j < rows <= BLOCK.
 
     Three loops of one distant read each: none waits for the one before it, so the processor does many at a time."""
     numbers = (np.int64(1) << number_bits) - 1

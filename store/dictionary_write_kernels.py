@@ -143,7 +143,7 @@ def _bury(chunks, entry, numbers):
 
 @njit
 def take_over(new_ids, new_offsets, new_text, rows, chunks, slots, number_bits, numbers, status):
-    """Take all references from the entries of these rows of new terms, so that they die here to live elsewhere.
+    """Take all references from the entries of these rows of new terms: they die here, to live in another generation.
 
     status : int8[n_rows], set to REFUSED where another text, not dead, has the id. Returns int32[n_rows], the
     references taken and one more for the new term."""

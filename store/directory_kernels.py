@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false
-"""Kernels that go through a directory of many graphs without looking at those that cannot match.
+"""Kernels that go through a directory of many graphs without looking at graphs that cannot match.
 
 The directory is sorted by (predicate, graph): the rows of a predicate lie together, and those of one graph are found by
 jumping from predicate to predicate. A vertex's codes have the order of the directory.
@@ -95,7 +95,7 @@ def count_named_edges(descriptors, default_graph, predicate):
 def count_named_degree(descriptors, default_graph, predicate, direction, vertex, asked_max):
     """Return how many values a vertex has under a predicate in all graphs but the default one, summed over batches.
 
-    Of a vertex with more rows than asked_max in a batch, so many are asked, evenly spread, and stand for all (a
+    If a vertex has more rows than asked_max in a batch, so many are looked up, evenly spread, and stand for all (a
     float). Cost: asked_max look-ups in each batch at most.
     """
     total = 0.0
@@ -165,8 +165,9 @@ def count_vertex_edges(descriptors, graph, default_graph, direction, vertex, ask
     """Return how many values a vertex has under all predicates of a graph (-1: of all but the default one), summed over
     batches.
 
-    Of a vertex with more directory rows than asked_max in a batch, so many are asked, evenly spread, and stand for all
-    (a float); an inlined literal, which has no codes, is asked of all rows. Cost: asked_max look-ups in each batch.
+    If a vertex has more directory rows than asked_max in a batch, so many are looked up, evenly spread, and stand for
+    all (a float). An inlined literal has no codes, so it is looked up in all rows. Cost: asked_max look-ups in each
+    batch.
     """
     total = 0.0
     for b in range(descriptors.shape[0]):

@@ -22,7 +22,7 @@ class Disk:
     """The steps themselves. All of them raise OSError; see storage_errors."""
 
     def create(self, path: Path) -> BinaryIO:
-        """Make an empty file, in place of what was there, and open it for writing without a buffer."""
+        """Make an empty file, in place of any file of that name, and open it for writing without a buffer."""
         return path.open("wb", buffering=0)
 
     def write(self, file: BinaryIO, data: Any) -> None:
@@ -54,7 +54,7 @@ class Disk:
             os.fsync(file.fileno())
 
     def cut_back(self, file: BinaryIO, size: int) -> None:
-        """Take back what was written to an open file behind its first `size` bytes; writing goes on there."""
+        """Cut an open file to its first `size` bytes; writing goes on there."""
         file.truncate(size)
         file.seek(size)
 
@@ -65,7 +65,7 @@ class Disk:
 
 @contextmanager
 def storage_errors(what: str, advice: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError: `what` was being done, the system's reason, `advice`."""
+    """Turn an OSError into a StorageError that names the work (`what`), the system's reason, and `advice`."""
     try:
         yield
     except OSError as error:

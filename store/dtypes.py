@@ -1,6 +1,6 @@
 """Every dtype, id range and reserved value of the store, once.
 
-A term id is 63 bits in an int64, so it is never negative. Its low bit says what it is:
+A term id is 63 bits in an int64, so it is never negative. Its low bit tells two kinds apart:
 
 * 0: the top 62 bits of XXH64 (seed 42) of the term's canonical form, shifted left by one;
 * 1: an inlined literal: 62 bits of datatype and lexical form, mixed by a bijection so that ids stay uniform.

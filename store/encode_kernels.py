@@ -1,14 +1,14 @@
 # mypy: disallow-untyped-defs=false
 """Terms as spans of a buffer -> canonical form -> id, and the table of the distinct terms met.
 
-The tables grow outside: a kernel that meets a full one returns which it is, with its state at the start of the line
-(or term) to be done again, and is called again after the caller has made room.
+The tables grow outside. A kernel that meets a full table returns which one it is; its state is at the start of the line
+(or term) to be done again. The caller makes room and calls it again.
 
 Invariants of the term table: text[offsets[i]:offsets[i + 1]] is the canonical form of entry i, ids[i] its hash id,
-values[i] what stands for it in the columns: the id, or CLASH_FIRST - k if it is the k-th entry whose id another text
-of this table had first. slots is an open-addressing table of entry numbers + 1, at most half full, entered by the mixed
-id (store/slot_kernels.py). memo : int32[power of two], entry numbers + 1 of IRIs
-by another hash, which is cheap: what has been read and checked before is neither again, see store/ntriples_kernels.py.
+values[i] its value in the columns: the id, or CLASH_FIRST - k if it is the k-th entry whose id another text of this
+table had first. slots is an open-addressing table of entry numbers + 1, at most half full, entered by the mixed id
+(store/slot_kernels.py). memo : int32[power of two], entry numbers + 1 of IRIs by another hash, which is cheap: an IRI
+that has been read and checked before is not read and checked again, see store/memo_kernels.py.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ BLOCK_ROWS = 16
 def intern_terms(
     data, fields, count, found, names, types, scope_prefix, seed, mask, text, offsets, ids, values, slots, memo, state
 ):
-    """Write to found[i] what stands in the columns for the term fields[i], i < count; enter new terms into the table.
+    """Write to found[i] the value of the term fields[i] in the columns, i < count; enter new terms into the table.
 
     An inlined id, a hash id, the code of a clash, or UNBOUND for kind 0. All tables have room for `count` terms."""
     slot_mask = len(slots) - 1
@@ -180,7 +180,7 @@ def encode_lines(
     rows of (line number, start, end, error position, error code); fields : int64[4 * BLOCK_ROWS, FIELDS], found :
     int64[4 * BLOCK_ROWS] and block_times : int64[BLOCK_ROWS] are scratch; the rest as in the module's text.
 
-    Returns DONE or what is full."""
+    Returns DONE, or the code of the table that is full."""
     end = len(data)
     p = state[S_POSITION]
     while p < end:
@@ -270,7 +270,8 @@ def encode_terms(
     """Encode terms that stand one by one, from term state[S_POSITION] on, into column[state[S_ROWS] + term number].
 
     data : uint8[...]; starts : int64[n + 1], term i is data[starts[i]:starts[i + 1]]; valid : bool[n], or empty if no
-    term is missing; role : a ROLE constant. Returns DONE, what is full, or FAILED with state[S_ERROR], S_ERROR_AT."""
+    term is missing; role : a ROLE constant. Returns DONE, the code of the full table, or FAILED with state[S_ERROR],
+    S_ERROR_AT."""
     count = len(starts) - 1
     while state[S_POSITION] < count:
         first = state[S_POSITION]

@@ -1,4 +1,4 @@
-"""Encoded tuples with the strings of their terms: what the encoder makes, and what travels to the store."""
+"""Encoded tuples with the strings of their terms. The encoder makes them, and they travel to the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class TermTable:
 
     @property
     def is_divided(self) -> bool:
-        """Whether the offsets divide the text among the terms: kernels go by them, so what others send is asked."""
+        """Whether the offsets divide the text among the terms. Kernels trust the offsets, so columns from others are
+        checked."""
         offsets = self.offsets
         is_framed = len(offsets) == len(self) + 1 and offsets[0] == 0 and offsets[-1] == len(self.text)
         return bool(is_framed and (offsets[1:] >= offsets[:-1]).all())  # a difference may overflow
@@ -91,7 +92,7 @@ class Encoded:
     timestamps : int64[n] in milliseconds, or empty for data without time;
     terms : the distinct terms but for inlined literals;
     clashes : terms whose id another text in `terms` had first. The columns hold CLASH_FIRST - k for clashes term k,
-    until TermRegistry.confirm has given it an id of its own. Whoever cuts or sends tuples keeps `clashes` with them.
+    until TermRegistry.confirm has given it an id of its own. `clashes` stays with tuples that are cut or sent.
     """
 
     subjects: Int64Array
@@ -106,8 +107,8 @@ class Encoded:
         return len(self.subjects)
 
     def codes_of(self, texts: Sequence[str]) -> Int64Array:
-        """Return what the columns hold for the terms with these canonical forms, none of them an inlined literal; a
-        term that stands nowhere has no code. Texts are compared, not ids: two texts may want one id."""
+        """Return the values in the columns of the terms with these canonical forms, none of them an inlined literal. A
+        term that stands nowhere has no value. Texts are compared, not ids: two texts may want one id."""
         found = []
         for text in texts:
             row, clash = self.terms.find(text), self.clashes.find(text)

@@ -22,8 +22,8 @@ class Tank:
 class Fuelled(Generic[Result]):
     """Work on its way. work(fuel) moves it on; result is there once it is done.
 
-    steps: does the work, takes from the tank what it does, and yields when that is empty. It must not know this object:
-    so what is dropped before its end goes at once, with all that it has written.
+    steps: does the work, takes its cost from the tank, and yields when the tank is empty. It must not know this object:
+    so work that is dropped before its end is freed at once, with all that it has written.
     """
 
     def __init__(self, steps: Generator[None, None, Result], tank: Tank) -> None:

@@ -37,14 +37,14 @@ class GraphChange:
         self._difference: Difference | None = None
 
     def see(self, stored: BatchSet) -> None:
-        """Read more of the snapshot than was known of it so far: all of what the change rests on (see `needs`)."""
+        """Read the part of the snapshot that the change rests on (see `needs`), if it was not read yet."""
         if stored is not self._stored:
             self._stored = stored
             self._difference = None
 
     def needs(self) -> tuple[Quads, Int64Array]:
-        """Return what `difference` rests on: the quads of which it asks whether they are there, and the graphs of which
-        it takes all that is there."""
+        """Return the data that `difference` rests on: the quads that it looks up, and the graphs that it reads
+        whole."""
         self._fold()
         return self._gone, self._cleared
 
@@ -126,10 +126,10 @@ class GraphChange:
         return self._difference
 
     def beside(self, since: Sequence[Batch]) -> tuple[Difference, Quads]:
-        """Return what changes now that others have sealed these additions after the snapshot, and those of them that
-        stay though their graph is cleared: whoever repeats the change later has to add these again.
+        """Return the difference now that others have sealed these additions after the snapshot, and those additions
+        that stay though their graph is cleared. A later repetition of the change has to add these again.
 
-        Cost: look-ups for the smaller of what has come from here and from there."""
+        Cost: look-ups for the smaller of the two sets of additions."""
         come, gone = self.difference()
         come = without_held(come, BatchSet.of(tuple(since), disjoint=True))
         added = joined([batch.triples() for batch in since]) if len(self._cleared) else _NOTHING

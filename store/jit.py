@@ -78,7 +78,7 @@ def njit(function: F) -> F:
 def njit_inline(function: F) -> F:
     """Compile as njit does, for a small function of a hot loop: LLVM always puts its body in place of the call.
 
-    A call passes seven words for each array and counts references to it, which is dear for a few bytes of work."""
+    A call passes seven words for each array and counts references to it: much for a few bytes of work."""
     return _compiled(function, forceinline=True)
 
 

@@ -211,9 +211,9 @@ def count_edges(descriptors, graph, predicate):
 def count_distinct_keys(descriptors, graph, predicate, direction, sample_max):
     """Estimate how many distinct keys a (graph, predicate) has on one side over all batches together.
 
-    A key that stands in c batches counts 1 / c in each of them. Beyond sample_max keys only some are looked at, as
-    evenly as the batches' sizes have it: ids are hashes, so every n-th key is as good as a random one. Exact up to
-    sample_max keys, and for one batch.
+    A key that stands in c batches counts 1 / c in each of them. Beyond sample_max keys only some are looked at, in each
+    batch by its size: ids are hashes, so every n-th key is as good as a random one. Exact up to sample_max keys, and
+    for one batch.
 
     float64. Cost: (sample_max + batches) * batches key look-ups.
     """

@@ -1,4 +1,4 @@
-"""Manifest: what a data folder holds, in one small file that is swapped at once.
+"""Manifest: the list of a data folder's content, in one small file that is swapped at once.
 
 The file is one line `wukongs data folder, format <version>, <XXH64 of the rest>` and a JSON object. It names every
 file that belongs to the folder, with size and checksums, so a file that is not named is left over from a commit that
@@ -51,7 +51,7 @@ class TermsRecord:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """number: of the commit, 0 if there was none yet; exceptions: (id, canonical form), in order;
-    about: what the engine wants to find again, in JSON types.
+    about: the engine's own state, in JSON types.
     """
 
     number: int

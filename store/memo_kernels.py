@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false
-"""The encoder's memo: IRIs that were read a moment ago are known again by words, and not checked again."""
+"""The encoder's memo: IRIs that were read a moment ago are recognised, eight bytes at a time, and not checked again."""
 
 from __future__ import annotations
 

@@ -44,13 +44,13 @@ def _fresh_state() -> Int64Array:
 
 
 def _cut(array: npt.NDArray[Any], size: int) -> None:
-    """Give back what lies behind `size`: realloc shrinks where it stands. Nothing may view the array yet."""
+    """Give back the memory behind `size`: realloc shrinks in place. Nothing may view the array yet."""
     if len(array) > size:
         array.resize(size, refcheck=False)
 
 
 def cut_lists(keys: Int64Array, offsets: Int32Array, values: npt.NDArray[Any], counts: Int64Array) -> None:
-    """Cut keys and their lists to what was written. counts : int64[2], keys and values; nothing may view them yet."""
+    """Cut keys and their lists to the written length. counts : int64[2], keys and values; nothing may view them yet."""
     n_keys, n_values = counts.tolist()
     _cut(keys, n_keys)
     _cut(offsets, n_keys + 1)

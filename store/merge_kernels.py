@@ -26,7 +26,7 @@ from wukongs.store.layout import (
 from wukongs.store.lookup_kernels import code_at, key_range, keys_at, keys_count, values_at
 
 STATE_WIDTH = 7
-"""Directory row, key in a, key in b, value in a, value in b, keys written, values written."""
+"""The columns of a state: directory row, key in a, key in b, value in a, value in b, keys written, values written."""
 NOT_STARTED = -1
 
 

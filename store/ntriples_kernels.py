@@ -2,7 +2,7 @@
 """N-Triples and N-Quads by the byte: one statement's terms as spans of the buffer, checked against the grammar.
 
 A term is described by a row of int64 fields (the F constants). Nothing is copied or decoded here. A reader returns the
-position behind what it read, or minus an error code (the E constants) with the offending position beside it.
+position behind the term, or minus an error code (the E constants) with the offending position beside it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false
-"""The 62 bits of an inlined literal: which bits say what, and the mix that spreads them over all ids.
+"""The 62 bits of an inlined literal: the meaning of the bits, and the mix that spreads them over all ids.
 
 An inlined id is (mixed payload << 1) | 1. The payload has 62 bits, its top two a tag:
 

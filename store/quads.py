@@ -47,7 +47,7 @@ def is_held(read: BatchSet, quads: Quads) -> BoolArray:
 def graph_quads(read: BatchSet, graph: int, name: int | None = None) -> Quads:
     """Return all triples that a read sees in a graph, each once. name: the graph that they are to have instead.
 
-    Cost: as BatchSet.pairs; those of a read that is not disjoint are sorted."""
+    Cost: that of BatchSet.pairs, and a sort if the read is not disjoint."""
     parts = []
     for subjects, predicate, objects in read.pairs(graph):
         graphs, predicates = (np.full(len(subjects), term) for term in (graph if name is None else name, predicate))
@@ -59,7 +59,8 @@ def graph_quads(read: BatchSet, graph: int, name: int | None = None) -> Quads:
 def without_held(batch: Batch, read: BatchSet) -> Batch:
     """Return the batch without the tuples that a read sees; itself if there are none.
 
-    Cost: a look-up for each tuple of the smaller; one for each of the batch if they have any in common."""
+    Cost: a look-up for each tuple of the smaller side; then one for each tuple of the batch if they have any in
+    common."""
     if not len(batch) or not read.batches:
         return batch
     if len(read) < len(batch):

@@ -111,7 +111,7 @@ class _Limited:
 
 
 def decompressed(source: IO[bytes] | io.FileIO, name: str) -> IO[bytes]:
-    """Return a file that reads what another holds, decompressed if that begins like a gzip or zstd file."""
+    """Return a file that reads the content of another, decompressed if it begins like a gzip or zstd file."""
     file: Any
     if isinstance(source, io.FileIO):
         file = io.BufferedReader(source, 1 << 20)
@@ -202,8 +202,8 @@ Job = Callable[[], EncodedPiece]
 class RdfReader:
     """An RDF file as jobs, each of which encodes a piece of it; a context manager, open until all jobs are done.
 
-    is_lines: whether it is in N-Triples or N-Quads, so that what stands before an error can be used; is_plain: whether
-    its pieces are read by the jobs themselves, at their places; size_bytes: of the file, 0 if that is unknown."""
+    is_lines: whether it is in N-Triples or N-Quads, so that the lines before an error can be used; is_plain: whether
+    the jobs themselves read their pieces, at their places; size_bytes: of the file, 0 if that is unknown."""
 
     def __init__(
         self,
@@ -217,8 +217,8 @@ class RdfReader:
         name: str | None = None,
         text_limit: tuple[int, str] | None = None,
     ) -> None:
-        """Open a file for read_rdf, with its errors. name: in messages; text_limit: bytes that there may
-        be, decompressed, and what the DataError says if there are more (of a file object)."""
+        """Open a file for read_rdf, with its errors. name: in messages; text_limit: the most bytes of a file object,
+        decompressed, and the text of the DataError if there are more."""
         is_path = isinstance(source, str | os.PathLike)
         if not is_path and not hasattr(source, "read"):
             raise DataError(f"expected a path or a binary file object, found a value of type {type(source).__name__}")
@@ -253,8 +253,8 @@ class RdfReader:
     def jobs(self, chunk_bytes: int = CHUNK_BYTES, start: int = 0) -> Iterator[Job]:
         """Yield the jobs, in order; each may run in any thread, and raises DataError as read_rdf does.
 
-        chunk_bytes, start: of a format of lines, how much text a piece has, and the byte of the decompressed text,
-        where a line begins, to read from."""
+        chunk_bytes, start: only for formats of lines: how much text a piece has, and the byte of the decompressed text
+        to read from, where a line begins."""
         with _named_errors(self.name):
             if self.is_plain:
                 descriptor = self._file.fileno()

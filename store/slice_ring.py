@@ -8,8 +8,8 @@ Invariants:
 
 * stream batches come in order and are whole when they come: adding one closes it and all before;
 * stream batches up to `dropped_to` are gone, whole, and so is every block that holds one of them;
-* blocks are as long as the widest window that is indexed needs them, no longer;
-* the terms that came with a stream batch are held as long as its slice, or as the arrivals of it or of one before.
+* blocks are no longer than the widest indexed window needs;
+* the terms that came with a stream batch are held as long as its slice, and as the arrivals of it or of an earlier one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SliceRing:
 
     @property
     def oldest_held(self) -> int | None:
-        """The oldest stream batch of which anything is held: tuples, arrivals, or terms that came with it."""
+        """The oldest stream batch that still has anything here: tuples, arrivals, or terms that came with it."""
         firsts = (self.oldest, self.arrivals.oldest, next(iter(self._transient), None))
         return min((number for number in firsts if number is not None), default=None)
 
@@ -93,8 +93,8 @@ class SliceRing:
         """Make a slice of the tuples of stream batch `number`, which must be later than all before; close up to it.
 
         subjects, predicates, objects : int64[n]; times : int64[n] in ms; transient_ids : int64[m], the terms that only
-        live as long as this slice; transient_bytes: what their texts take. n may be 0 while m is not. Of a stream batch
-        that was dropped before it came, no tuple is kept.
+        live as long as this slice; transient_bytes: the bytes of their texts. n may be 0 while m is not. Of a stream
+        batch that was dropped before it came, no tuple is kept.
         """
         assert self.closed_to is None or number > self.closed_to, (number, self.closed_to)
         if len(transient_ids):
@@ -108,7 +108,8 @@ class SliceRing:
         self.close(number)
 
     def close(self, number: int) -> None:
-        """Close all stream batches up to `number`; pay for the merging of blocks, and begin what is complete now."""
+        """Close all stream batches up to `number`; pay for the merging of blocks, and begin the blocks that are
+        complete now."""
         if self.closed_to is None or number > self.closed_to:
             self.closed_to = number
             self._blocks.close(number)
@@ -116,8 +117,8 @@ class SliceRing:
     def index_windows(self, batch_count: int) -> None:
         """Keep blocks for windows of up to this many stream batches, from now on and for the slices kept.
 
-        The longest are at most half as long. Those of slices that are kept already are built by and by. Blocks that are
-        longer than that are dropped.
+        The longest blocks are at most half as long as the window. Blocks of slices that are kept already are built by
+        and by. Longer blocks are dropped.
         """
         if self._blocks.index_windows(batch_count):
             self._windows.clear()
@@ -127,7 +128,7 @@ class SliceRing:
         return self._blocks.work(fuel)
 
     def window(self, after: int, to: int) -> BatchSet:
-        """Return the batches that hold what is kept of the stream batches after < k <= to.
+        """Return the batches that hold the kept part of the stream batches after < k <= to.
 
         Cost: O(log n) look-ups, n = to - after. At most 5 * log2(n) batches if windows of n >= 2 are indexed.
         """
@@ -146,7 +147,7 @@ class SliceRing:
     def drop(self, to: int) -> Int64Array:
         """Drop the stream batches up to `to`; return the ids of the terms that went with them, repeats kept.
 
-        Cost: of what is dropped, not of what stays.
+        Cost: that of the dropped slices only.
         """
         if self.dropped_to is not None and to <= self.dropped_to:
             return np.empty(0, np.int64)
@@ -158,7 +159,8 @@ class SliceRing:
         return self._take_transient()
 
     def drop_arrivals(self, to: int) -> Int64Array:
-        """Drop the stream batches that have no arrival after number `to` from the arrivals; return as `drop`."""
+        """Drop the stream batches that have no arrival after number `to` from the arrivals. Returns the same as
+        `drop`."""
         self.arrivals.drop(to)
         return self._take_transient()
 

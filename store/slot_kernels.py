@@ -1,10 +1,10 @@
 # mypy: disallow-untyped-defs=false
 """Open addressing for term ids, with linear probing; slots hold entry numbers + 1.
 
-Ids are hashes, but a table need not be filled with them at random: many come in ascending order, and on a node they lie
-in the node's shards, which are ranges of ids. Then the top bits of an id would fill one end of a table to the last slot
-while the rest is empty, and a search would run through all of it. So a slot is numbered by bits mixed from all of an
-id, which know nothing of order and shard.
+Ids are hashes, but they need not come at random: many come in ascending order, and on a node they lie in the node's
+shards, which are ranges of ids. If slots were numbered by the top bits, one end of a table would be full while the rest
+is empty, and a search would run through all of that end. So a slot is numbered by bits mixed from all of an id, which
+do not depend on order and shard.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Canonical form <-> term id: the tables behind inlined literals, and hash ids of single terms.
 
-The face of this module is store/terms.py; it stands apart so that the dictionaries can use it.
+Other rooms use store/terms.py. This module stands apart so that the dictionaries can use it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ DATATYPE_NAMES, DATATYPES = _datatype_tables()
 
 
 def readonly_bytes(data: bytes | memoryview) -> UInt8Array:
-    """View bytes as uint8[n] that is not writeable, the one kind that the kernels are compiled for."""
+    """View bytes as a read-only uint8[n], the one kind that the kernels are compiled for."""
     array = np.frombuffer(data, np.uint8)
     array.flags.writeable = False
     return array
@@ -132,8 +132,8 @@ def is_inlined(ids: Int64Array) -> BoolArray:
 
 
 def is_literal_id(ids: Int64Array) -> BoolArray:
-    """Tell which inlined ids have a type that there is: what another process sends may be any number, and a kernel
-    that unpacks it would read beyond its tables."""
+    """Tell which inlined ids have a known type. Another process may send any number, and a kernel that unpacks it would
+    read beyond its tables."""
     x = ids.astype(np.uint64) >> np.uint64(1)
     with np.errstate(over="ignore"):
         for factor in (_UNMIX_2, _UNMIX_1):

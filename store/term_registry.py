@@ -211,7 +211,7 @@ class TermRegistry:
             return [(term, text) for text, term in islice(self.exceptions.items(), start, None)]
 
     def restore_exceptions(self, records: Iterable[tuple[int, str]]) -> None:
-        """Take exceptions from a log, before the terms that have them; those that are known already are passed over.
+        """Take exceptions from a log, before the terms that have them. Known ones are passed over.
 
         Raises ValueError for one that contradicts what is known."""
         with self._lock:
@@ -223,7 +223,8 @@ class TermRegistry:
                     raise ValueError(f"exception {term} of {text!r}: another one is known already")
 
     def restore(self, persistent: Dictionary, exceptions: Iterable[tuple[int, str]]) -> None:
-        """Take what another registry with these hash_bits held; this one knows no more than that one did at first."""
+        """Take the content of another registry with these hash_bits. This one knows only terms with which the other
+        began."""
         assert not len(self.persistent), len(self.persistent)
         self.restore_exceptions(exceptions)
         self.persistent = persistent
@@ -353,7 +354,7 @@ def with_texts(quads: Quads, gather: Gather) -> Encoded:
 
 def encode_quads(registry: TermRegistry, quads: Quads, default_graph: int) -> Iterator[Encoded]:
     """Yield stored quads in chunks that another registry could confirm: with the texts of their terms, under the hashes
-    that these have before any exception. Those of the default graph have no graph term."""
+    before any exception. Quads of the default graph have no graph term."""
     exceptions = np.array([term for term, _ in registry.exception_records(0)], np.int64)
     reader = registry.snapshot_reader()
     for first in range(0, len(quads[0]), _QUADS_AT_A_TIME):

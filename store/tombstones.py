@@ -1,4 +1,4 @@
-"""Tombstones: what a trace holds of deletions, and the merge of two entries that have them.
+"""Tombstones: the deletions in a trace, and the merge of two entries that have them.
 
 A deletion is a triple in the second batch of its entry. Invariants:
 
@@ -8,8 +8,8 @@ A deletion is a triple in the second batch of its entry. Invariants:
 
 Hence a triple is seen at an SN if its additions up to there are one more than its tombstones, and a triple of a batch
 is hidden if any later entry of the read holds a tombstone of it. Merging neighbours adds up their differences: an
-addition and a tombstone of one triple cancel each other, whichever came first; what is left still takes turns. The
-oldest entry never has tombstones, since there is nothing before it that they could hide.
+addition and a tombstone of one triple cancel each other, whichever came first; the rest still takes turns. The oldest
+entry never has tombstones, since there is nothing before it that they could hide.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Difference(NamedTuple):
 class DifferenceMerge(Fuelled[Difference]):
     """The merge of two neighbouring entries, in steps of bounded work, as Merge.
 
-    Cost: that of merging both, and a copy of each batch that the other entry may cancel something of: at most twice
-    that of a Merge of as many rows.
+    Cost: that of merging both, and a copy of each batch of which the other entry may cancel triples: at most twice the
+    cost of a Merge of as many rows.
     """
 
     def __init__(self, older: Difference, newer: Difference) -> None:
@@ -67,7 +67,7 @@ def _merge_differences(older: Difference, newer: Difference, tank: Tank) -> Gene
 def _united(
     older: Batch | None, older_minus: Batch | None, newer: Batch | None, newer_minus: Batch | None, tank: Tank
 ) -> _Steps:
-    """Unite what is left of two batches when each has lost what cancels it; None if that is nothing."""
+    """Unite the triples that two batches keep when each has lost the triples that cancel; None if none is left."""
     older = yield from _remaining(older, older_minus, tank)
     newer = yield from _remaining(newer, newer_minus, tank)
     if older is None or newer is None:

@@ -60,8 +60,8 @@ work."""
 
 @dataclass(slots=True, eq=False)
 class TraceEntry:
-    """A batch with the SNs of its oldest and newest triples: [lower, upper); tombstones: what was deleted in them of
-    older entries, or None."""
+    """A batch with the SNs of its oldest and newest triples: [lower, upper); tombstones: the triples of older entries
+    that were deleted at these SNs, or None."""
 
     batch: Batch
     lower: int
@@ -110,7 +110,7 @@ class Handle:
         return self._trace.read(self.sn)
 
     def read_with(self, change: Difference) -> BatchSet:
-        """Return the batches of read and, on top, a change of which nothing is sealed: see Trace.read_with."""
+        """Return the batches of read and, on top, a change that is not sealed: see Trace.read_with."""
         self.read()
         return self._trace.read_with(self.sn, change)
 
@@ -182,14 +182,16 @@ class Trace:
         return [entry.batch for entry in self._entries if entry.upper > sn]
 
     def has_deleted_from(self, sn: int) -> bool:
-        """Tell whether triples were deleted at or after an SN, or perhaps before and merging has put that beside it."""
+        """Tell whether triples were deleted at or after an SN. Earlier deletions may count, if merging has put them
+        beside it."""
         return any(entry.tombstones is not None for entry in self._entries if entry.upper > sn)
 
     def seal(self, sn: int, batch: Batch, tombstones: Batch | None = None, fuel: int | None = None) -> None:
-        """Make a batch of new triples the content of SN sn, which must be at or after `upper`; note what it owes.
+        """Make a batch of new triples the content of SN sn, which must be at or after `upper`; note the fuel that it
+        owes.
 
         tombstones: triples that are seen up to now, and from this SN on no more; none of them is in the batch.
-        fuel: in place of what the batch owes, for a writer that pays by calls of `work`.
+        fuel: the debt, if it is another than the batch's own; for a writer that pays by calls of `work`.
         """
         assert sn >= self.upper, (sn, self.upper)
         self.pay()
@@ -205,7 +207,7 @@ class Trace:
             self._owed = max(FUEL_MIN, self._fuel_per_row * len(entry)) if fuel is None else fuel
 
     def pay(self, fuel: int = UNLIMITED_FUEL) -> bool:
-        """Pay what the newest seal owes, at most `fuel` to each merge under way; return whether more is owed."""
+        """Pay the newest seal's debt, at most `fuel` to each merge under way; return whether more is owed."""
         paid = min(fuel, self._owed)
         self._owed -= paid
         if paid:
@@ -288,7 +290,7 @@ class Trace:
         return batches, tombstones
 
     def read_with(self, sn: int, change: Difference) -> BatchSet:
-        """Return what `read` would if a change, of which nothing is sealed, had followed on an SN. Raises as read."""
+        """Return the same as `read` would if an unsealed change had followed on an SN. Raises as read."""
         batches, tombstones = self._parts(sn)
         return BatchSet.of((*batches, change.additions), disjoint=True, tombstones=[*tombstones, change.tombstones])
 

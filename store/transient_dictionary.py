@@ -1,15 +1,15 @@
 """Term id -> canonical form for the terms that only live in slices, with a count of the references to each.
 
-Two generations of the dictionary's arrays: terms are added to the young one; what is alive in the old one moves there
-in steps, dead entries stay behind, and then the old one is dropped.
+There are two generations of the dictionary's arrays. Terms are added to the young one. Live entries of the old one move
+there in steps, dead entries stay behind, and then the old one is dropped.
 
 * A term that is alive is alive in one generation. Adding one that the old generation has moves it with its references.
 * Moving begins when more bytes of the young generation are dead than alive, or when its index is full. Each call that
   adds or releases n references then looks at 2 * n entries, however many there are, and at most that many move.
-* The new generation has room for twice what is alive, and for all that the old one had. The old one is empty after half
-  as many references as it has entries, so that the young one is not full before.
-* What is held is at most about four times what is referred to.
-* One writer, many readers. Views never change, as those of a Dictionary: what has died since is still there for them.
+* The new generation has room for twice the live entries, and for all that the old one had. The old one is empty after
+  half as many references as it has entries, so the young one is not full before.
+* All entries held are at most about four times the entries that are referred to.
+* One writer, many readers. Views never change, like those of a Dictionary: they still have entries that have died since.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TransientDictionary:
     def add(self, terms: TermTable, rows: Int64Array | None = None) -> Int64Array:
         """Add terms, or those in these rows, or one more reference to those that are there with the same text.
 
-        Returns those of the rows that were refused: another text, still referred to, has their id."""
+        Returns the rows that were refused, since another text, still referred to, has their id."""
         rows = np.arange(len(terms)) if rows is None else rows
         if self._old is None and self._young.count + len(rows) > self._young.count_max:
             self._begin(len(rows))
@@ -89,7 +89,7 @@ class TransientDictionary:
         self._young = DictionaryTables(counted=True, room=max(2 * (_alive(self._old) + added), self._old.count))
 
     def _step(self, references: int) -> None:
-        """Move what is alive in the next entries of the old generation; drop it when there is nothing left."""
+        """Move the live ones among the next entries of the old generation; drop that generation when it is empty."""
         if self._old is None:
             return
         stop = min(self._moved_to + _STEPS_PER_REFERENCE * references, self._old.count)
@@ -110,7 +110,7 @@ class TransientDictionary:
 
     def compare(self, terms: TermTable, rows: Int64Array | None = None) -> StatusArray:
         """Say of each of the terms, or of those in these rows, what adding it would do: ADDED, EQUAL, REFUSED, or
-        REFUSED_BY_DEAD, which adding can make room for."""
+        REFUSED_BY_DEAD: adding can make room then."""
         rows = np.arange(len(terms)) if rows is None else rows
         status = self._young.compare(terms, rows)
         if self._old is not None:

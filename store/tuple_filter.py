@@ -1,4 +1,4 @@
-"""TupleFilter: which tuples the stored graph certainly does not hold, at the cost of one cache line each.
+"""TupleFilter: finds tuples that the stored graph certainly does not hold, at the cost of one cache line each.
 
 One Bloom filter for the whole trace, not one a batch: a look-up is one line however many batches are live, and merging
 never touches it (decision 0010).
@@ -80,7 +80,7 @@ class TupleFilter:
         self._count += count
 
     def learn(self, held: tuple[Batch, ...]) -> None:
-        """Take it that any tuple may be there, until those of the batches held have been read by bounded work."""
+        """Assume that any tuple may be there, until the tuples of the batches held have been read by bounded work."""
         self._lines = np.full(LINE_WORDS, ~np.uint64(0))
         self._grow(held, 1)
 
@@ -92,7 +92,7 @@ class TupleFilter:
         self._place[:] = 0
 
     def _make_room(self, held: tuple[Batch, ...], tuple_count: int, paying_count: int) -> None:
-        """Grow, or go on growing, before this many tuples come; paying_count of them come now, and pay."""
+        """Grow, or go on growing, before this many tuples come. paying_count: those that come now, and pay."""
         newest = self._lines if self._next is None else self._next
         if (self._count + tuple_count) * FULL_BITS > 64 * len(newest):
             self._grow(held, tuple_count)

@@ -1,4 +1,4 @@
-"""WriteAheadLog: what was taken, in the order in which it was applied, in segment files that are only appended to.
+"""WriteAheadLog: all input, in the order in which it was applied, in segment files that are only appended to.
 
 A record is a header (checksum, payload size, LSN, the SN that the stored graph had reached, the LSN known durable when
 it was appended, kind) and its payload. LSNs count records: 1, 2, 3, ... A segment file is named by the LSN of its first
@@ -7,14 +7,14 @@ record, its head, from which a recovery can start.
 Invariants:
 
 * the order of LSNs is the order of `append`; the owner appends under the lock under which it applies;
-* `wait(lsn)` returns once everything up to lsn is written and synced: one write and one sync serve all who wait (group
-  commit). Only one thread writes at a time, without holding up those who append;
+* `wait(lsn)` returns once everything up to lsn is written and synced: one write and one sync serve all waiting threads
+  (group commit). Only one thread writes at a time; others may append meanwhile;
 * a new segment begins only after all before it is synced, so only the last segment may end in a torn record. It is
   cut there, unless a later record or the checkpoint says that the torn one had been synced: then the file was altered,
-  and that is named. Of the last group that was written, nobody says so: altered bytes there look as a torn write does;
+  and this is an error. Nothing says so for the last group that was written: altered bytes there look like a torn write;
 * a write that found the disk full is cut back to the last whole group, and tried again with the next one: writing goes
-  on once there is room. After another failure, above all of a sync, nothing is written any more: what the file and the
-  page cache hold then is unknown.
+  on once there is room. After any other failure, above all of a sync, nothing is written any more: the content of the
+  file and of the page cache is unknown then.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class WriteAheadLog:
     def __init__(
         self, folder: Path, sync_interval_ms: int = 0, disk: Disk | None = None, is_read_only: bool = False
     ) -> None:
-        """sync_interval_ms: 0 syncs for every group; n > 0 writes every group, but syncs at most once in n ms: what was
-        acknowledged survives the end of the process, and of the machine all but the last n ms do. is_read_only: it is
-        only read, and a torn end stays."""
+        """sync_interval_ms: 0 syncs for every group; n > 0 writes every group, but syncs at most once in n ms.
+        Acknowledged records then survive the end of the process; all but those of the last n ms survive the end of the
+        machine. is_read_only: the log is only read, and a torn end stays."""
         self.folder = folder
         self.written_bytes = 0
         """Bytes of all records appended since this object was made."""
@@ -118,7 +118,8 @@ class WriteAheadLog:
         return self._lack
 
     def check(self) -> None:
-        """Write what could not be written before. Raises StorageError if that fails, or if writing has ended."""
+        """Write the records that could not be written before. Raises StorageError if that fails, or if writing has
+        ended."""
         with self._changed:
             self._check_failure()
             if self._lack is not None:
@@ -154,7 +155,7 @@ class WriteAheadLog:
     def read(self, start: int, synced: int = 0) -> Iterator[Record]:
         """Yield the records from segment head `start` on, and cut a torn end off. Segments before it are not touched.
 
-        synced: the record up to which somebody else knows the log to have been safe; 0: nobody does.
+        synced: the record up to which the log was safe, as the checkpoint knows; 0: nothing is known.
         Raises CorruptionError (a segment is missing, or a record altered; names the file and the place), StorageError
         (of a format that is not known).
         """
@@ -254,8 +255,8 @@ class WriteAheadLog:
     def _give_up_segment(
         self, lsn: int, file: BinaryIO | None, file_bytes: int, segment_bytes: int, written_bytes: int
     ) -> None:
-        """Go on with the segment before the one that could not begin. Its file must not come back after a power cut,
-        with a name that says that the segment before ended there."""
+        """Go on with the segment before the one that could not begin. The file of the new segment must not come back
+        after a power cut: its name would say that the segment before ended there."""
         begun, self._file, self._file_bytes = self._file, file, file_bytes
         self.segment_bytes, self.written_bytes = segment_bytes, written_bytes
         self._buffer, self._next_lsn = [], lsn
@@ -268,7 +269,8 @@ class WriteAheadLog:
             self._failure = error
 
     def append(self, kind: int, payload: Payload, sn: int) -> int:
-        """Add a record; return its LSN, to wait for. sn: what the stored graph has reached. Raises StorageError."""
+        """Add a record; return its LSN, to wait for. sn: the SN that the stored graph has reached. Raises
+        StorageError."""
         with self._changed:
             self._check_failure()
             return self._append(kind, payload, sn)
@@ -276,7 +278,7 @@ class WriteAheadLog:
     def commit(self, kind: int, payload: Payload, sn: int) -> int:
         """Add a record; return its LSN once it, and all before it, is safe. The owner appends nothing meanwhile.
 
-        Raises StorageError; then the record is none, and never becomes one, unless the log has failed for good."""
+        Raises StorageError; the record then does not count, now or later, unless the log has failed for good."""
         with self._changed:
             self._check_failure()
             before = len(self._buffer), self.segment_bytes, self.written_bytes
@@ -310,7 +312,7 @@ class WriteAheadLog:
 
     def wait(self, lsn: int) -> None:
         """Return when everything up to lsn is safe. Raises StorageError if that has failed: it may become safe later,
-        with what is written next."""
+        with the next write."""
         with self._changed:
             self._wait(lsn)
 
@@ -353,8 +355,8 @@ class WriteAheadLog:
         return buffer, self._next_lsn - 1
 
     def _write(self, buffer: list[bytes | memoryview], is_forced: bool) -> None:
-        """Append to the file, and sync it. Raises _NotWritten, with its cause, if the file is as it was before; any
-        other error leaves unknown what it holds.
+        """Append to the file, and sync it. Raises _NotWritten, with its cause, if the file is as it was before; after
+        any other error its content is unknown.
 
         A sync that has failed is never tried again: the kernel may have marked the pages as clean, or dropped them, so
         that the next sync would succeed without them."""
@@ -385,7 +387,7 @@ class WriteAheadLog:
                 self._disk.unlink(self.path(head))
 
     def close(self) -> None:
-        """Write and sync what is left; close the file. Never raises: what was not waited for is nobody's loss."""
+        """Write and sync the rest; close the file. Never raises: nobody waits for these records."""
         with self._changed:
             while self._is_writing:
                 self._changed.wait()

@@ -42,9 +42,9 @@ class Engine:
     """An engine inside this process; a context manager; thread-safe."""
 
     def __init__(self, data_dir: str | PathLike[str] | None = None, *, settings: Settings | None = None) -> None:
-        """data_dir: the folder of a durable engine, made if need be (None: in memory). What a method has returned for
-        survives the end of the process and of the machine; streams, queries and windows not yet taken are there again.
-        settings: the options; by default those that the environment gives (WUKONGS_<NAME>).
+        """data_dir: the folder of a durable engine, made if need be (None: in memory). The effect of a method that has
+        returned survives the end of the process and of the machine; streams, queries and windows not yet taken are
+        there again. settings: the options; by default those that the environment gives (WUKONGS_<NAME>).
 
         Raises SettingsError, StorageError (in use, no access, hash_bits), CorruptionError (an altered file).
         """

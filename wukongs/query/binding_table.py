@@ -15,7 +15,8 @@ from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
 
 class TermSpace(Protocol):
-    """Where ids become text and computed text becomes ids, for the time of one execution, which has a moment."""
+    """Turns ids into texts, and computed texts into ids, during one execution. The execution has a moment
+    (terms/moment.py)."""
 
     moment: Moment
     inlines: bool

@@ -1,15 +1,16 @@
-"""Limits: what one execution of a query may take, and what it has taken: time, rows of a table, bytes of memory.
+"""Limits: the time, rows of a table and bytes of memory that one execution of a query may take, and has taken.
 
-There is one Limits for each execution. `with limits:` makes it the current one of its thread, and whatever works for
-the query below (kernels in pieces, loops, functions that make texts) asks `current()`: so what says nothing about
-limits is still bounded, as far as it is built of what does.
+There is one Limits for each execution. `with limits:` makes it the current one of its thread. All code that works for
+the query below (kernels in pieces, loops, functions that make texts) asks `current()`. So code that never mentions
+limits is still bounded if the functions that it calls check them.
 
 How bytes are counted (docs/decisions/0014-budgets.md):
 
-* What an operator is about to allocate is held before it is allocated (`hold`). That counts tables, hash tables, sort
-  orders, visited pairs, and Python objects by what they take on average (OBJECT_BYTES).
-* When an operator is done (`leave`), all that it held is given back but for its table. Texts that the whole execution
-  keeps (`keep`) stay held. So `held` is what lives, or a little more; it never grows with how often operators run.
+* An operator holds bytes before it allocates them (`hold`). That counts tables, hash tables, sort orders, visited
+  pairs, and Python objects by their average size (OBJECT_BYTES).
+* When an operator is done (`leave`), it gives back all that it held but for its table. Texts that the whole execution
+  keeps (`keep`) stay held. So `held` counts the live bytes, or a little more; it never grows with how often operators
+  run.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Item = TypeVar("Item")
 @dataclass(slots=True)
 class Limits:
     """rows_max: rows of one table; deadline_s: time.monotonic() at which the time ends, timeout_s after the start;
-    bytes_max: what may be held at once. None: no limit."""
+    bytes_max: bytes that may be held at once. None: no limit."""
 
     rows_max: int = 50_000_000
     deadline_s: float | None = None
@@ -79,7 +80,8 @@ class Limits:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def expect(self, size: int, what: str = "") -> None:
-        """Raise BudgetExceeded if so many bytes more would be too many. what: is made, if not the operator's table."""
+        """Raise BudgetExceeded if so many bytes more would be too many. what: the thing to make, if not the operator's
+        table."""
         if self.bytes_max is not None and self.held + size > self.bytes_max:
             raise BudgetExceeded(
                 f"{what or self.operator} would take {size} bytes beside {self.held} that the query holds, more than "
@@ -126,7 +128,7 @@ class Limits:
 
 
 def is_lack_of_memory(error: BaseException | None) -> bool:
-    """Whether a MemoryError is behind an error. Where one comes while numba boxes what a kernel returns, Python raises
+    """Whether a MemoryError is behind an error. If one comes while numba boxes a kernel's result, Python raises
     SystemError from it."""
     while isinstance(error, SystemError):
         error = error.__cause__ or error.__context__
@@ -142,7 +144,7 @@ _OWN = _Current()
 
 
 def current() -> Limits:
-    """Return the limits of the execution that this thread works for; of none, limits that only bound rows."""
+    """Return the limits of the execution that this thread works for; without one, limits that only bound rows."""
     return _OWN.limits
 
 

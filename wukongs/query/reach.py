@@ -1,4 +1,4 @@
-"""Reach: who answers for keys that are not here. An embedded engine has none; a node of a cluster asks their owners."""
+"""Reach: the way to keys that are not here. An embedded engine has none; a node of a cluster asks the keys' owners."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from wukongs.store.tombstones import Difference
 
 
 class ReachedGraph(Completion, Protocol):
-    """The whole stored graph at one snapshot, as one execution comes to it. Raises what a Completion raises."""
+    """The whole stored graph at one snapshot, as one execution reads it. Raises what a Completion raises."""
 
     @property
     def stored(self) -> BatchSet:
         """The batches that are here by now."""
 
     def with_change(self, change: Difference) -> ReachedGraph:
-        """Return the same graph with a change on top; what one of them fetches, both have."""
+        """Return the same graph with a change on top. The two graphs share the triples that they fetch."""
 
     def fetch_all(self, predicate: int | None, graphs: tuple[int, ...]) -> None:
         """Have all triples of a predicate (None: of any) in some graphs here."""
 
     def snapshot_for(self, change: GraphChange) -> BatchSet:
-        """Return what is here by now, without a change, once it holds all that the change rests on."""
+        """Return the batches that are here, without a change, once they hold all triples that the change rests on."""
 
     def triples(self, graph: int) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
         """Iterate over all triples of a graph, some at a time: subjects, predicates, objects. int64[n] each"""
 
 
 class Reach(Protocol):
-    """How this node comes to what others hold."""
+    """The way of this node to other nodes' data."""
 
     @property
     def ids(self) -> TermKeeper:
@@ -48,7 +48,7 @@ class Reach(Protocol):
     def graph(self, own: BatchSet, sn: int) -> ReachedGraph | None:
         """Return how one execution reads the whole graph as of an SN, None if this node holds it whole.
 
-        own: what this node holds of it."""
+        own: this node's share of it."""
 
     def reader(self, own: TermReader) -> DataTexts:
         """Return what reads texts here, and asks others for those that are not."""

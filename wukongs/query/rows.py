@@ -1,8 +1,8 @@
 """Rows of binding tables, however many: numbered by content, found, grouped, paired, ordered, taken, put together.
 
-This is what DISTINCT, GROUP BY, joins, ORDER BY and the evaluation of expressions have in common. Long tables are
-worked on in pieces of PIECE_ROWS rows; before each the clock is looked at, and what is allocated is held first
-(wukongs/query/limits.py). Short ones take one call.
+DISTINCT, GROUP BY, joins, ORDER BY and the evaluation of expressions share these functions. They take long tables in
+pieces of PIECE_ROWS rows, look at the clock before each piece, and hold bytes before they allocate them
+(wukongs/query/limits.py). Short tables take one call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=false
 """Kernels of the operators: rows of term ids numbered by content, and the pairs of rows that join on them.
 
-Rows are not only of term ids, which are uniform (store/dtypes.py): places and groups are small numbers, and the bits of
-doubles end in zeros. So each column is mixed by multiplication, of halves, since nothing may overflow: un-jitted runs
-give the same numbers without warnings. Tables are open-addressing, at most half full.
+Term ids are uniform (store/dtypes.py), but rows hold other numbers too: places and groups are small, and the bits of
+doubles end in zeros. So each column is mixed by multiplication. Halves are multiplied, so that nothing overflows and
+un-jitted runs give the same numbers without warnings. Tables are open-addressing, at most half full.
 
 Kernels named `..._some` do a part of the rows, from start to stop, so that long tables can be worked on in pieces
 (wukongs/query/rows.py).
@@ -186,7 +186,7 @@ def fill_some(offsets, members, lookup_numbers, place, lookup_rows, member_rows,
 
 @njit
 def count_digits(column, order, shift, mask, start, stop, counts):
-    """Count the digits of some rows, in the order so far. A pass of a radix sort: this, then place_by_digit.
+    """Count the digits of some rows, in the order so far. A pass of a radix sort is this kernel, then place_by_digit.
 
     Parameters
     ----------

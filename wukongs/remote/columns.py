@@ -3,8 +3,8 @@
 * A chunk has at most CHUNK_CELLS cells and about CHUNK_BYTES of text (one row may have more): a result of any length
   crosses in messages of bounded size, and each side holds it once, as its columns.
 * Inlined ids carry their text themselves, so the table is without them.
-* What comes from another process is checked before anything reads it: an id without text, a text that is no UTF-8 or
-  an inlined id that no literal has is a DataError, and never a wrong term.
+* Columns of another process are checked before anything reads them: an id without text, a text that is no UTF-8 or an
+  inlined id that no literal has is a DataError, and never a wrong term.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Network: one node's sockets to the other nodes of its cluster. Implements Peers.
 
-* What a node asks, it asks over connections of the asking thread's own (asking.py); what it tells, without an answer,
-  goes over one more connection per node, in order.
-* What other nodes ask and tell comes in at one bound socket. Requests are answered by workers; what is told is handed
-  on in order by the socket's thread, to a callback that has to be quick.
-* Every message names its sender's incarnation and a number; what has come once is refused.
+* A node asks over connections of the asking thread's own (asking.py). It tells (without an answer) over one more
+  connection per node, in order.
+* Questions and tells of other nodes come in at one bound socket. Workers answer requests; the socket's thread hands
+  tells on in order, to a callback that has to be quick.
+* Every message names its sender's incarnation and a number; a message that has come once is refused.
 * A life of a node is heard once it has introduced itself (INTRODUCE) and was let in, by `admit`; so a stranger, or a
-  second process with a node's number, does not shut the node out. Before its first question, before what it tells, and
-  again whenever the other says that it does not know it, a node introduces itself. `open_kinds` are answered to all.
-* What a node tells may be lost: when the other is away, or takes no more. It is counted, and the protocol repeats.
+  second process with a node's number, does not shut the node out. A node introduces itself before its first question,
+  before its first tell, and again whenever the other says that it does not know it. `open_kinds` are answered to all.
+* A tell may be lost: when the other is away, or takes no more. It is counted, and the protocol repeats it.
 * All queues are bounded: by messages in the sockets, by requests_max here. Beyond that a request is refused as busy.
-* Kinds of requests that wait for other kinds are kept apart from these (`waits`): were all workers of two nodes, or all
-  that may ask, taken by requests that wait for each other's answers, none of them would come.
+* Kinds of requests that wait for other kinds are kept apart from these (`waits`). Otherwise requests that wait for each
+  other's answers might take all workers of two nodes, or all threads that may ask, and no answer would come.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 * A record or message is an object of its fields; those that have their default are left out. One of a union also says
   which one it is, under "is". A NamedTuple is a list of its fields, an enum its value, a frozenset a sorted list.
 * A mapping is an object; the keys of one from numbers are written as texts.
-* What comes in is checked by the same hints: a peer may lie. Fields that nobody knows, missing ones, other types and
+* Received values are checked by the same hints: a peer may lie. Unknown fields, missing ones, other types and
   numbers beyond 64 bits are refused by DataError with their place. A repeated member of a set counts once. Inside of a
-  Control, unknown fields are passed over. Nothing else is checked here: what a peer may claim is the protocol's matter.
+  Control, unknown fields are passed over. Nothing else is checked here: the protocol decides which claims of a peer it believes.
 
 New fields, messages and records need nothing here: msgspec reads the hints (decision 0030).
 """

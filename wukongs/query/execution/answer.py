@@ -1,4 +1,4 @@
-"""Runs a parsed query over a dataset and makes what its result object needs: columns, a truth or triples."""
+"""Runs a parsed query over a dataset and makes the parts of its result: columns, a truth or triples."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def answer(
     explored: Explored | None = None,
 ) -> Answer:
     """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored: see Executor;
-    by_solution: equal solutions make blank nodes of equal names in each execution with that scope (else by row).
+    by_solution: equal solutions make blank nodes of equal names in each execution with that scope; else each row makes
+    its own.
 
     Raises QueryTimeout, BudgetExceeded.
     """

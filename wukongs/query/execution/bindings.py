@@ -32,7 +32,7 @@ def bind(query: Query, terms: Mapping[str, Term]) -> Query:
 
 
 def _bind_below_modifiers(node: Node, values: Mapping[Variable, Term], in_clause: bool) -> Node:
-    """in_clause: whether the query's own SELECT clause is still below. Another Project is that of a subquery."""
+    """in_clause: whether the query's own SELECT clause is still below. Any other Project belongs to a subquery."""
     match node:
         case Project() | Distinct() if in_clause:
             return replace(node, pattern=_bind_below_modifiers(node.pattern, values, isinstance(node, Distinct)))
@@ -57,8 +57,8 @@ def _has_group(node: Node) -> bool:
 
 
 def _replaced(part: Any, values: Mapping[Variable, Term]) -> Any:
-    """Replace variables all through a part of the algebra. Where a query defines such a variable itself, only rows
-    stay in which it comes out as given (or not at all: an error leaves it free)."""
+    """Replace variables all through a part of the algebra. If a query defines such a variable itself, a row stays only
+    if the variable has the given value or none (an error leaves it free)."""
     if isinstance(part, Variable):
         return values.get(part, part)
     if isinstance(part, tuple):

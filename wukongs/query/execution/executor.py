@@ -1,8 +1,8 @@
 """Executor: runs the algebra of one query over one dataset; basic graph patterns in the kernel, the rest by columns.
 
-Bottom-up evaluation as the SPARQL specification has it (section 18), with one short cut that keeps the answer: a basic
-graph pattern or path that is joined, or optional, is explored from the rows of what it is joined to, so that its cost
-follows those rows and not the size of the graph (exploration.py).
+Evaluation goes bottom-up as in the SPARQL specification (section 18), with one short cut that keeps the answer: a basic
+graph pattern or path that is joined, or optional, is explored from the rows that it is joined to. So its cost grows
+with those rows and not with the size of the graph (exploration.py).
 
 Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bindings are given from outside
 (`exists.py`): every leaf is joined with the table of these.
@@ -75,13 +75,13 @@ Explored: TypeAlias = tuple[Node, BindingTable]
 _ROW = Variable(".row")
 _GIVEN = Variable(".given")
 _MORE_ROWS = 8
-"""So many times the rows asked for before are asked for next, while DISTINCT has found too few."""
+"""While DISTINCT has found too few rows, it next asks for this many times as many rows as before."""
 
 
 class Executor:
-    """One execution. in_order: wherever the order of rows shows in the answer (what LIMIT cuts without ORDER BY, ties,
-    aggregates), rows are taken in canonical order, as firings need. profile: takes down rows and time of each node.
-    explored: a node, and its solutions, found elsewhere."""
+    """One execution. in_order: rows are taken in canonical order wherever the answer depends on their order (LIMIT
+    without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: a node
+    whose solutions were found elsewhere, and these."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Executor:
         return self._exploration.explore(node, table)
 
     def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
-        """Return the solutions of a node. rows_wanted: more than these are not needed. Raises as Limits.check."""
+        """Return the solutions of a node. rows_wanted: more rows are not needed. Raises what Limits.check raises."""
         limits = self._limits
         limits.check()
         outer, mark = limits.operator, limits.mark()
@@ -195,7 +195,7 @@ class Executor:
         return self._exploration.explore_all(tuple(filter(is_explorable, operands)), self._joined(tables))
 
     def _joined(self, tables: list[BindingTable]) -> BindingTable:
-        """Join tables; next comes the smallest of those that share a variable with what there is already."""
+        """Join tables. The next one is always the smallest of those that share a variable with the tables before."""
         tables = sorted(tables, key=lambda table: table.length) or [self._given]
         table = tables.pop(0)
         while tables:
@@ -263,7 +263,7 @@ class Executor:
     # --- groups, order, parts of the whole ----------------------------------------------------------------------------
 
     def _extend(self, node: Extend, rows_wanted: int | None) -> BindingTable:
-        """Bind one variable after the other: to BNODE(string) the rows of the whole chain are the same solutions."""
+        """Bind one variable after the other. For BNODE(string), a row is the same solution in the whole chain."""
         chain = [node]
         while isinstance(chain[-1].pattern, Extend):
             chain.append(chain[-1].pattern)

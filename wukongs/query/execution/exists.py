@@ -1,8 +1,8 @@
 """Properties of patterns and expressions that EXISTS needs to know (SPARQL 1.1, 18.6: exists by substitution).
 
 EXISTS P asks, for a row, whether P has a solution after the row's bindings have been put in the place of P's variables.
-The executor gives those bindings to P as a table instead, all distinct ones at once, each with a number: the leaves
-of P (triple patterns, VALUES, GRAPH) are joined with it. That is the same:
+The executor gives those bindings to P as a table instead, all distinct ones at once, each with a number: the leaves of
+P (triple patterns, VALUES, GRAPH) are joined with it. The answers are the same:
 
 * A leaf joined with a row has the solutions that the substituted leaf has, with the row's bindings beside them; equal
   numbers keep the rows apart in every join above.

@@ -1,7 +1,8 @@
 """Exploration: the solutions of a pattern that join with given rows, found from these rows.
 
-Join(T, P) is the same as P explored from each row of T, and costs what the rows lead to and not what the graph holds.
-Triple patterns run in the kernel, paths are searched; filters and unions come after what they stand over:
+Join(T, P) is the same as P explored from each row of T. The cost grows with the triples that the rows lead to, not with
+the graph. Triple patterns run in the kernel, and paths are searched. Filters and unions come after the parts below
+them:
 Join(T, Union(A, B)) = Union(Join(T, A), Join(T, B)), and Join(T, Filter(c, A)) = Filter(c, Join(T, A)) where A binds
 all that c mentions (csparql.exploration_order.is_explorable).
 """
@@ -35,8 +36,8 @@ Keep = Callable[[Expression, BindingTable], BindingTable]
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """The exploration of one execution. keep: how a condition is asked of a table; profile: notes the figures of each
-    step, if there is one."""
+    """The exploration of one execution. keep: applies a condition to a table; profile: notes the figures of each step,
+    if there is one."""
 
     dataset: Dataset
     terms: TermSpace
@@ -94,7 +95,8 @@ class Exploration:
         return table
 
     def match(self, wanted: FilteredBgp, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
-        """Join a table with triple patterns, where filters hold, which may also mention what only the table binds."""
+        """Join a table with triple patterns where filters hold. Filters may mention variables that only the table
+        binds."""
         return self._from_classes(wanted.bgp, table, lambda seeds: self._match(wanted, seeds, rows_wanted))
 
     def _match(self, wanted: FilteredBgp, seeds: BindingTable, rows_wanted: int | None) -> BindingTable:
@@ -153,7 +155,7 @@ class Exploration:
     def _from_classes(
         self, node: Node, table: BindingTable, explore: Callable[[BindingTable], BindingTable]
     ) -> BindingTable:
-        """Explore from the rows of each class apart: those that leave the same of the node's variables unbound."""
+        """Explore from each class of rows apart. Rows of one class leave the same variables of the node unbound."""
         if not table.variables:
             return explore(table)
         gathered: BindingTable | None = None

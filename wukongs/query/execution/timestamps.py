@@ -1,4 +1,4 @@
-"""The newest times of the tuples that solutions rest on, by columns: what a Timestamp node binds."""
+"""The value of a Timestamp node, by columns: the newest time of the tuples that a solution rests on."""
 
 from __future__ import annotations
 

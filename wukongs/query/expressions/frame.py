@@ -23,7 +23,7 @@ from wukongs.query.terms.values import Kind, Value, value_of
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
 BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
-"""How far an id decides equality: not at all; against STRING_ID and ANY_ID; against every term."""
+"""Values that tell how far an id decides equality: not at all; against STRING_ID and ANY_ID; against every term."""
 
 _IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kind.STRING: STRING_ID}
 
@@ -34,13 +34,13 @@ def decoded(ids: Int64Array, terms: TermSpace) -> list[Value | None]:
 
 
 def identity_of(value: Value | None) -> int:
-    """Return how far a term's id decides equality; an unbound one decides it, to be an error."""
+    """Return how far a term's id decides equality. UNBOUND decides it: the comparison is an error."""
     return ANY_ID if value is None else _IDENTITY.get(value.kind, BY_VALUE)
 
 
 @dataclass(slots=True)
 class _Pool:
-    """The distinct ids of some columns, and for each row of each column the place of its id; what is known of them."""
+    """The distinct ids of some columns, their known properties, and the place of the id of each row of each column."""
 
     ids: Int64Array
     places: dict[Variable, Int64Array]
@@ -51,7 +51,7 @@ class _Pool:
 
 @dataclass(slots=True)
 class Frame:
-    """variables : those whose values will be asked for. Nothing is decoded before that happens."""
+    """variables : those whose values may be asked for. Nothing is decoded before that."""
 
     table: BindingTable
     terms: TermSpace

@@ -1,7 +1,7 @@
-"""`?x IN (constants)`: which rows of a column equal one of many constants, found without asking each of each.
+"""`?x IN (constants)`: finds the rows of a column that equal one of many constants, without comparing each with each.
 
-How two terms compare is decided by their kinds alone, unless they are equal: so of all constants of one kind, one tells
-whether a row's comparison is false or an error, and a set tells which rows are equal to some constant:
+Two terms that are not equal compare by their kinds alone: to false or to an error. So one constant of each kind tells
+this for a row, and a set tells which rows are equal to some constant:
 
 * IRIs, blank nodes, strings with and without a language tag equal nothing but the same term: a set of ids;
 * integers, decimals and doubles equal by value (`5` is `5.0`, and `5e0`): sets of float64s where these are exact
@@ -34,8 +34,8 @@ _BY_NUMBER = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE))
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The list of an IN. asked: what each row is to be compared with, one of each kind among them; texts, numbers: the
-    constants that are looked up."""
+    """The list of an IN. asked: the constants with which each row is compared, one of each kind among them; texts,
+    numbers: the constants that are looked up in sets."""
 
     asked: tuple[Expression, ...]
     texts: tuple[str, ...]

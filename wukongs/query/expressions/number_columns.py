@@ -69,7 +69,7 @@ def numbers_of(values: Sequence[Value | None]) -> Numbers:
 
 
 def numbers_of_ids(ids: Int64Array) -> Numbers:
-    """Make the column of term ids: what is inlined in them is read off them, all else is UNDECIDED."""
+    """Make the column of term ids: inlined values are read off the ids, all others are UNDECIDED."""
     stored_kinds, values = numeric_values(ids)
     kinds = _KINDS_OF_IDS[stored_kinds]
     kinds[(kinds == EXACT) & (np.abs(values) >= _EXACT_LIMIT)] = ROUNDED
@@ -150,7 +150,7 @@ def _all_doubles(column: Numbers) -> bool:
 
 
 def _with_kinds(values: Float64Array, is_double: BoolArray, is_exact: BoolArray) -> Numbers:
-    """Name the kinds of results; an integer zero gets rid of float64's sign, which a later division would show."""
+    """Name the kinds of results. An integer zero loses float64's sign, which a later division would show."""
     kinds = np.where(is_double, DOUBLE, np.where(is_exact, EXACT, UNDECIDED)).astype(np.uint8)
     return Numbers(np.where(is_exact, values + 0.0, values), kinds)
 

@@ -41,7 +41,7 @@ ARITHMETIC = frozenset(("+", "-", "*", "/"))
 def value_in(expression: Expression, row: Row, source: RowSource | None = None) -> Value | None:
     """Evaluate an expression in one solution; None if it is an error or an unbound variable.
 
-    source : what NOW, RAND, UUID, STRUUID and BNODE ask; others do without.
+    source : the values of NOW, RAND, UUID, STRUUID and BNODE. Other functions do not ask it.
     """
     if isinstance(expression, Term):
         return value_of(expression.text)

@@ -28,7 +28,7 @@ GATHERED_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """kinds : uint8[n]; lexical : Arrow's large_string[n], without nulls, of no meaning where the kind is NOTHING;
+    """kinds : uint8[n]; lexical : Arrow's large_string[n], without nulls, meaningless where the kind is NOTHING;
     tails : int64[n], the place in `names` of a TAGGED term's language or a TYPED term's datatype, 0 for any other."""
 
     kinds: UInt8Array
@@ -100,7 +100,7 @@ class TextColumn:
 
 
 def _shapes(name: str) -> tuple[tuple[str, str] | None, ...]:
-    """Return what stands before and after the lexical form of each kind of term with this language or datatype."""
+    """Return the texts before and after the lexical form of each kind of term with this language or datatype."""
     return None, ('"', '"'), ('"', f'"@{name}'), ('"', f'"^^<{name}>'), ("<", ">"), ("", ""), ("", "")
 
 
@@ -117,7 +117,7 @@ def _numbered(tails: pa.LargeStringArray, kinds: UInt8Array) -> tuple[Int64Array
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A column, and which of its rows each row of a binding table has: int64[n_rows]. places None: the column is one
+    """A column, and the place in it of each row of a binding table. places : int64[n_rows], or None: the column is one
     constant, which all rows have."""
 
     column: TextColumn

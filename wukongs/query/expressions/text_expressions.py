@@ -30,8 +30,8 @@ TRUTH_CALLS = truths.TESTS.keys() | truths.KIND_TESTS | {"REGEX"}
 
 
 def term_column(expression: Expression, frame: Frame) -> Spread | None:
-    """Return the terms that an expression has in all rows; None if it has other parts than variables, constants and
-    TERM_CALLS, or no variable at all."""
+    """Return the terms that are an expression's values in all rows; None if it has other parts than variables,
+    constants and TERM_CALLS, or no variable at all."""
     is_worth_it = frame.table.length >= ROWS_MIN and variables_of(expression)
     return _term_column(expression, frame) if is_worth_it else None
 
@@ -72,7 +72,8 @@ def _constants(arguments: Sequence[Expression]) -> list[str] | None:
 
 
 def _joined(arguments: Sequence[Expression], frame: Frame) -> tuple[list[TextColumn], Int64Array | None] | None:
-    """Return columns of the arguments that have the same rows, or one, and the places of the table's rows in them."""
+    """Return columns of the arguments, and the places of the table's rows in them. The columns have the same rows, or
+    one row."""
     found = [_term_column(argument, frame) for argument in arguments]
     spreads = [spread for spread in found if spread is not None]
     if len(spreads) < len(found):
@@ -88,7 +89,8 @@ def _joined(arguments: Sequence[Expression], frame: Frame) -> tuple[list[TextCol
 
 
 def truth_of(expression: Call, frame: Frame) -> tuple[Truth, BoolArray] | None:
-    """Return the truth of one of TRUTH_CALLS or TERM_CALLS in each row, and where it is known; None as term_column."""
+    """Return the truth of one of TRUTH_CALLS or TERM_CALLS in each row, and where it is known; None where term_column
+    gives it."""
     op, arguments = expression.op, expression.arguments
     if frame.table.length < ROWS_MIN or not variables_of(expression):
         return None

@@ -1,8 +1,8 @@
-"""Functions of strings that give terms, on whole columns: for each row what wukongs/functions gives for its terms.
+"""Functions of strings that give terms, on whole columns. Each row gets the answer of wukongs/query/functions/.
 
-Arrow's kernels do what they do exactly as SPARQL wants it: lengths and parts by code points, REPLACE by RE2 as
-patterns.py has it. Case is mapped by Arrow where all is ASCII; elsewhere by Python, since Arrow maps
-each character to one (no SS for ß, and no final sigma). The rest is a loop over plain texts.
+Arrow's kernels are used where they do exactly what SPARQL wants: lengths and parts by code points, REPLACE by RE2 as in
+patterns.py. Arrow maps case where all is ASCII. Elsewhere Python does, since Arrow maps each character to one (no SS
+for ß, and no final sigma). The rest is a loop over plain texts.
 
 Columns that stand for one constant have one row; so all functions take columns of n rows or of one.
 """

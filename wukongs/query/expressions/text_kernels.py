@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false
-"""Canonical forms taken apart: what kind of term each is, its characters, and what stands behind them."""
+"""Canonical forms taken apart: the kind of each term, its characters, and its language tag or datatype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers read off columns of texts: what ids do not carry, such as doubles of seventeen digits."""
+"""Numbers read off columns of texts, where ids do not carry them: for instance doubles of seventeen digits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _IN_NUMBERS[list(b"0123456789.-+eE")] = True
 
 
 def doubles_of(column: TextColumn) -> tuple[Float64Array, BoolArray]:
-    """Return the values of xsd:doubles, and which terms are such; not INF, NaN and forms that Arrow does not read.
+    """Return the values of xsd:doubles, and which terms are such. INF, NaN and forms that Arrow does not read are left
+    out.
 
-    Of forms of digits, points, signs and exponents, Arrow reads none that XML Schema has not, and rounds them right."""
+    Arrow reads no form of digits, points, signs and exponents that XML Schema does not have, and it rounds right."""
     values = np.full(len(column), np.nan)
     is_double = (column.kinds == TYPED) & np.array([name == XSD + "double" for name in column.names])[column.tails]
     rows = np.flatnonzero(is_double)
@@ -45,7 +46,7 @@ def doubles_of(column: TextColumn) -> tuple[Float64Array, BoolArray]:
 
 
 def doubles_of_ids(ids: Int64Array, terms: TermSpace) -> Float64Array | None:
-    """Return the values of distinct ids if all of them are xsd:doubles, as doubles_of has it."""
+    """Return the values of distinct ids if all of them are xsd:doubles that doubles_of reads."""
     if not terms.inlines or not len(ids):
         return None
     kinds, values = numeric_values(ids)
@@ -60,7 +61,7 @@ def doubles_of_ids(ids: Int64Array, terms: TermSpace) -> Float64Array | None:
 
 
 def numbers_of_column(column: TextColumn) -> Numbers:
-    """Return terms as numbers for comparisons: xsd:doubles; constants of any type, as columns of one row are."""
+    """Return terms as numbers for comparisons: xsd:doubles, and constants (columns of one row) of any type."""
     if len(column) == 1:
         return numbers_of([None if text is None else value_of(text) for text in column.texts()])
     values, is_double = doubles_of(column)

@@ -100,7 +100,7 @@ def regex(column: TextColumn, pattern: str | None, flags: str | None) -> Truth:
 
 
 def effective_truth(column: TextColumn) -> tuple[Truth, BoolArray]:
-    """Return effective boolean values (17.2.2), and where they are known: of TYPED terms they are not."""
+    """Return effective boolean values (17.2.2), and where they are known: not for TYPED terms."""
     is_long = to_numpy(pc.binary_length(column.lexical)) > 0
     return Truth.of(is_long, column.kinds == STRING), column.kinds != TYPED
 

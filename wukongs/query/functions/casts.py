@@ -10,9 +10,9 @@
 | date, time                         | strings, dateTimes, the type itself                                             |
 | duration and its two subtypes      | strings, durations (what the type has no room for is dropped)                   |
 
-A language-tagged string, a literal of another datatype and one of ill-typed form cannot be cast. Strings lose the
-white space around them, as XML Schema reads them. Results have canonical lexical forms; a double becomes the decimal of
-exactly its value, and a string with an exponent outside of 10**-6 to 10**6 only.
+A language-tagged string, a literal of another datatype and one of ill-typed form cannot be cast. Strings lose the white
+space around them, as XML Schema reads them. Results have canonical lexical forms. A double becomes the decimal of
+exactly its value; as a string it has an exponent only outside of 10**-6 to 10**6.
 """
 
 from __future__ import annotations

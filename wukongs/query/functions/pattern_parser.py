@@ -44,7 +44,7 @@ class Translation:
     """The same pattern for RE2, None where RE2 cannot, and for Python's re.
 
     group_count: of groups that capture; state_count: about how many characters and classes it has with all repetitions
-    written out, which is what a character of the text may cost."""
+    written out. A character of the text may cost so many steps."""
 
     for_re2: str | None
     for_python: str

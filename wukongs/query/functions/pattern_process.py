@@ -1,4 +1,4 @@
-"""Patterns that may take long, matched in a process of their own: nothing can stop a call of `re` or RE2 but its end.
+"""Patterns that may take long, matched in a process of their own: a call of `re` or RE2 cannot be stopped.
 
 Python's `re`, for back-references and long repetitions, can take for ever and lets no other thread run meanwhile. RE2
 is linear in the text, at up to some 50 us a character for a large pattern: a minute for a long text. The process can be

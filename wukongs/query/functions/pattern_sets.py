@@ -1,4 +1,4 @@
-"""Sets of characters, as sorted disjoint ranges of code points: what the classes of XPath's patterns mean."""
+"""The classes of XPath's patterns as sets of characters: sorted disjoint ranges of code points."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def category(name: str) -> Ranges | None:
 
 @lru_cache(maxsize=16)
 def escape_class(letter: str) -> Ranges | None:
-    """Return what the multi-character escape of this letter stands for: s i c d w; None for any other letter."""
+    """Return the set of the multi-character escape of this letter: s i c d w; None for any other letter."""
     match letter:
         case "s":
             return ((0x9, 0xA), (0xD, 0xD), (0x20, 0x20))
@@ -96,7 +96,7 @@ def escape_class(letter: str) -> Ranges | None:
 
 @cache
 def _case_variants() -> dict[str, frozenset[str]]:
-    """Return for each character that has some its case variants: equal to it in lower or in upper case."""
+    """Return the case variants of each character that has some: they are equal to it in lower or in upper case."""
     by_form: dict[str, set[str]] = {}
     for code in range(LAST + 1):
         character = chr(code)

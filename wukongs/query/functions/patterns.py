@@ -23,8 +23,8 @@ from wukongs.store.dtypes import BoolArray
 log = logging.getLogger("wukongs")
 
 PART_STEPS = 1 << 23
-"""So much is matched in one call, which nothing can stop: characters times the states of the pattern, which is about a
-tenth of a second at the worst. A single text that is longer is matched in another process, which can be ended."""
+"""The most work of one call, which nothing can stop: characters times the states of the pattern, about a tenth of a
+second at the worst. A single text that is longer is matched in another process, which can be ended."""
 _STEPS_OF_MATCH = 20
 """The cost of replacing a match, in the steps of a state."""
 _RE2_GROUP_MAX = 9
@@ -38,7 +38,8 @@ _REPLACEMENT = re.compile(r"\\([\\$])|\$([0-9]+)|([^\\$]+)")
 
 @lru_cache(maxsize=1024)
 def _translated(pattern: str, flags: str) -> Translation | None:
-    """Translate a pattern; None, and one warning, for a wrong one: to a query that is an error of this row."""
+    """Translate a pattern. A wrong one gives None and one warning in the log; for a query it is an error of this
+    row."""
     try:
         translation = translate(pattern, flags)
         if translation.for_re2 is None:

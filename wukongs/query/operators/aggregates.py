@@ -7,7 +7,7 @@
   are added exactly too and rounded once, so the answer does not depend on the order of rows.
 * MIN and MAX go by ORDER BY (ordering.py), and by canonical text among terms that it does not tell apart.
   SAMPLE takes the first term in that order. So these do not depend on the order of rows either.
-* GROUP_CONCAT joins what STR gives, in the order of rows.
+* GROUP_CONCAT joins the values of STR, in the order of rows.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _value_ids(values: Sequence[Value | None], terms: TermSpace) -> Int64Array:
 
 @dataclass(slots=True)
 class _Distinct:
-    """The distinct values of an aggregate's argument, None for an error, and which one each row has."""
+    """The distinct values of an aggregate's argument, None for an error, and the place of each row's value."""
 
     values: list[Value | None]
     places: Int64Array

@@ -2,7 +2,7 @@
 
 * Tables are bags; an operator promises no order of rows unless it says so, but the same input gives the same order.
 * A variable that is unbound in a row is compatible with anything. Joins therefore sort rows into classes by which
-  shared variables they bind: between two classes the variables that both bind decide alone, and the others can't clash.
+  shared variables they bind: between two classes only the variables that both bind decide; the others cannot clash.
 * join, left_join and union count the rows that they would hold before they allocate them; more than rows_max is a
   BudgetExceeded, not a dead process.
 """
@@ -136,8 +136,8 @@ def project(table: BindingTable, variables: Sequence[Variable]) -> BindingTable:
 
 
 def beside(left: BindingTable, found: BindingTable, number: Variable) -> BindingTable:
-    """Put the columns of left that found has not beside those that it has. number: which column of found names the row
-    of left; in order, none left out."""
+    """Put the other columns of left beside those of found. number: the column of found that names the row of left; the
+    rows are in order, none left out."""
     own = dict(zip(found.variables, found.columns, strict=True))
     rows = own.pop(number)
     is_once = found.length == left.length  # each row of left
@@ -203,7 +203,7 @@ class _RowBudget:
 
 @dataclass(frozen=True, slots=True)
 class _RowClass:
-    """The rows of a table that bind the same ones of the shared variables; rows None stands for all rows."""
+    """The rows of a table that bind the same shared variables. rows None: all rows."""
 
     table: BindingTable
     bound: frozenset[Variable]
@@ -247,7 +247,8 @@ def _classes(table: BindingTable, shared: Sequence[Variable]) -> list[_RowClass]
 
 
 def _equal_pairs(left: _RowClass, right: _RowClass, budget: _RowBudget) -> tuple[Int64Array, Int64Array]:
-    """Pair the rows of two classes that agree on what both bind; the smaller class is hashed, the larger looks up."""
+    """Pair the rows of two classes that agree on the variables that both bind. The smaller class is hashed, the larger
+    looks up."""
     variables = sorted(left.bound & right.bound, key=lambda variable: variable.name)
     left_keys, right_keys = left.keys(variables), right.keys(variables)
     if left_keys.shape[1] < right_keys.shape[1]:

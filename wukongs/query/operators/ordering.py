@@ -1,7 +1,7 @@
-"""ORDER BY (SPARQL 1.1, 15.1), and the canonical order in which LIMIT cuts where a query orders nothing.
+"""ORDER BY (SPARQL 1.1, 15.1), and the canonical order in which LIMIT cuts if a query has no ORDER BY.
 
 Terms are ordered unbound < blank nodes < IRIs < literals < triple terms (these by their parts). Literals are ordered as
-`<` orders them, and where `<` says nothing:
+`<` orders them. Where `<` says nothing, they are ordered:
 
 * by kind: numbers, date-times, dates, times, gYears and the like, durations, booleans, strings, then all others;
 * NaN before all other numbers;
@@ -10,9 +10,9 @@ Terms are ordered unbound < blank nodes < IRIs < literals < triple terms (these 
 * all others by datatype, then by lexical form; blank nodes by label.
 
 Numbers are ordered by their exact values, the float64 first since it nearly always decides. `=` promotes, so a decimal
-and a double (0.1 and 1.0E-1) may be equal though their exact values differ by a rounding: terms that follow each other
-so are ranked equal if each of them equals both ends of their run. That keeps `=` where it can be kept: promotion makes
-it intransitive, and an order cannot be.
+and a double (0.1 and 1.0E-1) may be equal though their exact values differ by a rounding. Such terms follow each other;
+a run of them is ranked equal if each of them equals both ends of the run. Promotion makes `=` intransitive, and an
+order is transitive, so `=` cannot be kept everywhere.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def canonical_order(table: BindingTable) -> Int64Array:
 
 
 def canonical(table: BindingTable) -> BindingTable:
-    """Return the table in an order that its rows alone decide, whatever plan has made them: by ids, columns by name."""
+    """Return the table in an order that depends on its rows alone, not on the plan: by ids, columns by name."""
     columns = sorted(zip(table.variables, table.columns, strict=True), key=lambda pair: pair[0].name)
     by_name = BindingTable(tuple(v for v, _ in columns), tuple(column for _, column in columns), table.length)
     return table.take(canonical_order(by_name))
@@ -115,7 +115,7 @@ def _condition_ranks(condition: Condition, table: BindingTable, terms: TermSpace
 
 
 def ranks_of_ids(ids: Int64Array, terms: TermSpace) -> Int64Array:
-    """Return the rank of each of some distinct ids, UNBOUND among them or not: as ranks_of gives it to their values.
+    """Return the rank of each of some distinct ids, perhaps UNBOUND: the rank that ranks_of gives to their values.
 
     Where all are literals of one kind that float64 orders exactly, nothing is decoded; where all are IRIs, or all are
     strings, their bytes are compared as they are."""

@@ -19,8 +19,9 @@ _BYTES_AT_ONCE = 7
 def ranks_of_texts(texts: pa.LargeStringArray) -> Int64Array | None:
     """Return the rank of each of some distinct texts, from 0 on; None if some have very long beginnings in common.
 
-    Each turn sorts the texts that are still tied by one number: that of their group of ties, then as many of their next
-    bytes as fit. Bytes behind the end of a text count as zeros; at last, the shorter one of two is first."""
+    Each turn sorts the texts that are still tied by one number: the number of their group of ties, then as many of
+    their next bytes as fit. Bytes behind the end of a text count as zeros. Of two texts that are still tied at the end,
+    the shorter one is first."""
     data, offsets = bytes_of(texts)
     limits = current()
     limits.hold(len(data) + 80 * len(texts), "ORDER BY")
@@ -52,7 +53,7 @@ def _refined(
 ) -> tuple[Int64Array, Int64Array]:
     """Rank texts that are tied with others of their group by their keys. A rank is that of the first of its ties.
 
-    groups : int64[n_tied], ascending from 0 on. Returns (those that are tied still, their groups), in order."""
+    groups : int64[n_tied], ascending from 0 on. Returns (the texts that are still tied, their groups), in order."""
     order = np.argsort(keys) if len(keys) <= PIECE_ROWS else stable_order([keys])
     tied, keys, places = tied[order], keys[order], np.arange(len(tied))
     # Groups keep their places: `groups` is as good before as after the sort.

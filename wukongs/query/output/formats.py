@@ -1,4 +1,5 @@
-"""The formats of results, and which goes with which kind: known before anything heavy is loaded that writes them."""
+"""The formats of results, and the kinds that each goes with. This module is light; the writers are loaded when
+needed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Result: what a query answers, as columns of term ids that become terms only when somebody asks.
+"""Result: the answer of a query, as columns of term ids that become terms only when somebody asks.
 
 Invariants:
 
 * the columns never change; the reader gives the same text for an id as long as the result lives, because it holds the
   snapshot (and the slices) that the query read;
-* rows are decoded in chunks, as they are asked for; of a chunk each distinct id is decoded once, and nothing is kept.
+* rows are decoded in chunks, as they are asked for; each distinct id of a chunk is decoded once, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ class Result:
 
     kind: select, ask, construct or describe; snapshot: the SN that was read. A select has rows: iterating gives tuples
     of rdflib terms, None where unbound. A construct has triples: iterating gives them, len counts them. An ask has
-    boolean, which is also its truth; the truth of the others is whether they have a row. rdflib has no terms for RDF
-    1.2: where a triple term or a base direction is among them, iterating raises DataError, and arrow() and serialize()
-    give them.
+    boolean, which is also its truth; the others are true if they have a row. rdflib has no triple terms and no base
+    directions (RDF 1.2): iterating over such terms raises DataError; arrow() and serialize() give them.
     """
 
     def __init__(

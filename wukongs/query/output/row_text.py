@@ -27,8 +27,8 @@ Escape = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How terms of one kind are written: the pieces before, between and after their parts; parts: a rule of
-    row_text_kernels; body, tail: how the characters of each part are escaped, None: not at all."""
+    """The form of terms of one kind. The pieces stand before, between and after their parts; parts: a rule of
+    row_text_kernels; body, tail: the escapes of each part's characters, None: no escapes."""
 
     before: str
     after: str
@@ -81,11 +81,11 @@ def packed(texts: Sequence[str]) -> tuple[UInt8Array, Int64Array]:
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How rows are written. term: how one term is, whatever it is; forms: the same as tables.
+    """The form of rows. term: writes any one term; forms: the same as tables.
 
-    prefixes: what stands before the cells of each column; cell_end: after each cell; opening, between, closing: around
-    a row and between its cells; separator: between rows; head, tail: around all; leaves_out: nothing stands for an
-    unbound cell, not even what stands around cells."""
+    prefixes: the texts before the cells of each column; cell_end: after each cell; opening, between, closing: around a
+    row and between its cells; separator: between rows; head, tail: around all; leaves_out: an unbound cell is left out
+    together with the texts around it."""
 
     head: str
     prefixes: Sequence[str]
@@ -105,7 +105,8 @@ class RowFormat:
         return *packed(self.prefixes), *frame
 
     def rows(self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader) -> bytes:
-        """Write some rows, in UTF-8. columns[i] : int64[count]. Raises DataError (what the format cannot hold)."""
+        """Write some rows, in UTF-8. columns[i] : int64[count]. Raises DataError (a character that the format cannot
+        hold)."""
         places, cells, starts, sizes = self._cells(columns, count, reader)
         written: UInt8Array = kernels.write_rows(places, cells, starts, sizes, *self._frame, self.leaves_out)
         return written.tobytes()

@@ -1,10 +1,10 @@
 # mypy: disallow-untyped-defs=false
 """Kernels of the results formats: canonical forms to cells, and cells to rows of text, in UTF-8 (row_text.py).
 
-A term is a body (an IRI, a label, a lexical form) and perhaps a tail (a datatype IRI, a language tag). How a format
-writes each kind of term is data: the pieces around body and tail, and what stands for each byte of them.
+A term is a body (an IRI, a label, a lexical form) and perhaps a tail (a datatype IRI, a language tag). A format is
+data: for each kind of term the pieces around body and tail, and the bytes that stand for each byte of them.
 
-pieces : uint8[any size]; bounds : int64[N_KINDS, 3, 2], where the pieces before, between and after stand in it;
+pieces : uint8[any size]; bounds : int64[N_KINDS, 3, 2], the places of the pieces before, between and after in it;
 rules : int64[N_KINDS, RULE_WIDTH]; sizes : int64[n_classes, 256], how many bytes stand for a byte, 1: itself, 0: the
 format has nothing for it; escapes : uint8[n_classes, 256, ESCAPE_SIZE_MAX].
 """
@@ -71,7 +71,8 @@ def parts_of(text, start, stop):
 
 @njit_inline
 def escape_bytes(text, start, stop, sizes, escapes, out, at):
-    """Write text[start:stop], escaped, to out[at:]. sizes, escapes: of one class. Returns the end, -1: it cannot be."""
+    """Write text[start:stop], escaped, to out[at:]. sizes, escapes: of one class. Returns the end, -1: it cannot be
+    written."""
     for i in range(start, stop):
         byte = text[i]
         size = sizes[byte]
@@ -99,7 +100,7 @@ def needs_quotes(text, start, stop):
 
 @njit_inline
 def write_body(text, start, stop, rule, sizes, escapes, out, at):
-    """Write a body to out[at:], in quotes where that is the rule. Returns the end, -1: it cannot be."""
+    """Write a body to out[at:], in quotes where that is the rule. Returns the end, -1: it cannot be written."""
     is_quoted = rule[QUOTED] == 1 and needs_quotes(text, start, stop)
     if is_quoted:
         out[at] = 34

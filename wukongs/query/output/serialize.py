@@ -1,4 +1,4 @@
-"""Results as text, in chunks of rows: the formats, which goes with which kind of result, where the text goes.
+"""Results as text, in chunks of rows: the formats, the kinds of results they go with, and where the text goes.
 
 A result is columns of ids. A chunk of rows becomes text, is handed on and forgotten, so that the memory that writing
 takes does not depend on the number of rows. Per chunk and column each distinct term is rendered once.
@@ -61,7 +61,8 @@ def write(
 ) -> int:
     """Write the result, text in UTF-8, to a path or binary file object, in chunks; return how many bytes.
 
-    Raises: as serialize; StorageError (a disk that is full, a path that cannot be written: what was written is said).
+    Raises: as serialize; StorageError (a full disk, a path that cannot be written; the message says how much was
+    written).
     """
     check_format(format, result.kind)
     chunks = _byte_chunks(result, format, prefixes, width)
@@ -180,7 +181,7 @@ class _Parts:
 
 
 def _turtle(result: Table, prefixes: Mapping[str, str]) -> Iterator[str]:
-    """Write the triples of a graph; those of one subject that stand in one chunk stand together."""
+    """Write the triples of a graph. Within a chunk, triples of one subject stand together."""
     short = shortener(prefixes)
     head = "".join(f"@prefix {prefix}: {to_ntriples(f'<{start}>')} .\n" for prefix, start in prefixes.items())
     yield head

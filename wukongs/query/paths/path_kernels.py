@@ -1,10 +1,10 @@
 # mypy: disallow-untyped-defs=false
 """Kernels of the search along a path: breadth first over pairs of node and automaton state, each visited once.
 
-The pairs that an origin has led to are one list, in the order of discovery, with an open-addressing table over it: what
-lies before HEAD is finished, what lies behind is the frontier. An origin is finished before the next one begins, so
-memory follows the largest single search. A search stops anywhere (no room, output full, a pause), within the triples of
-one pair too, and goes on there.
+The pairs that an origin has led to are one list, in the order of discovery, with an open-addressing table over it.
+Pairs before HEAD are finished; pairs from there on are the frontier. An origin is finished before the next one begins,
+so memory is bounded by the largest single search. A search may stop anywhere (no room, output full, a pause), also
+within the triples of one pair, and goes on there.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def is_excluded(machine, edge, predicate):
 
 @njit_uncounted
 def follow_edges(source, machine, origins, visited, others, out, spans, place, control):
-    """Visit what the edges of the pair at HEAD lead to. Returns DONE, NEED_ROOM, NEED_SPANS, FULL, PAUSED or MET."""
+    """Visit the pairs to which the pair at HEAD has edges. Returns DONE, NEED_ROOM, NEED_SPANS, FULL, PAUSED or MET."""
     node, state = visited.pairs[place[HEAD], VISIT_NODE], visited.pairs[place[HEAD], VISIT_STATE]
     for e in range(machine.edge_starts[state] + place[AT_EDGE], machine.edge_starts[state + 1]):
         edge = machine.edges[e]

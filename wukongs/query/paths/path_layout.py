@@ -19,7 +19,8 @@ EDGE_WIDTH = 4
 GOES_ON = 0
 IS_RESULT = 1
 ENDS = 2
-"""It is visited once more in the last state, so that nodes that several states accept are reported once."""
+"""A node that ENDS is visited once more in the last state, so that nodes that several states accept are reported
+once."""
 
 # An origin: int64[ORIGIN_WIDTH]: where a search starts.
 ORIGIN_NODE = 0
@@ -57,7 +58,7 @@ PLACE_WIDTH = 8
 NOT_STARTED = -1
 
 EDGES_LEFT = 0
-"""In the control: how many triples the search may still look at before it comes up for air."""
+"""Column of the control: how many triples the search may still look at before it comes up for air."""
 
 DONE = 0
 FULL = 1

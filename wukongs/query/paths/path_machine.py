@@ -24,8 +24,8 @@ ANY_LINKS = (Link("out", None, ()), Link("in", None, ()))
 
 
 def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> PathSource:
-    """Point a step for each link at the batches of a graph. A search meets a triple of several parts again, and finds
-    nothing new: nothing has to be united."""
+    """Point a step for each link at the batches of a graph. A search may meet the same triple in several parts, and
+    then finds nothing new; so the parts need not be united."""
     steps = _steps(links, isinstance(graph, Variable), dataset.resolve)
     laid_out, parts = with_parts(LoweredPlan(steps, (graph,) * len(links), (), False), dataset)
     return _source(laid_out.copy(), parts, dataset.descriptors, dataset.default_graph)

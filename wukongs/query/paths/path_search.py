@@ -137,7 +137,7 @@ def is_connected(
     limits: Limits,
 ) -> bool:
     """Tell whether a walk leads from one node to another within a graph: search from both, by turns, until they meet or
-    one has seen all there is. Cost: at most a few times what the cheaper of the two ends leads to.
+    one has seen everything. Cost: at most a few times that of a search from the cheaper end.
 
     sources, machines: forward and backward (path_machine.pair_machines). Raises QueryTimeout, BudgetExceeded."""
     searches = [Search(source, limits) for source in sources]

@@ -40,7 +40,8 @@ from wukongs.query.rows import distinct_rows
 from wukongs.store.dtypes import NO_MATCH, Int64Array
 
 PAIRS_MAX = 32
-"""So many pairs of bound ends are each searched from both sides; more are searched together, from one."""
+"""Up to so many pairs of bound ends are each searched from both sides. More pairs are searched together, from one
+side."""
 _NO_GRAPH = 0
 """In the graph column of a search whose steps know their graph."""
 _ANY_GRAPH = -1
@@ -97,7 +98,8 @@ class PathExplorer:
         return seeds.column(end) if end in seeds.variables else None
 
     def _constant(self, term: Term) -> int:
-        """Return the id of a constant; of one that may be an answer though no data has it, one that has its text."""
+        """Return the id of a constant. A constant may be an answer although no data has it; such a one gets an id with
+        its text."""
         found = self.dataset.resolve(term)
         if not self._outside:
             return found

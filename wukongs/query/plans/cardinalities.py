@@ -22,8 +22,8 @@ from wukongs.store.layout import VERTEX_COUNT
 from wukongs.store.lookup_kernels import count_degree, count_distinct_keys, count_edges
 
 NAMES_ASKED_MAX = 64
-"""A constant's degree in any named graph, or under any predicate, is asked of so many of the graphs and predicates that
-know it, and taken to be the same in the others."""
+"""A constant's degree in any named graph, or under any predicate, is looked up in so many of the graphs and predicates
+that know it. The others are taken to have the same."""
 KEYS_SAMPLED_MAX = 32
 """So many keys of a predicate are looked up in other batches."""
 ROWS_SAMPLED_MAX = 64
@@ -68,8 +68,8 @@ class DatasetCardinalities:
         return total
 
     def _scaled(self, held: float, vertex: int) -> float:
-        """Return about how many triples there are at a vertex of which this node holds so many: all of them if it
-        answers for the vertex; else those whose other end it answers for. None of a few says little."""
+        """Return about how many triples a vertex has, of which this node holds so many. The node holds all of them if
+        it answers for the vertex; else it holds those whose other end it answers for. Zero of a few says little."""
         completion = self._dataset.completion
         assert completion is not None
         if completion.answers_for(np.array([vertex], np.int64))[0]:
@@ -77,8 +77,8 @@ class DatasetCardinalities:
         return max(held, 1) / completion.answered
 
     def share(self, found: TriplePattern, variable: Variable, asked: TriplePattern) -> float | None:
-        """Return the share among the first values that a scan meets: ids are hashes, so these are as good as any others
-        of the oldest batch."""
+        """Return the share among the first values that a scan meets. Ids are hashes, so these values are as good a
+        sample of the oldest batch as any others."""
         key = found, variable, asked
         if key not in self._shares:
             self._shares[key] = self._sampled_share(*key)

@@ -1,8 +1,9 @@
-"""The dataset of one execution: what the default graph and each named graph of a query stand for.
+"""The dataset of one execution: the triples of a query's default graph and of each named graph.
 
-The clause is exact: the default graph is the merge of what FROM and FROM STREAM name, nothing else; FROM NAMED and FROM
-NAMED STREAM declare what only GRAPH reaches; without any clause there is the stored graph as it is. Only in a query
-with a window may GRAPH <iri> also name what FROM or FROM STREAM declare (decision 0003).
+The clause is exact. The default graph is the merge of the graphs and windows of FROM and FROM STREAM, nothing else.
+FROM NAMED and FROM NAMED STREAM declare graphs and windows that only GRAPH reaches. Without any clause there is the
+stored graph as it is. Only in a query with a window, GRAPH <iri> may also name a graph of FROM or FROM STREAM (decision
+0003).
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Part(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where one graph reference is matched; united: a triple may stand in several parts, and counts once; size: the
-    triples of all parts' batches, whatever their graph (of a divided graph, about)."""
+    """The parts in which one graph reference is matched. united: a triple may stand in several parts, and counts once;
+    size: the triples of all parts' batches, whatever their graph (an estimate if the graph is divided)."""
 
     parts: tuple[Part, ...]
     united: bool
@@ -54,13 +55,15 @@ class Source(NamedTuple):
 
 
 class Completion(Protocol):
-    """How one execution reads a stored graph, at one snapshot, of which this node holds only a share.
+    """A stored graph at one snapshot, of which this node holds only a share, as one execution reads it.
 
-    A dataset without one holds its stored graph whole: the embedded engine, and windows in any case. With one, the
-    executor says which stored triples it is about to read, and the completion puts what other nodes hold of them beside
-    the node's own batches. Kernels need every matching triple to be present; extra triples do no harm (decision 0018).
+    A dataset without a completion holds its stored graph whole: that of an embedded engine does, and windows always do.
+    With one, the executor says which stored triples it is about to read. The completion then puts the other nodes'
+    share of them beside the node's own batches. Kernels need every matching triple to be present; extra triples do no
+    harm (decision 0018).
 
-    Every method may ask other nodes. Raises, beside what the ordinary work does, NodeUnavailable and CompactedError."""
+    Every method may ask other nodes. Raises NodeUnavailable and CompactedError, beside the errors of the ordinary
+    work."""
 
     @property
     def own(self) -> BatchSet:
@@ -115,8 +118,8 @@ class Dataset:
     """The sources of one execution, with all batches in one table of descriptors.
 
     stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause; with_graph:
-    the stored graph that, without any clause, stands for the default graph (WITH of an update); completion: how what
-    other nodes hold of the stored graph is read, None if it is all here.
+    the stored graph that is the default graph if there is no clause (WITH of an update); completion: reads the other
+    nodes' share of the stored graph, None if it is all here.
     """
 
     clause: DatasetClause

@@ -1,6 +1,6 @@
 # mypy: disallow-untyped-defs=false
-"""Kernels that write the matches of one plan step into the table behind it, and stop where that is full, or where they
-are out of fuel, which what does not match takes too."""
+"""Kernels that write the matches of one plan step into the table behind it. They stop when that is full, or when they
+are out of fuel. A triple that does not match takes fuel, too."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class LoweredPlan:
     """steps : int64[n, STEP_WIDTH], without parts; graphs: where each step looks; variables: the columns.
 
     is_void: a constant is a term that no data can have, so there is no match.
-    laid_out: what with_parts gave last, for a dataset of which shapes; none yet, or one.
+    laid_out: the last outcome of with_parts, with the shapes of its dataset; none yet, or one.
     """
 
     steps: Int64Array

@@ -18,7 +18,7 @@ from wukongs.store.dtypes import NO_MATCH, Int64Array
 def lower(plan: Sequence[PlanStep], seeds: Sequence[Variable], dataset: Dataset) -> LoweredPlan:
     """Number the columns (the seeds' first) and write each step as a row of operands.
 
-    The ids of constants are those that the data knows them by now: lower again when a new term may have changed one.
+    Constants get the ids by which the data knows them now. Lower again when a new term may have changed one.
     """
     columns = {variable: at for at, variable in enumerate(seeds)}
     steps = np.zeros((len(plan), layout.STEP_WIDTH), np.int64)

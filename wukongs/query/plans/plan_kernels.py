@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=false
 """The kernels of a conjunctive plan: one nogil call explores all its steps, in chunks; it can stop and resume anywhere.
 
-Tables of partial matches lie between the steps. A step fills the table behind it; when that is full, or the step's
-input is used up, the next step takes over, and when the next one has used it up, the step goes on where it stopped. So
-memory is bounded by the tables, whatever the plan multiplies out to. Source: the paper, 4.1 and 5 (graph exploration).
+Tables of partial matches lie between the steps. A step fills the table behind it until the table is full or the step's
+input is used up. Then the next step takes over. When it has used up the table, the first step goes on where it stopped.
+So memory is bounded by the tables, however many rows the plan makes. Source: the paper, 4.1 and 5 (graph exploration).
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
 
 @njit_uncounted
 def scan_keys(step, descriptors, spans, i, source, row, target, at, state):
-    """Write every (key, value) of one span of keys, in their order. Returns (rows in target, whether all are)."""
+    """Write every (key, value) of one span of keys, in their order. Returns (rows in target, whether all are
+    written)."""
     direction = step[DIRECTION]
     descriptor = descriptors[spans[i, SPAN_BATCH]]
     keys = int64_array(keys_at(descriptor, direction), keys_count(descriptor, direction))

@@ -66,8 +66,8 @@ AT_KEY = 2
 AT_VALUE = 3
 """The value position, or the last value itself where runs are united."""
 FUEL = 4
-"""Right behind AT_VALUE: how much the step may still look at in this chunk, whether it matches or not; in the last row
-of the state: how much each chunk begins with, 0 for no bound."""
+"""Right behind AT_VALUE: how many triples the step may still look at in this chunk, whether they match or not. In the
+last row of the state: the number with which each chunk begins, 0 for no bound."""
 COUNT = 5
 """Rows in the input table of this step; in the last row of the state: rows in the output."""
 HELD = 6

@@ -1,8 +1,8 @@
-"""PlanMemo: the plans of one query, kept from execution to execution while the sizes they rest on still hold.
+"""PlanMemo: the plans of one query, kept from execution to execution while the sizes that they rest on still hold.
 
-The check at an execution reads counters alone. For a registered query a plan whose sizes have gone is still run, and
-made anew once the firings of the moment have been reported (`renew`); unless something has grown so much (FAR_FACTOR)
-that the old plan may cost more than a new one takes to make.
+The check at an execution reads counters alone. A registered query still runs a plan whose sizes no longer hold, and
+makes a new one when the firings of the moment have been reported (`renew`). The exception is a size that has grown so
+much (FAR_FACTOR) that running the old plan may cost more than making a new one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLANS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Steps without a filter between them, run by the kernel in one go; filters: applied to what comes out."""
+    """Steps without a filter between them, run by the kernel in one go; filters: applied to the rows that come out."""
 
     lowered: LoweredPlan
     filters: tuple[Expression, ...]
@@ -74,7 +74,7 @@ class _Operands:
 
 
 class PlanMemo:
-    """Routes by what is explored and the variables that are bound before it.
+    """Routes, by the pattern to explore and the variables that are bound before it.
 
     is_patient: `renew` will be called after an execution, and until then a plan for other sizes will do.
     Threads may share one: at worst two of them make the same plan."""
@@ -130,7 +130,7 @@ class PlanMemo:
     def order(
         self, operands: tuple[Node, ...], bound: frozenset[Variable], bound_rows: int, dataset: Dataset
     ) -> tuple[Node, ...]:
-        """Return what explorable operands of joins are made of, in the order in which it is to be explored."""
+        """Return the parts of explorable operands of joins, in the order in which they are to be explored."""
         key = tuple(map(id, operands)), bound
         known = self._orders.get(key)
         if known is None:
@@ -151,7 +151,8 @@ class PlanMemo:
         return self._other(known.versions, sizes, make)
 
     def _other(self, versions: Versions[Made], sizes: Sizes, make: Callable[[], Made]) -> Made:
-        """Return what to use for sizes that nothing was made of: the nearest there is, if a new one is to wait."""
+        """Return the thing to use for sizes that no version fits: a new one, or the nearest version if a new one is to
+        wait."""
         nearest = versions.nearest(sizes)
         if nearest is not None:
             if not versions.is_more_worth:

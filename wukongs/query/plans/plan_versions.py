@@ -1,10 +1,10 @@
-"""Versions: what was made of some sizes (a plan, an order), kept for each of the sizes that come and go.
+"""Versions of one thing that was made for some sizes (a plan, an order), kept for each of the sizes that come and go.
 
-A version fits while every size is within SIZE_FACTOR of what it was made of. Nothing is made twice for a window that
-goes up and down: the one used last is taken as long as it fits, then another that does, and only when none fits is a
-new one wanted. Of sizes that keep coming new (many windows, each with a life of its own) a version is made for the
-first VERSIONS_MAX, and then once in PATIENCE executions; meanwhile the nearest one is used. Any version gives the right
-answer: sizes decide how fast.
+A version fits while every size is within SIZE_FACTOR of the size that it was made for. The version used last is taken
+as long as it fits, then another that fits. A new one is made only when none fits, so a window whose size goes up and
+down makes nothing twice. If new sizes keep coming (many windows, each with a life of its own), a version is made for
+each of the first VERSIONS_MAX, and then once in PATIENCE executions; meanwhile the nearest one is used. Any version
+gives the right answer: sizes only decide how fast.
 """
 
 from __future__ import annotations

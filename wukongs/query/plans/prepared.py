@@ -17,7 +17,7 @@ from wukongs.csparql.rules import rewrite
 from wukongs.query.plans.plan_memo import PlanMemo
 
 TEXT_CHARACTERS_MAX = 1 << 14
-"""A longer text is parsed each time: it is data (a long VALUES) more than a question that comes again."""
+"""A longer text is parsed each time: it holds data (a long VALUES) and is not likely to come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PreparedQueries:
         return len(self._known)
 
     def prepare(self, text: str, base: str | None) -> Prepared:
-        """Return what is known of a text, after parsing it if that is nothing.
+        """Return the prepared query of a text; parse it if it is new.
 
         Raises QuerySyntaxError, UnsupportedFeatureError; a text that is refused is not kept."""
         key = text, base

@@ -18,7 +18,7 @@ from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
 
 TEXT = pa.large_string()
 PART_BYTES = 1 << 20
-"""So much text is worked on in one call, which nothing can stop; a single text that is longer is taken as a whole."""
+"""The most text of one call, which nothing can stop. A single text that is longer is taken as a whole."""
 
 
 def parts_of(array: pa.LargeStringArray, bytes_max: int | None = None) -> Iterator[pa.LargeStringArray]:
@@ -107,8 +107,8 @@ def bytes_of(array: pa.LargeStringArray) -> tuple[UInt8Array, Int64Array]:
 def interleaved(
     is_first: BoolArray, first: tuple[UInt8Array, Int64Array], second: tuple[UInt8Array, Int64Array]
 ) -> tuple[UInt8Array, Int64Array]:
-    """Put two runs of texts, each given as bytes_of gives it, into one: row by row, whether the next one comes of the
-    first. is_first : bool[n]"""
+    """Put two runs of texts, each in the form of bytes_of, into one. is_first : bool[n], whether a row takes its text
+    from the first run."""
     order = np.empty(len(is_first), np.int64)
     order[np.concatenate((np.flatnonzero(is_first), np.flatnonzero(~is_first)))] = np.arange(len(is_first))
     text, offsets = bytes_of(taken(pa.concat_arrays([text_array(*first), text_array(*second)]), order))

@@ -1,4 +1,4 @@
-"""Ids to texts, however many: in pieces, with what they take counted and the clock looked at (limits.py)."""
+"""Ids to texts, however many: in pieces, with their bytes counted and the clock looked at (limits.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CELL_BYTES = 48
 
 
 class TextReader(Protocol):
-    """Where ids become texts."""
+    """Turns ids into texts."""
 
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical form of each id; UNBOUND is never asked."""

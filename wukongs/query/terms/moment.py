@@ -1,7 +1,7 @@
-"""Moment: what a query's answer depends on apart from its data: the time of NOW(), and the source of randomness.
+"""Moment: the time of NOW() and the source of randomness, on which a query's answer depends apart from its data.
 
-Given seed, time and rows, everything that RAND, UUID, STRUUID and BNODE give is a function of them. A firing seeds it
-with its query and window end, so that a repeated or late firing gives the same rows; a one-shot query draws its seed.
+The values of RAND, UUID, STRUUID and BNODE are a function of seed, time and rows. A firing seeds its moment with its
+query and window end, so that a repeated or late firing gives the same rows. A one-shot query draws its seed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Moment:
         return value_of(literal(date_time_lexical(moment_at(instant, 0)), XSD + "dateTime").text)
 
     def next_solutions(self) -> None:
-        """Say that the rows that follow are other solutions: equal strings get other blank nodes from here on."""
+        """Say that the next rows are other solutions: equal strings get other blank nodes from here on."""
         self._solutions += 1
 
     def next_draw(self) -> int:

@@ -17,7 +17,7 @@ _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 def graph_term(name: str) -> Term:
     """Return the term of a graph's, stream's or predicate's name: an IRI, with or without angle brackets.
 
-    A relative one stays as it is, as in a query without BASE. Raises DataError (what no IRI can hold).
+    A relative one stays as it is, as in a query without BASE. Raises DataError (a character that no IRI can hold).
     """
     value = str(name).removeprefix("<").removesuffix(">")
     if not value or _NOT_IN_IRI.search(value):

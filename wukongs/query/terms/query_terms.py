@@ -17,7 +17,7 @@ from wukongs.store.dtypes import INLINE_MARK, NO_MATCH, BoolArray, Int64Array, U
 from wukongs.store.encoded import Encoded
 
 MANY = 16
-"""So many new terms are looked up together; fewer are most often constants that came before."""
+"""So many new terms or more are looked up together. Fewer are most often constants that came before."""
 LOOKED_UP_MAX = 1 << 13
 """Between two looks at the clock."""
 
@@ -59,7 +59,8 @@ class DataTexts(Utf8Reader, Protocol):
 
 
 class ConstantIds:
-    """The ids of a query's constants. Those given are reserved and never change; others are as the data has them."""
+    """The ids of a query's constants. The given ones are reserved and never change; others are looked up in the
+    data."""
 
     def __init__(self, registry: Resolver, reserved: Mapping[Term, int] | None = None) -> None:
         self._registry = registry
@@ -75,7 +76,7 @@ class ConstantIds:
 class QueryTerms:
     """wukongs.query.binding_table.TermSpace of one execution: terms of the data, and computed ones with their texts.
 
-    moment: what NOW() and the random functions go by; the present one if none is given."""
+    moment: the source of NOW() and the random functions; the present moment if none is given."""
 
     inlines = True
 
@@ -124,7 +125,7 @@ class QueryTerms:
         return bool(self._computed)
 
     def computed(self, ids: Int64Array) -> dict[int, str]:
-        """Return those of some ids that this execution has given out itself, with their canonical forms."""
+        """Return the ids among these that this execution has given out itself, with their canonical forms."""
         given = np.array(list(self._computed), np.int64)
         return {term: self._computed[term] for term in given[np.isin(given, ids)].tolist()}
 

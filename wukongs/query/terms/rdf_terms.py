@@ -151,9 +151,9 @@ def from_python(term: object) -> str:
 
 
 def to_rdflib(canonical: str) -> IdentifiedNode | Literal:
-    """Return the rdflib term: URIRef, BNode with the label that stands in the text, or Literal as it was written.
+    """Return the rdflib term: URIRef, BNode with the label of the text, or Literal as it was written.
 
-    Raises: DataError (what RDF 1.2 has and rdflib has not).
+    Raises: DataError (a term of RDF 1.2 that rdflib does not have).
     """
     return terms_of((canonical,))[0]
 
@@ -161,8 +161,9 @@ def to_rdflib(canonical: str) -> IdentifiedNode | Literal:
 def terms_of(texts: Iterable[str]) -> list[IdentifiedNode | Literal]:
     """Return the rdflib term of each canonical form. Raises as to_rdflib.
 
-    IRIs, blank nodes and strings are what rdflib's constructors make of them, without their checks: canonical forms
-    have been checked. Literals of other datatypes, whose Python value rdflib works out, are kept for the next time.
+    IRIs, blank nodes and strings equal those of rdflib's constructors. The constructors' checks are skipped, since
+    canonical forms have been checked. Literals of other datatypes, whose Python value rdflib works out, are kept for
+    the next time.
     """
     from rdflib.term import BNode, Literal, URIRef
 

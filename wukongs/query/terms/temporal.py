@@ -1,11 +1,11 @@
 """Dates, times and durations of XML Schema: lexical form -> parts -> a number to compare by, and back.
 
-A `DateTime` holds what a lexical form of one of the eight calendar types says, None for the parts that its type does
-not have. Its instant is the seconds from 0001-01-01T00:00:00Z to where it starts. Missing parts are those of
-1972-12-31, the reference of XPath's comparisons of times (1972 has a 29 February), but a month or year without a day
-starts on its first day; a missing zone is UTC, our implicit time zone. The year 0 is 1 BC, as in XML Schema 1.1.
+A `DateTime` holds the parts of a lexical form of one of the eight calendar types, None for parts that its type does not
+have. Its instant is the seconds from 0001-01-01T00:00:00Z to its start. Missing parts are those of 1972-12-31, the
+reference of XPath's comparisons of times (1972 has a 29 February); but a month or year without a day starts on its
+first day. A missing zone is UTC, our implicit time zone. The year 0 is 1 BC, as in XML Schema 1.1.
 
-A `Duration` is (months, seconds), both of one sign: what XPath compares durations by.
+A `Duration` is (months, seconds), both of one sign. XPath compares durations by these.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def duration_of(lexical: str, name: str) -> Duration | None:
 
 
 def duration_lexical(duration: Duration, name: str) -> str:
-    """Write a duration canonically: P1Y2M, P1DT2H, -PT0.5S; what a type has no room for is left out."""
+    """Write a duration canonically: P1Y2M, P1DT2H, -PT0.5S. Parts that the type does not have are left out."""
     months, seconds = duration
     years = f"{Decimal(abs(months) // 12):f}Y" if abs(months) >= 12 else ""
     date = years + (f"{abs(months) % 12}M" if months % 12 else "")

@@ -1,4 +1,4 @@
-"""Aligned tables for terminals and text files: columns as wide as what they show, measured in terminal cells."""
+"""Aligned tables for terminals and text files: columns as wide as their texts, measured in terminal cells."""
 
 from __future__ import annotations
 

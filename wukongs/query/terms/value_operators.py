@@ -4,9 +4,9 @@ None is an error everywhere, and so is the value of an unbound variable. Three-v
 
 Decisions where the specification leaves room:
 
-* `=` between literals that are not the same term is decided where both values are known: by value within a value space,
+* `=` between literals that are not the same term is decided if both values are known: by value within a value space,
   false across value spaces. It is an error if one side is OPAQUE, since another lexical form or datatype may stand for
-  the same value; language-tagged strings are known to differ from everything that is not the same term.
+  the same value. Language-tagged strings differ from every other term.
 * A dateTime without a zone is in UTC, our implicit time zone (XPath). SPARQL's table has no other calendar types. Times
   compare as dateTimes do. Dates have XML Schema's order: with and without a zone they compare if they are more than 14
   hours apart, else it is an error (the W3C's tests want it so).
@@ -46,8 +46,8 @@ from wukongs.query.terms.values import (
 from wukongs.store.canonical import triple_parts
 
 DIGITS_MAX = 10_000
-"""The most digits of an integer or decimal that arithmetic makes. Numbers that are squared again and again outgrow time
-and memory."""
+"""The most digits of an integer or decimal that arithmetic makes. Numbers that are squared again and again would take
+all time and memory."""
 Exact = TypeVar("Exact", int, Decimal)
 
 _ZONE_S_MAX = 14 * 3600
