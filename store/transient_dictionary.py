@@ -9,7 +9,7 @@ there in steps, dead entries stay behind, and then the old one is dropped.
 * The new generation has room for twice the live entries, and for all that the old one had. The old one is empty after
   half as many references as it has entries, so the young one is not full before.
 * All entries held are at most about four times the entries that are referred to.
-* One writer, many readers. Views never change, like those of a Dictionary: they still have entries that have died since.
+* One writer, many readers. Views never change, like those of a Dictionary: they keep entries that have died since.
 """
 
 from __future__ import annotations
