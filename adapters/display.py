@@ -82,7 +82,7 @@ COLUMNS = ("query", "windows", "rows of last", "median exec. ms", "p99 exec. ms"
 
 
 class Display(Protocol):
-    """window is called by the engine's thread, phase also by that of the pipeline, the others by the main thread."""
+    """The engine's thread calls window; it and the pipeline's call phase; the main thread calls the other methods."""
 
     def phase(self, text: str) -> None: ...
 

@@ -2,8 +2,8 @@
 
 Sources are kept together by event time: an epoch ends at a horizon, every partition sends its rows up to there and then
 says so, and the next epoch begins. A horizon is a multiple of all streams' batch_ms, so an epoch closes whole stream
-batches; it lies at most align_ms after the one before it (or after the next row, where there is a gap), so no stream
-runs further ahead of the others than that, and at most rows_per_epoch rows are taken unless one step alone has more.
+batches. It lies at most align_ms after the one before it (or after the next row, where there is a gap), so no stream
+runs further ahead of the others. At most rows_per_epoch rows are taken, unless one step alone has more.
 
 A ReplayPosition is a pure function of the one before it (and of the clock, with a speed), so a repeated epoch is the
 same.
@@ -29,7 +29,7 @@ _HORIZON_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class ReplayPosition:
-    """All rows before rows[i] of partition i are sent, and everything up to horizon_ms; finished: and that was all."""
+    """All rows before rows[i] of partition i are sent, and everything up to horizon_ms; finished: nothing is left."""
 
     horizon_ms: int
     rows: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Check, before anything is installed, that this machine can run wukongs; say in one line what is missing.
 
-Whatever Python there is has to read this file: no annotations and no f-strings here, which old ones do not know.
+Every version of Python has to read this file: no annotations and no f-strings here, which old ones do not know.
 """
 
 import os

@@ -154,7 +154,8 @@ def forget_long_texts(engine: Engine) -> None:
 
 
 def ask_everything() -> None:
-    """Ask what takes kernels of its own: paths, functions of strings, orders, updates, and each format of results."""
+    """Ask queries that take kernels of their own: paths, functions of strings, orders, updates, and each format of
+    results."""
     lines = "".join(
         f'<{EX}{i}> <{EX}p> <{EX}{i + 1}> .\n<{EX}{i}> <{EX}name> "a name of its own, {i}" .\n'
         f'<{EX}{i}> <{EX}size> "{i / 7!r}"^^<http://www.w3.org/2001/XMLSchema#double> .\n'

@@ -1,4 +1,4 @@
-"""Queries and updates that would never end, one or more for each operator: what budgets are there to stop.
+"""Queries and updates that would never end, one or more for each operator: budgets have to stop them.
 
 The data are NODES in a ring (:p), all of them in one hub (:in), each with edges to others (:to), a number (:n) and a
 text (:text). The queries multiply out, visit nearly all pairs, or make texts that double: with two thousand nodes, none

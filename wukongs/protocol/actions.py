@@ -26,8 +26,8 @@ class SaveVote:
 
 @dataclass(frozen=True, slots=True)
 class SaveEntries:
-    """Put entries behind index `after` of the log on disk, in place of what is there; high: to be kept beside them. The
-    first entry on disk has index 1, or the one behind the control state there."""
+    """Put entries behind index `after` of the log on disk, in place of those that are there; high: to be kept beside
+    them. The first entry on disk has index 1, or the one behind the control state there."""
 
     after: int
     entries: tuple[Entry, ...]
@@ -39,8 +39,8 @@ class SaveControl:
     """Put a control state on disk in place of all entries up to its index, and of those behind it: `entries`. voters,
     high: to be kept beside it.
 
-    is_jump: this node comes to know of these records by the state alone, without Apply: it is OUT or on its way back,
-    and gets what they did by InstallState."""
+    is_jump: this node learns these records from the state alone, without Apply: it is OUT or on its way back, and gets
+    their effects by InstallState."""
 
     control: Control
     voters: frozenset[Voter]
@@ -77,8 +77,8 @@ class SealBatch:
 
 @dataclass(frozen=True, slots=True)
 class AskClaim:
-    """Ask each of these nodes (this one may be among them) to agree to those terms of a claim that are of its shards,
-    under this view. Each is answered by ClaimAnswered or, also if nothing comes of it, ClaimUnanswered."""
+    """Ask each of these nodes (this one may be among them) to agree to the terms of a claim that are of its shards,
+    under this view. The host answers ClaimAnswered for each node, or ClaimUnanswered if no answer came."""
 
     claim: int
     view: int
@@ -87,7 +87,7 @@ class AskClaim:
 
 @dataclass(frozen=True, slots=True)
 class CompareTerms:
-    """Compare the terms that were asked for with what is held under their hashes, keep new ones where a restart finds
+    """Compare the terms of the question with the texts held under their hashes, keep new ones where a restart finds
     them, and say TermsCompared. This may take a while; other events may come meanwhile."""
 
     question: int
@@ -96,7 +96,8 @@ class CompareTerms:
 
 @dataclass(frozen=True, slots=True)
 class AnswerClaim:
-    """Tell who has asked what was compared, under this view. None: nothing is said about the terms; ask again."""
+    """Tell the asker the outcome of the comparison, under this view. None: nothing is said about the terms; ask
+    again."""
 
     question: int
     view: int | None
@@ -121,11 +122,11 @@ class CollectState:
 
 @dataclass(frozen=True, slots=True)
 class InstallState:
-    """Take over what other nodes have: of each shard of this node that one of them is an in-sync replica of, their
-    terms in place of its own; of the others, all terms that anybody has, beside its own. If vts is not empty: their
-    data, up to it, with all that streams brought that are gone, and what the records did that came before, in place of
-    the rows of these streams that are kept for later stream batches: sources send those again. All safe on disk, then
-    StateInstalled."""
+    """Take over the terms and data of other nodes. For a shard of this node with an in-sync replica among them, take
+    its terms in place of this node's own; for other shards, add all terms that any of them has. If vts is not empty,
+    take their data up to it, with all tuples of streams that are gone and with the effects of earlier records. Drop the
+    rows of these streams that were kept for later stream batches: sources send those again. When all is safe on disk,
+    say StateInstalled."""
 
     since: int
     states: Mapping[int, State]
@@ -138,7 +139,7 @@ class Apply:
     """An entry is committed and valid. sn: of a ticked record. At a restart all come again that are behind the control
     state on disk.
 
-    If it makes a stream be gone (`Stream.gone`), the host drops what it has of it beyond Stream.last_batch."""
+    If a stream is gone by it (`Stream.gone`), the host drops the stream's batches beyond Stream.last_batch."""
 
     index: int
     entry: Entry
@@ -147,8 +148,8 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A record that was handed in will not be in the log: it is there already, or what it rests on has changed. An
-    update that has not seen the last one is to be evaluated again."""
+    """A record that was handed in will not be appended: it is in the log already, or the state that it rests on has
+    changed. An update that has not seen the last one has to be evaluated again."""
 
     record: Record
 

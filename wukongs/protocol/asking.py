@@ -1,4 +1,4 @@
-"""A node's claims of new terms, and its answers to those of others (claims.py has what they are good for)."""
+"""A node's claims of new terms, and its answers to those of others (claims.py says why they are needed)."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def received(node: Node, event: ClaimReceived) -> Outcome:
 
 
 def compared(node: Node, event: TermsCompared) -> Outcome:
-    """Answer the asker; unless there is a new view by now, under which somebody may have come to join and asked this
-    node for its terms before these were among them."""
+    """Answer the asker, unless there is a new view by now: under it a joining node may have asked this node for its
+    terms before these were among them."""
     view = event.view if event.view == node.control.view else None
     return node, [AnswerClaim(event.question, view)]
 

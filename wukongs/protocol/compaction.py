@@ -2,7 +2,7 @@
 
 The entries up to an index go when nobody needs them any more:
 
-* *not this node's host*: what they did is in its data, where a restart finds it (events.Settled);
+* *not this node's host*: their effects are in its data, where a restart finds them (events.Settled);
 * *no member that is not OUT*: each has reported that it has applied them, and so has them on disk. A member must not
   miss a record: its data would lack what the record did.
 
@@ -45,7 +45,7 @@ def needless(control: Control, progress: Progress) -> int:
 
 
 def compact(node: Node) -> Outcome:
-    """Cut the log if it is long: first choose where, then wait until nobody needs what lies before."""
+    """Cut the log if it is long: first choose the place, then wait until nobody needs the entries before it."""
     control = node.control
     if node.to_cut is None and control.index - node.log.base >= node.cluster.log_entries_max:
         node = replace(node, to_cut=control)

@@ -1,4 +1,5 @@
-"""The control state: what the committed records of the majority log add up to. The same on every node at one index."""
+"""The control state: the sum of the committed records of the majority log. It is the same on every node at one
+index."""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ THE_FIRST = Sn(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class DeclaredStream:
-    """key: names it everywhere (records.DeclareStream). began: the tick of its group at which it began: it counts from
-    the next one on; None: not yet. last_batch: None while it is open. gone: of a dropped stream, the SN from which on
-    no vector timestamp names it any more; what it brought up to last_batch stays."""
+    """key: names it everywhere (records.DeclareStream). began: the tick of its group at which it began (None: not yet);
+    it counts from the next tick on. last_batch: None while it is open. gone: for a dropped stream, the SN from which on
+    no vector timestamp names it any more; its tuples up to last_batch stay."""
 
     key: str
     partitions: tuple[str, ...]
@@ -79,7 +80,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A registered query. nodes: who keeps slices for it, complete from the first stream batch after this SN on."""
+    """A registered query. nodes: those that keep slices for it, complete from the first stream batch after this SN
+    on."""
 
     streams: tuple[str, ...]
     nodes: Mapping[Int64, Sn]
@@ -109,8 +111,8 @@ class Control:
 
     keys: per name the key of the stream that was declared under it last. exceptions: per text the number of its
     re-encoding; requests: per client the number of its last change; view: the index of the last membership record;
-    marks, updates and advances are in order. floor: what is before this SN may have been forgotten here (`forget`); all
-    else is the same on every node at one index."""
+    marks, updates and advances are in order. floor: records before this SN may have been forgotten here (`forget`); the
+    rest is the same on every node at one index."""
 
     shards: tuple[tuple[Int64, ...], ...]
     replica_sets: frozenset[tuple[Int64, ...]]
@@ -194,8 +196,8 @@ def genesis(node_count: int, replica_count: int, shard_count: int) -> Control:
 
 
 def is_valid(control: Control, entry: Entry) -> bool:
-    """Whether an entry at the next index changes anything. Leaders append no other, and nobody applies one: it depends
-    on the log before it alone, so all say the same."""
+    """Whether an entry at the next index changes anything. Leaders append no entry that does not, and nobody applies
+    one. The answer depends only on the log before the entry, so it is the same everywhere."""
     return (not isinstance(entry.record, TICKED) or _has_place(control, entry)) and is_news(control, entry.record)
 
 
@@ -259,8 +261,9 @@ def apply(control: Control, entry: Entry) -> Control:
 
 
 def forget(control: Control, floor: Sn) -> Control:
-    """Return the state without what only SNs before this one need: of ticked records all but the last at or before it,
-    of each clock group all but its place there, and streams that are gone. No record becomes valid or void by it."""
+    """Return the state without the parts that only SNs before this one need. Of the ticked records at or before it the
+    last one stays, of each clock group its place there; streams that are gone are left out. No record becomes valid or
+    void by it."""
     if floor <= control.floor:
         return control
     groups = {advance.group: advance for advance in control.advances if advance.sn <= floor}
@@ -354,8 +357,8 @@ def _with_stream(control: Control, stream: DeclaredStream) -> Control:
 
 
 def _cut(control: Control, stream: DeclaredStream, last_batch: int) -> Control:
-    """Let a dropped stream be gone (dropping.py): all nodes that are IN have what it has brought; those that are on
-    their way begin their stay anew, since nobody sends them its rows any more but those that are IN."""
+    """Let a dropped stream be gone (dropping.py): all nodes that are IN have its tuples. Nodes on their way begin their
+    stay anew, since only nodes that are IN still send them its rows."""
     sn, index = control.last_sn, control.index
     last_batch = min(last_batch, control.vts_at(sn).get(stream.key, 0))
     control = _with_stream(control, replace(stream, last_batch=last_batch, gone=sn))

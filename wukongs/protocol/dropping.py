@@ -39,7 +39,7 @@ def frozen(control: Control, intakes: Mapping[str, StreamIntake]) -> frozenset[s
 
 
 def cuts(held: Control, progress: Progress) -> list[EndStream]:
-    """Return the ends of dropped streams that can be told. held: the control state with all that the leader holds."""
+    """Return the ends of dropped streams that are known by now. held: the control state with the leader's whole log."""
     dropped = [stream.key for stream in held.live_streams if stream.is_dropped]
     synced = sorted(held.with_role(Role.IN)) if dropped else []
     reports = [

@@ -14,7 +14,7 @@ class Pulse:
     """A moment has passed. draw: a random integer >= 0; elapsed: how many pulses long it was since the last one, 1 as
     long as this node has something to say (waiting.py), else up to Cluster.quiet_pulses.
 
-    A host that was held up says no more than that: what others said meanwhile waits to be heard."""
+    A host that was held up gives no larger number: messages of others still wait to be heard."""
 
     draw: int
     elapsed: int = 1
@@ -29,7 +29,7 @@ class Received:
 class PieceOffered:
     """Rows [first_offset, end_offset) of a source partition, all of one stream batch, from the writer with this
     fencing epoch. The stream batches of a partition's pieces never fall. view: the one under which its new terms are
-    agreed on, by a claim of whoever cut the piece; None: it has none.
+    agreed on, by a claim of the node that cut the piece; None: it has no new terms.
 
     piece: what TakePiece hands on to the store, unseen by the protocol; None: the store has the rows already, or they
     were set aside by the writer."""
@@ -80,8 +80,8 @@ class ClaimBegun:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAnswered:
-    """Answers AskClaim: these nodes have compared the terms under its view. refused: the texts that one of them has
-    another one in place of."""
+    """Answers AskClaim: these nodes have compared the terms under its view. refused: the texts whose hash stands for
+    another text at one of them."""
 
     claim: int
     view: int

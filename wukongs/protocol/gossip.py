@@ -1,13 +1,13 @@
 """Gossip: how reports travel. Each pulse a node tells a few others, at random, what is news to them.
 
-* A report is made when something in it has changed, or after REPORT_PULSES so that nobody takes this node for dead. In
-  between two pulses it is made when a stream batch is inserted that others wait for (the tick that this node's VTS
-  covers rises by it), at most EARLY_MAX times: so many streams cost no more messages than one.
-* A node pulses less often (waiting.py) while its own VTS has not changed, nor, where it does not tell all nodes itself,
-  that of another one (`has_news`): nobody waits for what else changes in a report.
-* News to a node is what was heard since it was told the last time; so in a quiet cluster little is said. Now and then
-  it is told everything, as messages get lost. A message carries REPORTS_MAX reports at most: of more news a part, by
-  chance, its own first. That bounds what a node sends in any cluster; the price is age.
+* A report is made when something in it has changed, or after REPORT_PULSES so that nobody takes this node for dead.
+  Between two pulses it is made when a stream batch is inserted that others wait for (it raises the tick that this
+  node's VTS covers), at most EARLY_MAX times: so many streams cost no more messages than one.
+* A node pulses less often (waiting.py) while its own VTS has not changed. If it does not tell all nodes itself, no
+  other node's VTS may have changed either (`has_news`). Nobody waits for other changes in a report.
+* Reports are news to a node if they were heard since it was told the last time; so in a quiet cluster little is said.
+  Now and then it is told everything, as messages get lost. A message carries REPORTS_MAX reports at most: the sender's
+  own first, then others by chance. That bounds the traffic of a node in any cluster; the price is older reports.
 * Any order, loss and repetition are right (progress.py): a report only ever adds to what is known.
 
 Bytes per pulse and node: at most GOSSIP_NODES * REPORTS_MAX * (size of a report), a report being about 150 bytes and 25
@@ -63,7 +63,7 @@ def listeners(me: int, node_count: int, draw: int) -> list[int]:
 
 
 def has_news(talk: Talk, progress: Progress, me: int, node_count: int, vts: Vts, frozen: frozenset[str]) -> bool:
-    """Whether others wait for what this node says next. vts, frozen: what its report would have."""
+    """Whether others wait for this node's next report. vts, frozen: those of that report."""
     last = progress.latest.get(me)
     if last is None or (last.vts, last.frozen) != (vts, frozen):
         return True

@@ -30,7 +30,7 @@ Outcome = tuple[Log, list[Action]]
 
 
 def admit(log: Log, control: Control, vts: Vts, records: Iterable[Record]) -> Outcome:
-    """Append the records that are valid behind all that this leader's log holds. vts: its local one.
+    """Append the records that are valid behind this leader's whole log. vts: its local one.
 
     A leader that is not IN appends no ticked records: nobody waits for its reports (snapshots.py)."""
     actions: list[Action] = []
@@ -53,7 +53,7 @@ def held_control(log: Log, control: Control) -> Control:
 
 
 def lead(log: Log, control: Control, progress: Progress, out: list[Membership], vts: Vts) -> Outcome:
-    """Propose, once a pulse, what this leader sees. out: records that take out who is silent."""
+    """Propose, once a pulse, the changes that this leader sees a need for. out: records that take out silent nodes."""
     if log.standing is not LogRole.LEADER:
         return log, []
     groups = sorted({stream.group for stream in control.live_streams if stream.group != LIVE})

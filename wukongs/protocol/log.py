@@ -348,7 +348,7 @@ def _commit(log: Log, actions: list[Action]) -> Outcome:
 
 
 def _behind_on_commit(log: Log) -> list[int]:
-    """Return who holds what is committed, and has not been told so: what waits for it need not wait for a pulse.
+    """Return the nodes that hold the newest committed entry and have not been told so; they need not wait for a pulse.
 
     Each is told once of a commit index; with the next pulse everybody hears of it again."""
     nodes = {voter.node for voter, matched in log.match.items() if matched >= log.commit}
@@ -356,7 +356,7 @@ def _behind_on_commit(log: Log) -> list[int]:
 
 
 def _send_entries(log: Log, nodes: Iterable[int]) -> Outcome:
-    """Send nodes what they lack of the log, as far as is known, and tell them what is committed."""
+    """Send nodes the entries that they lack, as far as is known, and tell them the commit index."""
     found: list[Action] = []
     told = dict(log.told)
     for node in nodes:

@@ -1,13 +1,14 @@
-"""Membership: how a node leaves and comes back, without anybody missing what it has, or reading what it has not.
+"""Membership: how a node leaves and comes back, so that no reader misses the data that it has, or reads data that it
+lacks.
 
     OUT --(the node asks)--> JOINING --(it has terms and data)--> HOLDING --(it has all that is exposed)--> IN
 
 Each arrow is a record of the log; the leader takes a silent node OUT if every shard of it has another in-sync replica,
 else it is waited for. A node that lost its disk starts at JOINING with a new disk generation, whatever its role was.
 
-* JOINING. From this record on, askers need its agreement to new terms. It asks all nodes that take part for what they
-  have of its shards; they answer when they know the record themselves. With another in-sync replica for each of its
-  shards it takes over their data; else (one replica, disk lost) sources send theirs again, from the beginning.
+* JOINING. From this record on, askers need its agreement to new terms. It asks all nodes that take part for their terms
+  and data of its shards; they answer when they know the record themselves. With another in-sync replica for each of its
+  shards it takes over their data; else (one replica, disk lost) sources send their rows again, from the beginning.
 * HOLDING. The stable VTS waits for it. It is asked for late, so that the wait is short.
 * IN. It has everything that was exposed without waiting for it (progress.py says why): it may be read, and the other
   replicas may go.
@@ -65,7 +66,7 @@ def installable(stay: Stay, control: Control, me: Incarnation) -> InstallState |
 
 
 def may_agree(control: Control, stay: Stay, me: Incarnation) -> bool:
-    """Whether this node may answer for terms: it has what the replicas before it had agreed to."""
+    """Whether this node may answer for terms: it has all terms that earlier replicas agreed to."""
     role = control.role_of(me.voter)
     return role in (Role.HOLDING, Role.IN) or (role is Role.JOINING and stay.is_installed)
 

@@ -57,7 +57,7 @@ class Appended(Tagged, frozen=True):
 
 
 class InstallControl(Tagged, frozen=True):
-    """The leader's control state, in place of entries that it has no more; voters: who votes behind these entries."""
+    """The leader's control state, in place of entries that it has no more; voters: the voters behind these entries."""
 
     term: Int64
     control: Control
@@ -73,11 +73,11 @@ class Propose(Tagged, frozen=True):
 class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One node's progress. counter: rises with each report of an incarnation.
 
-    vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. required: the
-    highest log position that this node has ever held: who uses this report has to have committed as much. frozen: the
-    dropped streams of which nothing will be added to vts. committed: how far this node has applied the log, whose
-    entries are on its disk. oldest_sn: the oldest SN at which readers on this node are or may begin; oldest_firing:
-    what they hold; None: nothing."""
+    vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. required: the highest
+    log position that this node has ever held; a node that uses this report must have committed as much. frozen: the
+    dropped streams whose place in vts is final. committed: how far this node has applied the log; these entries are on
+    its disk. oldest_sn: the oldest SN at which readers on this node are or may begin; oldest_firing: the oldest firing
+    that they hold, None: none."""
 
     incarnation: Incarnation
     counter: Int64
@@ -96,8 +96,8 @@ class Gossip(Tagged, frozen=True):
 
 
 class FetchState(Tagged, frozen=True):
-    """A joining node asks for terms and data. since: the index of the record that made it join; index: how far who
-    answers must have applied the log."""
+    """A joining node asks for terms and data. since: the index of the record that made it join; index: a node that
+    answers must have applied the log up to here."""
 
     since: Int64
     index: Int64

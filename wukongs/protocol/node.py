@@ -193,7 +193,7 @@ def _state_collected(node: Node, event: StateCollected) -> Outcome:
 
 
 def _state_installed(node: Node, event: StateInstalled) -> Outcome:
-    """Go on from what was installed; as a member only if it is what this stay has asked for."""
+    """Go on from the installed state; as a member only if this stay has asked for it."""
     intakes = dict(node.intakes)
     for stream, batch in event.vts.items():
         old = intakes.get(stream)
@@ -229,7 +229,7 @@ def _reading(node: Node, event: HeldReads) -> Outcome:
 
 
 def _settle(before: Node, node: Node) -> Outcome:
-    """Draw the conclusions of a change: apply what is committed, seal what is whole, expose what is stable."""
+    """Draw the conclusions of a change: apply committed entries, seal whole stream batches, expose stable ticks."""
     node, actions = _apply(node)
     node, more = asking.conclude(before, node)
     actions += more
@@ -277,8 +277,8 @@ def _forget_gone(node: Node, key: str) -> Node:
 
 
 def _forget_done(node: Node, applied: set[Hashable] | None) -> Outcome:
-    """Let go of the pending records that are in the log, or can never be. applied: by record_key; None: this is not
-    known, and a change that may be among them is not called lost."""
+    """Drop the pending records that are in the log, or can never be. applied: by record_key; None: this is not known,
+    and a change that may be applied is not called lost."""
     pending = tuple(record for record in node.pending if _may_come(node, record))
     gone = [record for record in node.pending if record not in pending]
     if applied is None:

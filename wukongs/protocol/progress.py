@@ -30,11 +30,11 @@ from wukongs.protocol.records import Role, Sn, Vts
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """latest: the newest report of each node. usable: of each node, the newest one whose required position was
-    committed here when it was looked at. waiting: of each node, the next to become usable: it is not replaced by newer
-    ones, which require more and more while the log grows. arrived: when the newest report of each node came, by
-    `clock`, which counts what comes; news: how many of them had another VTS, or froze a stream. refused: reports of
-    earlier incarnations."""
+    """latest: the newest report of each node. usable: for each node, the newest one whose required position was
+    committed here when it was looked at. waiting: for each node, the next to become usable: it is not replaced by newer
+    ones, which require more and more while the log grows. arrived: the time at which the newest report of each node
+    came, by `clock`, which counts reports; news: how many of them had another VTS, or froze a stream. refused: reports
+    of earlier incarnations."""
 
     latest: Mapping[int, Report] = field(default_factory=dict)
     usable: Mapping[int, Report] = field(default_factory=dict)

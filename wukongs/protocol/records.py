@@ -35,7 +35,8 @@ Vts = Mapping[str, Int64]
 
 
 class Voter(NamedTuple):
-    """A node and the generation of its disk: who loses the disk is another voter, since it has forgotten its votes."""
+    """A node and the generation of its disk: a node that loses the disk is another voter, since it has forgotten its
+    votes."""
 
     node: Int64
     disk: Int64
@@ -83,8 +84,9 @@ class Membership(Tagged, frozen=True):
 
 
 class DeclareStream(Tagged, frozen=True):
-    """All else names the stream by its key: this name, or, for one that is declared anew after DropStream, the name, a
-    space, and the index of this record. (Names have no spaces.) So what is said of the old one is not said of the new.
+    """Other records name the stream by its key: this name; or, if it is declared anew after DropStream, the name, a
+    space, and the index of this record. (Names have no spaces.) So records about the old stream do not concern the new
+    one.
 
     Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
     markers of all partitions, these and those that join (OpenPartition): while there is none, nothing closes. payload:
@@ -102,7 +104,8 @@ class DeclareStream(Tagged, frozen=True):
 
 class OpenPartition(Tagged, frozen=True):
     """A source partition joins a stream: from here on stream batches close only by its markers, too. Its writer sends
-    only after all nodes have applied this; what they have sealed by then is over (sealing.py)."""
+    only after all nodes have applied this; it sends nothing for stream batches that they have sealed by then
+    (sealing.py)."""
 
     stream: str
     partition: str
@@ -219,7 +222,7 @@ TICKED = (
 
 
 def record_key(record: Record) -> Hashable:
-    """Return what tells a record from others: a change is stamped with a view each time when it is proposed."""
+    """Return a key that tells a record from others: a change is stamped with a view each time when it is proposed."""
     return (record.client, record.number) if isinstance(record, Change) else record
 
 

@@ -5,7 +5,7 @@ An SN is (tick, minor), in this order. It stands for
 * of each stream of the clock group LIVE that began before its tick: the stream batches that end at or before the tick;
 * the ticked records at or before it: record i lies at (T(i), n), the n-th behind tick T(i), before the tick after;
 * of each stream of another clock group: the stream batches up to the last AdvanceGroup among these records;
-* of a stream that was dropped and is gone by then: what it had when it went, which no vector timestamp says any more.
+* of a stream that was dropped and is gone by then: its stream batches when it went; no vector timestamp names them.
 
 So an SN's vector timestamp is a function of time and of the log, and nobody announces it (the paper's 4.3, with the
 clock as the plan).

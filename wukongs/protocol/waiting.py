@@ -1,4 +1,4 @@
-"""Waiting: what a node asks the leader to append, and whether anybody waits for what it says at its next pulse.
+"""Waiting: the records that a node asks the leader to append, and whether anybody waits for its next pulse.
 
 A host pulses less often while nobody does, so a cluster in which nothing happens is quiet. With each of these pulses
 the leader still says that it is there, and each node that it is alive.
@@ -54,7 +54,7 @@ def re_encodings(node: Node) -> list[Record]:
 
 
 def wanted_of_streams(node: Node) -> list[Record]:
-    """Return the records that are still missing of what this node has taken in: that a stream has begun, or ended."""
+    """Return the records that are still missing: that a stream of which this node has rows has begun, or has ended."""
     found: list[Record] = []
     for key, intake in node.intakes.items():
         if not node.control.takes_in(key):

@@ -1,4 +1,4 @@
-"""Calls: the methods of an engine as clients call them by name, with what has to be remembered of streams and queries.
+"""Calls: the methods of an engine as clients call them by name, and the streams and queries that they have to remember.
 
 Streams and queries belong to the engine, not to a client: a client that comes back, or another one after it, goes on
 with a stream that it declares with the same options, and with a query that it registers with the same text.
@@ -118,7 +118,7 @@ class Calls:
         self._node = node
         self._settings = settings
         self._life = secrets.token_hex(8)
-        """Names what has begun with this object: windows that were reported since are not reported again."""
+        """The name of the time since this object began: windows that were reported in it are not reported again."""
         self._lock = threading.RLock()
         self._declared: dict[str, _Declared] = {}
         self._registered: dict[str, _Registered] = {}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from wukongs.remote.connection import Channel
 
 MARGIN_S = 10.0
-"""How much longer than a query may run its answer is waited for, while the node says that it works."""
+"""The time that an answer is waited for beyond the query's own time limit, while the node says that it works."""
 REPEATS_MAX = 3
 """How often a query is asked anew whose rows stopped coming."""
 OnMalformed: TypeAlias = Callable[[str, MalformedLine], object]
@@ -53,7 +53,8 @@ def connect(
     keys: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
     silence_s: float = SILENCE_S,
 ) -> RemoteEngine:
-    """Return a client of a node, or of one of several: what answers is used, and after it has stopped the next one.
+    """Return a client of a node, or of one of several: the first that answers is used, and the next one when it has
+    stopped.
 
     addresses: as "tcp://host:7411", several with commas between them, or a list; token: shown with each request, if the
     nodes ask for one; keys: files with this client's secret key and the nodes' public key (`wukongs keys`), needed for
@@ -289,7 +290,7 @@ class RemoteEngine:
             self._used = [*(used for used in self._used if used() is not None), weakref.ref(thing)]
 
     def _name_again(self, joined: Joined) -> None:
-        """Name streams and queries to a new session at once, so that what is pushed next meets them."""
+        """Name streams and queries to a new session at once, so that the next tuples meet them."""
         for thing in [used() for used in self._used]:
             if thing is not None:
                 try:

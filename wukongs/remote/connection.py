@@ -63,8 +63,8 @@ class Joined:
 
 
 class SessionLost(Exception):
-    """The session has ended, or its node does not answer; told to this package only. may_be_done: what was asked may
-    have been done, unheard."""
+    """The session has ended, or its node does not answer. Only this package sees this error. may_be_done: the call may
+    have been done, and its answer was lost."""
 
     def __init__(self, message: str, *, may_be_done: bool) -> None:
         super().__init__(message)
@@ -92,7 +92,7 @@ class Connection:
         self._failure: NodeUnavailable | None = None
         """Why the last search for a node was in vain; None: it was not."""
         self.on_new_session: Callable[[Joined], None] = lambda _: None
-        """Is called when a session is another one than before, by whoever has asked for it first."""
+        """Called with each new session, by the thread that has asked for it first."""
         self._place = 0
         """The number of the address to try next."""
         self._numbers = threading.Lock()
@@ -209,9 +209,9 @@ class Connection:
     ) -> tuple[Packet, Joined]:
         """Call a method of the engine; return its answer, and the session that it is from.
 
-        args: what to call it with, or what makes it for a session (where they name what the session has); is_write:
-        it is not to be done twice; limit_s: after so long it has failed; during: is called once the call has begun, for
-        what has to be sent meanwhile. Raises NodeUnavailable, QueryTimeout (limit_s), and what the method raises."""
+        args: the arguments, or a function that makes them for a session (if they name things of the session); is_write:
+        the call must not be done twice; limit_s: after so long it has failed; during: is called once the call has
+        begun, to send data meanwhile. Raises NodeUnavailable, QueryTimeout (limit_s), and what the method raises."""
         with self._numbers:
             self._number += 1
             number = self._number

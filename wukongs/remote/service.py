@@ -1,7 +1,7 @@
 """Service: answers what clients ask of an engine, or of a node that has an engine's methods.
 
-A call of a client is done by a thread of the service, once; who waits for it is answered within POLL_S, if only that it
-is under way. `kinds.py` says what is asked and answered.
+A thread of the service does a client's call, once. A client that waits for it gets an answer within POLL_S, if only
+that the call is under way. `kinds.py` has the questions and answers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger("wukongs")
 
 
 class Service:
-    """handlers: kind of packet -> who answers it, from any thread; each of them answers within about POLL_S seconds."""
+    """handlers: kind of packet -> the function that answers it, in any thread, within about POLL_S seconds."""
 
     def __init__(
         self, engine: EngineLike, settings: Settings, node: InCluster | None = None, *, silent_s: float = SILENT_S
@@ -250,7 +250,7 @@ def _is_pair(one: object) -> bool:
 
 
 def _guarded(answer: Callable[[Packet], Packet]) -> Handler:
-    """Tell an error as a packet of ours: what the node says must not be taken for what the way there says."""
+    """Tell an error as a packet of ours, so that an error of the node is not taken for one of the connection."""
 
     def handler(packet: Packet) -> Packet:
         try:

@@ -56,10 +56,10 @@ class Doorkeeper:
 class BoundSocket:
     """Hands on what comes in, sends what is posted by any thread.
 
-    receive(peer, frames) runs in that thread and has to be quick; what it raises is logged. gate: the keys that peers
-    have to have; refused: called for each one that could not show who it is. can_read: while it is False, nothing more
-    is taken in, and ZeroMQ holds the senders back; wake() has it asked again. failed: called once, in that thread, if
-    an error ends it: nobody answers at the address then.
+    receive(peer, frames) runs in that thread and has to be quick; an error of it is logged. gate: the keys that peers
+    need; refused: called for each peer that could not prove its key. can_read: while it is False, nothing more is taken
+    in, and ZeroMQ holds the senders back; wake() has it asked again. failed: called once, in that thread, if an error
+    ends it: nobody answers at the address then.
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound).
     """
 

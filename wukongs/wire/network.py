@@ -72,19 +72,19 @@ class _Peer:
 
 
 class Network:
-    """me: this life of this node; a second Network of the same one would be taken for a replay. handlers: what answers
+    """me: this life of this node; a second Network of the same one would be taken for a replay. handlers: answer
     requests, by kind; a request to the node itself is answered in the asking thread while other nodes answer, and its
-    deadline is not watched. on_tell(sender, packet): what is told, one at a time.
+    deadline is not watched. on_tell(sender, packet): is called with each tell, one at a time.
 
-    introduction: what this node introduces itself with; admit(life, known, introduction): raises a WukongsError where a
-    life of another node may not be let in; known: the one that was let in before. It is called by the thread of the
-    socket. open_kinds: kinds of requests that are answered to any life; failed: called with an error that ends the
-    socket.
+    introduction: the packet with which this node introduces itself; admit(life, known, introduction): raises a
+    WukongsError if a life of another node may not be let in; known: the one that was let in before. It is called by the
+    thread of the socket. open_kinds: kinds of requests that are answered to any life; failed: called with an error that
+    ends the socket.
 
     trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
-    answered by the thread of the socket itself: what they take, everything else waits for. waits: groups of kinds whose
-    handlers ask in turn, or wait for who does, but for kinds of groups before their own, or of none, only. Each group
-    has workers_max, requests_max and asks_max of its own.
+    answered by the thread of the socket itself; everything else waits for them. waits: groups of kinds whose handlers
+    ask other nodes themselves, or wait for handlers that do. They may only ask for kinds of earlier groups, or of no
+    group. Each group has workers_max, requests_max and asks_max of its own.
 
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
     """

@@ -1,4 +1,4 @@
-"""Workers: threads that answer requests; both they and what waits for one are bounded.
+"""Workers: threads that answer requests. Their number is bounded, and so is that of the waiting requests.
 
 A thread that cannot start, for want of memory or of threads, is not counted: a later task tries again.
 """
