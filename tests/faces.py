@@ -18,6 +18,7 @@ from typing import Any
 
 import wukongs
 from tests.clusters import cluster
+from tests.inside import ingest_of
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.remote.calls import InCluster
 from wukongs.remote.service import Service
@@ -60,7 +61,7 @@ class Face:
                 return self.stack.enter_context(wukongs.Engine(folder, settings=settings))
             case "connect":
                 engine = self.stack.enter_context(wukongs.Engine(settings=settings))
-                return self._client(self.stack.enter_context(served(engine, settings, engine._ingest_handler())))
+                return self._client(self.stack.enter_context(served(engine, settings, ingest_of(engine))))
             case "cluster-1":
                 (node,) = self._nodes(1, 1, settings)
                 return self._client(self.stack.enter_context(served_node(node, settings)))

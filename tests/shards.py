@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 import wukongs
+from tests.inside import core_of
 from wukongs.cluster.reads.owner import handlers
 from wukongs.cluster.reads.reach import OwnersReach
 from wukongs.cluster.reads.traffic import Owners
@@ -82,11 +83,11 @@ class Shards:
         self.replicas = (np.arange(SHARD_COUNT)[:, None] + np.arange(replicas)) % count
         """The nodes of each shard. int64[SHARD_COUNT, replicas]"""
         self._split = [iri(name).text for name in split]
-        made = [handlers(engine._core, partial(wait_for_sn, engine._core)) for engine in self.nodes]
+        made = [handlers(core_of(engine), partial(wait_for_sn, core_of(engine))) for engine in self.nodes]
         self.peers = [DirectPeers(me, made) for me in range(count)]
         for me, engine in enumerate(self.nodes):
             owners = Owners(self.peers[me], lambda me=me: self.assignment(me))
-            engine._core.reach = OwnersReach(engine._core.registry, owners)
+            core_of(engine).reach = OwnersReach(core_of(engine).registry, owners)
 
     @property
     def split_ids(self) -> frozenset[int]:
@@ -94,7 +95,7 @@ class Shards:
 
     @property
     def core(self) -> Core:
-        return self.whole._core
+        return core_of(self.whole)
 
     def assignment(self, me: int) -> Assignment:
         nodes: Int32Array = np.where((self.replicas == me).any(axis=1), me, self.replicas[:, 0]).astype(np.int32)
@@ -112,7 +113,7 @@ class Shards:
         trace = self.core.arrangement.trace
         now = all_quads(self.core)
         for number, engine in enumerate(self.nodes):
-            core = engine._core
+            core = core_of(engine)
             with core.lock:
                 held = core.arrangement.trace.read(core.sn)
                 own = taken(now, self.held_by(number, now))
@@ -140,7 +141,7 @@ class Shards:
 
     def evaluated(self, node: int, text: str) -> tuple[Quads, Quads, Int64Array]:
         """The changes of the next update, evaluated on a node: quads that go, quads that come, cleared graphs."""
-        core = self.nodes[node]._core
+        core = core_of(self.nodes[node])
         core.load_count = self.core.load_count
         with evaluated(core, parse_update(text).operations, Limits()) as (_, _, change):
             return change.gone, change.come, change.cleared

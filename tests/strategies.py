@@ -140,7 +140,7 @@ def path_triples() -> st.SearchStrategy[ast.PathTriple]:
 
 
 @dataclass
-class _Labels:
+class Labels:
     """Counts the blank nodes of one query, since a label may stand in one basic graph pattern only."""
 
     used: int = 0
@@ -152,7 +152,7 @@ class _Labels:
 
 @st.composite
 def groups(
-    draw: st.DrawFn, named: tuple[Term, ...], any_graph: bool, depth: int, labels: _Labels, start_empty: bool = False
+    draw: st.DrawFn, named: tuple[Term, ...], any_graph: bool, depth: int, labels: Labels, start_empty: bool = False
 ) -> ast.Group:
     """A group: a basic graph pattern, then elements of every kind.
 
@@ -196,7 +196,7 @@ def queries(
 ) -> ast.Query:
     """A query over the pools of this module: SELECT, grouped SELECT, ASK or CONSTRUCT."""
     if where is None:
-        where = draw(groups(named, any_graph, 2, _Labels(), start_empty=True))
+        where = draw(groups(named, any_graph, 2, Labels(), start_empty=True))
     kind = draw(st.sampled_from(kinds))
     if kind == "ask":
         return ast.Query("ask", where)

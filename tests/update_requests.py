@@ -52,7 +52,7 @@ def modifications(draw: st.DrawFn) -> Modify:
     kind = draw(st.sampled_from(["where", "delete", "insert", "both", "both"]))
     if kind == "where":
         return Modify(draw(templates(False)), (), None)
-    labels = make._Labels()
+    labels = make.Labels()
     where = draw(make.groups(tuple(GRAPHS), True, draw(st.sampled_from([0, 1, 2])), labels))
     using, named = draw(
         st.sampled_from([((), ())] * 3 + [((GRAPHS[0],), ()), ((GRAPHS[1],), (GRAPHS[0],)), ((), (GRAPHS[1],))])

@@ -66,7 +66,7 @@ def main(report: Path | None = None, quick: bool = False) -> int:
                 results.check(f"{query.name}, triples", lines.count(b"\n"), len(engine.graph()))
                 _end(engine, query, WARM_UP * size.deadlines_s[-1])
                 for deadline_s in size.deadlines_s:
-                    results.add(TIME, _overshoot(engine, query, deadline_s, size.repeats))
+                    results.add(TIME, overshoot_of(engine, query, deadline_s, size.repeats))
             with _engine(lines, Settings(query_bytes_max=size.budget_bytes, rows_max=1 << 40)) as engine:
                 results.add(MEMORY, _growth(engine, query, size))
         _summarize(results)
@@ -112,7 +112,7 @@ def _end(engine: wukongs.Engine, query: BadQuery, timeout_s: float) -> str:
     return ANSWER
 
 
-def _overshoot(engine: wukongs.Engine, query: BadQuery, deadline_s: float, repeats: int) -> Row:
+def overshoot_of(engine: wukongs.Engine, query: BadQuery, deadline_s: float, repeats: int) -> Row:
     late_ms: list[float] = []
     ends = set()
     for _ in range(repeats):
@@ -129,22 +129,22 @@ def _overshoot(engine: wukongs.Engine, query: BadQuery, deadline_s: float, repea
 
 def _growth(engine: wukongs.Engine, query: BadQuery, size: Size) -> Row:
     _end(engine, BadQuery("anything", "ASK { ?s ?p ?o }"), size.patience_s)
-    before = _reset_peak()
+    before = reset_peak()
     end = _end(engine, query, size.patience_s)
-    grown, budget = (_status_bytes("VmHWM") - before) / MEBIBYTE, size.budget_bytes / MEBIBYTE
+    grown, budget = (status_bytes("VmHWM") - before) / MEBIBYTE, size.budget_bytes / MEBIBYTE
     return {"query": query.name, "ended by": end, "MiB": grown, "of the budget": grown / budget}
 
 
-def _reset_peak() -> int:
+def reset_peak() -> int:
     """Give back freed memory, let Linux forget the peak so far; return what is resident, in bytes."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    return _status_bytes("VmRSS")
+    return status_bytes("VmRSS")
 
 
-def _status_bytes(name: str) -> int:
+def status_bytes(name: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024

@@ -131,7 +131,7 @@ def registrations(draw: st.DrawFn, streams: list[OracleStream], name: str) -> Re
         if any(window.counted for window in clause.windows):
             policies = ()
         return Register(name, clause, probe(names, any_graph), output, every_ms, frozenset(policies))
-    labels = make._Labels()
+    labels = make.Labels()
     if any_graph or draw(st.booleans()):
         blocks = [iri(window.name) for window in clause.windows]
         parts: list[Any] = [

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import wukongs
 from tests.fuzz import fuzzed
+from tests.inside import core_of
 from tests.oracles.libraries import keeps_lexical_forms
 from tests.oracles.rdf import to_oxigraph
 from tests.oracles.sparql_oracle import Dataset, TooBig
@@ -66,7 +67,7 @@ def test_requests(requests: list[list[Operation]], merges_wait: bool) -> None:
             assert canonical(after) == canonical(expected), text
             assert engine.stats()["stored_triples"] == len(after)
             if merges_wait:
-                engine._core.arrangement.open(sn + 1, "test")
+                core_of(engine).arrangement.open(sn + 1, "test")
                 snapshots[sn + 1] = after
             if not missed and keeps_lexical_forms(Dataset({triple for _, triple in before | expected}, {})):
                 found = ask_oxigraph(before, request)

@@ -14,6 +14,7 @@ import wukongs
 from tests import strategies as make
 from tests.differential.scenario import compare_one_shot
 from tests.fuzz import fuzzed
+from tests.inside import core_of
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import Term, Triple, from_rdflib, nquad, ntriples
 from tests.oracles.sparql_oracle import Dataset
@@ -31,11 +32,11 @@ UPDATES = st.lists(st.tuples(st.lists(st.integers(0, 99), max_size=12), QUADS), 
 def encoded(engine: wukongs.Engine, quads: list[Quad]) -> list[Encoded]:
     data = "".join(nquad(triple, graph) for graph, triple in quads).encode()
     chunks = read_rdf(io.BytesIO(data), "nq", on_malformed=None, strict=True)
-    return [engine._core.registry.confirm(chunk)[0] for chunk in chunks]
+    return [core_of(engine).registry.confirm(chunk)[0] for chunk in chunks]
 
 
 def update(engine: wukongs.Engine, deletes: list[Quad], inserts: list[Quad]) -> tuple[int, int, int]:
-    core = engine._core
+    core = core_of(engine)
     gone, come = encoded(engine, deletes), encoded(engine, inserts)
     with core.lock:
         sn = core.next_sn
@@ -58,7 +59,7 @@ def test_answers_after_updates(
     state: set[Quad] = set()
     snapshots: dict[int, set[Quad]] = {}
     with wukongs.Engine() as engine:
-        core = engine._core
+        core = core_of(engine)
         for places, inserts in updates:
             held = sorted(state, key=lambda quad: nquad(quad[1], quad[0]))
             deletes = [held[place % len(held)] for place in places] if held else []
@@ -89,11 +90,11 @@ def test_what_is_deleted_is_gone_everywhere(tmp_path: Path) -> None:
     quads: list[Quad] = [(graph, triple) for graph in (None, g0, g1) for triple in some]
     with wukongs.Engine() as engine:
         first, *_ = update(engine, [], quads)
-        engine._core.arrangement.open(first, "test")
+        core_of(engine).arrangement.open(first, "test")
         kept = [quad for at, quad in enumerate(quads) if quad[0] != g1 and at % 3]
         _, gone, come = update(engine, [quad for quad in quads if quad not in kept], [])
         assert (gone, come) == (len(quads) - len(kept), 0)
-        assert engine._core.arrangement.trace.tombstone_count == gone
+        assert core_of(engine).arrangement.trace.tombstone_count == gone
         assert engine.stats()["stored_triples"] == len(kept)
         assert engine.graph_names() == [g0.value]
         names = engine.query("SELECT ?g { GRAPH ?g {} }").texts()

@@ -18,6 +18,7 @@ from hypothesis import given
 
 import wukongs
 from tests.fuzz import fuzzed
+from tests.inside import core_of
 from tests.oracles.durable import Delivered, Model, Rows, Triple
 
 EX = "http://ex/"
@@ -206,7 +207,7 @@ class Life:
     def crash(self) -> None:
         self.lives += 1
         copy = self.folder / str(self.lives)
-        with self.engine._core.journal._turn:  # no checkpoint meanwhile: a copy takes time, a crash does not
+        with core_of(self.engine).journal._turn:  # no checkpoint meanwhile: a copy takes time, a crash does not
             shutil.copytree(self.folder / str(self.lives - 1), copy)
         self.engine.close()
         self._open(copy)

@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import wukongs
 from tests import strategies as make
 from tests.fuzz import fuzzed
+from tests.inside import core_of
 from tests.oracles.durable import Delivered
 from tests.oracles.evolving import Answer, Evolving, Rows
 from tests.oracles.rdf import Term, Triple, from_rdflib, nquad, ntriples
@@ -279,7 +280,7 @@ class LifeMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         self.lives += 1
         copy = self.folder / str(self.lives)
-        with self.engine._core.journal._turn:  # no checkpoint meanwhile: a copy takes time, a crash does not
+        with core_of(self.engine).journal._turn:  # no checkpoint meanwhile: a copy takes time, a crash does not
             shutil.copytree(self.folder / str(self.lives - 1), copy)
         self.engine.close()
         self._open(copy)

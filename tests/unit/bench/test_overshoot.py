@@ -37,7 +37,7 @@ def test_memory_that_cannot_be_read_ends_the_run(
         raise OSError("no clear_refs")
 
     monkeypatch.setattr(overshoot, "QUICK", replace(overshoot.QUICK, every=100))
-    monkeypatch.setattr(overshoot, "_reset_peak", fail)
+    monkeypatch.setattr(overshoot, "reset_peak", fail)
     assert overshoot.main(tmp_path, quick=True) == 1
     assert capsys.readouterr().err.endswith("wukongs: bench overshoot: no clear_refs\n")
     assert not list(tmp_path.iterdir())
@@ -47,19 +47,19 @@ def test_what_ends_by_itself_has_no_overshoot(monkeypatch: pytest.MonkeyPatch) -
     ends = iter([overshoot.ANSWER, overshoot.DEADLINE, overshoot.BUDGET])
     monkeypatch.setattr(overshoot, "_end", lambda *_: next(ends))
     with wukongs.Engine() as engine:
-        row = overshoot._overshoot(engine, QUERIES[0], -0.5, 3)
+        row = overshoot.overshoot_of(engine, QUERIES[0], -0.5, 3)
     assert row["ended by"] == "answer, budget, deadline"
     assert 500 <= row["median ms"] == row["worst ms"] < 60_000
 
 
 def test_memory_that_is_taken_and_given_back_is_seen() -> None:
-    before = overshoot._reset_peak()
+    before = overshoot.reset_peak()
     del (held := bytearray(64 * overshoot.MEBIBYTE))[:]
     del held
-    assert overshoot._status_bytes("VmHWM") - before > 60 * overshoot.MEBIBYTE
-    assert overshoot._reset_peak() - before < 30 * overshoot.MEBIBYTE
+    assert overshoot.status_bytes("VmHWM") - before > 60 * overshoot.MEBIBYTE
+    assert overshoot.reset_peak() - before < 30 * overshoot.MEBIBYTE
     with pytest.raises(OSError, match="no VmNothing in /proc/self/status"):
-        overshoot._status_bytes("VmNothing")
+        overshoot.status_bytes("VmNothing")
 
 
 @pytest.mark.parametrize("query", [*QUERIES, *UPDATES], ids=lambda query: query.name)

@@ -12,10 +12,10 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
+from tests.inside import ingest_of
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.live.pieces import Close, Finish, Open
 from wukongs.store.disk import Disk
-from wukongs.wire.ingest_service import IngestService
 
 LINE = b"<http://ex/%b> <http://ex/p> <http://ex/o> .\n"
 WINDOW = "RANGE 200ms STEP 100ms"
@@ -103,13 +103,13 @@ def test_a_writer_goes_on_where_its_rows_are_safe(tmp_path: Path) -> None:
     stream = "http://ex/s"
     engine = wukongs.Engine(folder)
     engine.stream(stream, batch_ms=1000)
-    service = IngestService(engine._core, engine._injector)
+    service = ingest_of(engine)
     assert service.open_partition(Open(stream, "part-0", 1)).resume_offset == 0
     service.inject(make_piece(many(3), time=900))
     service.inject(make_piece(many(3), time=900))  # sent again: taken once
     service.close_batches(Close(stream, "part-0", 1, 3, 1000))
     with wukongs.Engine(crashed(engine, folder)) as engine:
-        service = IngestService(engine._core, engine._injector)
+        service = ingest_of(engine)
         with pytest.raises(wukongs.StreamError, match="locked out by the newer writer 1"):
             service.open_partition(Open(stream, "part-0", 0))
         assert service.open_partition(Open(stream, "part-0", 2)).resume_offset == 3

@@ -10,6 +10,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, rows
+from tests.inside import core_of
 
 PREFIX = "PREFIX : <http://ex/> "
 ALL = "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
@@ -93,14 +94,14 @@ def test_tuples_without_their_record_are_not_there(tmp_path: Path, monkeypatch: 
     """The process ends after what goes and comes was logged, but before the record that commits it."""
     engine = wukongs.Engine(tmp_path / "db")
     engine.update(PREFIX + "INSERT DATA { :a :p 1 }")
-    real = engine._core.journal.commit
+    real = core_of(engine).journal.commit
 
     def dies(change: Any) -> int:
-        engine._core.journal.wait()
+        core_of(engine).journal.wait()
         shutil.copytree(tmp_path / "db", tmp_path / "copy")
         return real(change)
 
-    monkeypatch.setattr(engine._core.journal, "commit", dies)
+    monkeypatch.setattr(core_of(engine).journal, "commit", dies)
     engine.update(PREFIX + "DELETE { ?s :p 1 } INSERT { ?s :p 2 } WHERE { ?s :p 1 }")
     with wukongs.Engine(tmp_path / "copy") as other:
         assert quads(other) == [" a p 1"]
@@ -118,7 +119,7 @@ def test_a_full_disk_refuses_and_changes_nothing(tmp_path: Path, monkeypatch: py
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(engine._core.journal.wal._disk, "write", full)  # type: ignore[attr-defined]
+    monkeypatch.setattr(core_of(engine).journal.wal._disk, "write", full)  # type: ignore[attr-defined]
     with pytest.raises(wukongs.StorageError, match="No space left"):
         engine.update(PREFIX + "DELETE DATA { :a :p 1 }")
     assert quads(engine) == [" a p 1"]

@@ -16,6 +16,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, register_text, windows
+from tests.inside import core_of
 from wukongs import settings
 from wukongs.live import update_request
 from wukongs.query import limits as limits_module
@@ -105,7 +106,7 @@ def engine() -> Iterator[wukongs.Engine]:
 def check_health(engine: wukongs.Engine) -> None:
     """The engine answers, holds no snapshot, and its lock is free."""
     assert engine.query(ASKED).texts() == [(f'"{NODES}"^^<http://www.w3.org/2001/XMLSchema#integer>',)]
-    core = engine._core
+    core = core_of(engine)
     assert core.lock.acquire(timeout=1)
     core.lock.release()
     assert engine.stats()["handles"] == []

@@ -10,6 +10,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, names, node, register_text, windows
+from tests.inside import core_of
 from tests.unit.live.test_injector import settled
 from wukongs.errors import WukongsError
 from wukongs.settings import Settings
@@ -80,7 +81,7 @@ def test_slices_are_dropped_while_a_backlog_is_worked_off(
 ) -> None:
     stream, other = engine.stream(A, history_ms=0), engine.stream(B)
     other.advance(0)
-    ring = engine._core.streams[A].ring
+    ring = core_of(engine).streams[A].ring
     most = 0
     add = ring.add
 
@@ -113,7 +114,7 @@ def test_a_stream_that_has_ended_keeps_its_slices_no_longer_than_others(engine: 
 
 def test_what_a_stream_has_closed_is_stored_before_it_is_dropped(engine: wukongs.Engine) -> None:
     stream = engine.stream(A)
-    with engine._core.lock:  # the injector cannot have come to it
+    with core_of(engine).lock:  # the injector cannot have come to it
         stream.push([at("a", 50), at("b", 150)])
         stream.advance(100)
         engine.drop_stream(A)

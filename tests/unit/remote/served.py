@@ -12,6 +12,7 @@ import numpy as np
 
 import wukongs
 from tests.engine_helpers import names, windows
+from tests.inside import core_of
 from wukongs.errors import NodeUnavailable
 from wukongs.remote.calls import InCluster
 from wukongs.remote.client import RemoteEngine
@@ -62,7 +63,7 @@ def served(
     engine: wukongs.Engine, *, node: InCluster | None = None, silent_s: float = 60.0
 ) -> Iterator[tuple[Service, Wire]]:
     """Serve an engine. node: as if it were one of a cluster."""
-    service = Service(engine, engine._core.settings, node, silent_s=silent_s)
+    service = Service(engine, core_of(engine).settings, node, silent_s=silent_s)
     try:
         yield service, Wire(service.handlers)
     finally:

@@ -11,17 +11,17 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, register_text, rows, windows
+from tests.inside import core_of, ingest_of
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
-from wukongs.wire.ingest_service import IngestService
 
 
 @contextmanager
 def listening(engine: wukongs.Engine, address: str = "tcp://127.0.0.1:0") -> Iterator[str]:
     """Serve an engine at an address."""
-    service = Service(engine, engine._core.settings)
-    socket = ClientSocket(address, service.handlers, IngestService(engine._core, engine._injector))
+    service = Service(engine, core_of(engine).settings)
+    socket = ClientSocket(address, service.handlers, ingest_of(engine))
     try:
         yield socket.address
     finally:

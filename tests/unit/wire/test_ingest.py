@@ -9,11 +9,11 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, names, node, register_text, windows
+from tests.inside import ingest_of
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_columns
-from wukongs.wire.ingest_service import IngestService
 
 
 class Pipe:
@@ -21,7 +21,7 @@ class Pipe:
 
     def __init__(self, engine: wukongs.Engine, partition: str = "p0", epoch: int = 1) -> None:
         self.engine = engine
-        self.service = IngestService(engine._core, engine._injector)
+        self.service = ingest_of(engine)
         self.partition = partition
         self.epoch = epoch
         self.opened = self.service.open_partition(Open(A, partition, epoch))
