@@ -34,7 +34,7 @@ _PIECE = (
     rf"{SKIPPED}(?:({_TERM})(?:{SKIPPED}({_TERM})(?:{SKIPPED}({_TERM}))?+)?+{SKIPPED}({_END})"
     rf"|(?i:GRAPH)(?=[\s#<]){SKIPPED}((?>{_NAME})){SKIPPED}\{{|(\}})(?:{SKIPPED}{_DOT})?+|{_DOT})"
 )
-_STATEMENT, _PROPERTY, _OBJECT = 3, 2, 1  # what has to come next, by the number of its terms
+_STATEMENT, _PROPERTY, _OBJECT = 3, 2, 1  # the next part of the text, by the number of its terms
 _ENDS = {".": _STATEMENT, "": _STATEMENT, ",": _OBJECT}
 _TO_DATA = frozenset(("end", "DATA"))
 _TO_STATEMENT = frozenset(("end", ".", "{", "}"))

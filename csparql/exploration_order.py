@@ -46,7 +46,7 @@ def is_explorable(node: Node) -> bool:
         case Bgp() | PathPattern() | TripleParts():
             return True
         case Filter(condition=condition, pattern=pattern):
-            # The filter sees nothing but what the pattern binds, so it may as well come after the join.
+            # The filter sees only variables that the pattern binds, so it may as well come after the join.
             is_closed = expression_variables(condition) <= certain_variables(pattern)
             return is_closed and not exists_patterns(condition) and is_explorable(pattern)
         case Union() | Join():

@@ -74,7 +74,7 @@ class DataBlocks:
         for written in run.terms:
             if written.startswith("_:") and (not self._may_have_blanks or written in self.old_labels):
                 row = run.first_row(written, None)
-                self._is_refused = run.graphs[row] < 0  # what is left of a GRAPH block is a run again
+                self._is_refused = run.graphs[row] < 0  # the rest of a GRAPH block is a run again
                 return row
         return None
 

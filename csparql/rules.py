@@ -238,7 +238,7 @@ def _takes_filter(side: Node, condition: Expression, seen: frozenset[Variable]) 
 
 
 RULES: tuple[Callable[[Node], Node], ...] = (
-    sink_joins,  # OPTIONAL comes after what is joined to it, so that more triple patterns are neighbours
+    sink_joins,  # OPTIONAL comes after the patterns joined to it, so that more triple patterns are neighbours
     lift_filters,  # a filter of a nested group leaves it, so that its triple patterns can be planned with the others
     merge_bgps,
     split_filters,

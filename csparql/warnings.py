@@ -57,7 +57,7 @@ def _patterns(part: Any) -> Iterator[TriplePattern | PathPattern | GraphNames]:
     if isinstance(part, TriplePattern | PathPattern | GraphNames):
         yield part
     elif isinstance(part, Timestamp):
-        yield from _patterns(part.pattern)  # what it looks up is none of the query's own patterns
+        yield from _patterns(part.pattern)  # its look-ups are none of the query's own patterns
     elif isinstance(part, tuple):
         for item in part:
             yield from _patterns(item)

@@ -90,7 +90,7 @@ class GraphChange:
                 else:
                     self._gone = joined((self._gone, quads))
 
-    # --- what has become of it ----------------------------------------------------------------------------------------
+    # --- its outcome --------------------------------------------------------------------------------------------------
 
     @property
     def cleared(self) -> Int64Array:

@@ -57,7 +57,7 @@ os.environ["NUMBA_CACHE_DIR"] = str(KERNEL_CACHE)
 
 import numba  # noqa: E402  (the cache folder has to be set before)
 
-numba.config.CACHE_DIR = str(KERNEL_CACHE)  # who has imported numba before has read the environment already
+numba.config.CACHE_DIR = str(KERNEL_CACHE)  # numba may be imported already, and has then read the environment
 
 JIT_DISABLED: bool = bool(numba.config.DISABLE_JIT)
 

@@ -62,7 +62,7 @@ class TransientDictionary:
         refused.append(rows[status == REFUSED])
         blocked = status == REFUSED_BY_DEAD
         if blocked.any():
-            # Ids are distinct within a generation: what is dead has to become old before another text can have its id.
+            # Ids are distinct within a generation: a dead entry has to become old before another text can have its id.
             self._finish()
             self._begin(len(rows))
             self._young.append(terms, rows[blocked], refs[blocked])

@@ -65,7 +65,7 @@ def main() -> None:
         print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             pool.map(run, (parts[:1], parts[1:]), chunksize=1)
-    run(parts)  # a kernel's list in the cache may lack what one process wrote while the other one did
+    run(parts)  # two processes that write a kernel's list at once may lose an entry
 
 
 def uncompiled() -> list[str]:

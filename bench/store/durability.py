@@ -125,7 +125,7 @@ def _measure_injection(
     cpu = dict.fromkeys(fed, 0.0)
     turns = list(fed.items())
     for at, batch in enumerate(batches):
-        turns.reverse()  # who goes first finds other caches
+        turns.reverse()  # the first one finds other caches
         for name, each in turns:
             if at > closed_loop + 1:
                 until_s = time.perf_counter() % (BATCH_MS / 2000)

@@ -166,7 +166,7 @@ def receive(
 ) -> Outcome:
     """Take in a message of the log. may_jump: whether this node may skip entries by a control state."""
     if isinstance(message, RequestVote) and log.leader is not None and log.silence < log.election_pulses:
-        return log, []  # A leader is alive: whoever does not hear it must not force an election upon the others.
+        return log, []  # A leader is alive: a node that does not hear it must not force an election upon the others.
     actions: list[Action] = []
     if message.term > log.term:
         log = replace(_followed(log, None), term=message.term, vote=None)

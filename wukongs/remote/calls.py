@@ -282,7 +282,7 @@ class Calls:
                 if known is None or known.source != source:
                     raise StreamError(f"query {name} was closed, and its name is no longer its own")
             elif known is not None and known.source == source and known.owner is None and not known.query.is_closed:
-                pass  # whoever had registered it has left
+                pass  # the client that had registered it has left
             else:
                 self._forget_closed()
                 query = self._register_anew(name, source, is_again=is_again)

@@ -164,7 +164,7 @@ class BoundSocket:
             ready = dict((reading if self._can_read() else resting).poll())
             if rung in ready:
                 self._rung.recv(4096)
-                self._is_rung = False  # before looking: who posts after this look rings again
+                self._is_rung = False  # before looking: a thread that posts after this rings again
             if self._socket in ready:
                 self._take_in()
             if self._events in ready and self._next_event() != zmq.EVENT_CLOSED:

@@ -50,7 +50,7 @@ class IngestService:
                 self._core.journal.prepare()
                 take_piece(self._core, state, piece)
                 lsn = self._core.journal.note(piece, lambda: None)
-        self._core.journal.wait(lsn)  # also for a repeat: what it repeats may not be safe yet
+        self._core.journal.wait(lsn)  # also for a repeat: the first one may not be safe yet
 
     def close_batches(self, message: Close) -> None:
         lsn = None

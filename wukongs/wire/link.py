@@ -211,7 +211,7 @@ class IngestLink:
             reply, sequence = from_frames(frames)
         except DataError as error:
             raise DataError(f"{peer.address}: {error.message}") from None
-        if isinstance(reply, Refused) and sequence == 0:  # the node could not even read what it refuses
+        if isinstance(reply, Refused) and sequence == 0:  # the node could not even read the message
             self._forget()
             raise error_of(reply, peer.address)
         waited = peer.waiting.pop(sequence, None)

@@ -196,7 +196,7 @@ class Network:
             try:
                 for place in mine:
                     answers[place] = self._answer_mine(asked[place][1])
-            except Exception as error:  # to be raised when the others are done with what they were asked
+            except Exception as error:  # raised when the others are done
                 failed.append(error)
 
         if others:
@@ -368,7 +368,7 @@ class Network:
         if header.way == ASK and header.kind in self._open_kinds:
             return True
         if self._replays.life_of(sender.node) != sender:
-            # What is told is answered, too: who tells has to know that nobody listens.
+            # A tell is answered, too: its sender has to know that nobody listens.
             unknown = NodeUnavailable(
                 f"node {self.me} does not know this life of node {sender.node}: it has to introduce itself first"
             )

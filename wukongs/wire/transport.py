@@ -24,7 +24,7 @@ LOOK_MS = 50
 RECONNECT_MS is longer, so a lost connection cannot be there again between two looks."""
 COPIED_BYTES_MAX = 1 << 16
 """Below that, copying a frame takes less time than to keep account of who still needs it."""
-_AT_ONCE, _AT_ONCE_AND_MORE = 1, 3  # ZeroMQ's DONTWAIT and SNDMORE; its enums take longer than what is done with them
+_AT_ONCE, _AT_ONCE_AND_MORE = 1, 3  # ZeroMQ's DONTWAIT and SNDMORE; its enums are slow
 
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:\[\]]+):(?P<port>\d{1,5}|\*)")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")

@@ -89,7 +89,7 @@ class PathExplorer:
         table = self._table(found)
         return table if is_unit and seeds.length == 1 else operators.join(seeds, table, self.limits.rows_max)
 
-    # --- what the rows know -------------------------------------------------------------------------------------------
+    # --- the rows -----------------------------------------------------------------------------------------------------
 
     def _known(self, end: TermOrVariable, seeds: BindingTable) -> Int64Array | None:
         """Return the ids of an end, one for each row; None if the search is to find it."""
