@@ -15,8 +15,8 @@ from wukongs.store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES
 from wukongs.store.lookup_kernels import (
     code_at,
     code_range,
+    count_values,
     directory_row,
-    find_key,
     key_range,
     lower_bound,
     value_range,
@@ -116,10 +116,7 @@ def count_named_degree(descriptors, default_graph, predicate, direction, vertex,
             code = 2 * at + direction if inlined else code_at(descriptor, at)
             if code & 1 != direction or code >> 1 == excluded:
                 continue
-            position = find_key(descriptor, direction, code >> 1, vertex)
-            if position >= 0:
-                start, end = value_range(descriptor, direction, position)
-                found += end - start
+            found += count_values(descriptor, direction, code >> 1, vertex)
         if asked > 0:
             total += found * ((hi - lo) / asked)
     return total
@@ -185,10 +182,7 @@ def count_vertex_edges(descriptors, graph, default_graph, direction, vertex, ask
             held_in = graphs[code >> 1]
             if code & 1 != direction or (graph >= 0 and held_in != graph) or (graph < 0 and held_in == default_graph):
                 continue
-            position = find_key(descriptor, direction, code >> 1, vertex)
-            if position >= 0:
-                start, end = value_range(descriptor, direction, position)
-                found += end - start
+            found += count_values(descriptor, direction, code >> 1, vertex)
         if asked > 0:
             total += found * ((hi - lo) / asked)
     return total

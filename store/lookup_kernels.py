@@ -250,6 +250,16 @@ def count_distinct_keys(descriptors, graph, predicate, direction, sample_max):
     return distinct
 
 
+@njit_uncounted
+def count_values(descriptor, direction, row, key):
+    """Return how many values a key has within one directory row."""
+    position = find_key(descriptor, direction, row, key)
+    if position < 0:
+        return np.int64(0)
+    lo, hi = value_range(descriptor, direction, position)
+    return hi - lo
+
+
 @njit
 def count_degree(descriptors, graph, predicate, direction, vertex):
     """Return how many values a vertex has under a (graph, predicate), summed over batches."""
@@ -258,10 +268,7 @@ def count_degree(descriptors, graph, predicate, direction, vertex):
         descriptor = descriptors[b]
         row = directory_row(descriptor, predicate, graph)
         if row >= 0:
-            position = find_key(descriptor, direction, row, vertex)
-            if position >= 0:
-                lo, hi = value_range(descriptor, direction, position)
-                total += hi - lo
+            total += count_values(descriptor, direction, row, vertex)
     return total
 
 

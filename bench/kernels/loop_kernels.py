@@ -4,43 +4,9 @@
 from __future__ import annotations
 
 from wukongs.query.plans.plan_kernels import run_plan, start_step
-from wukongs.query.plans.plan_layout import COUNT, FULL, LEVEL, STATE_WIDTH
+from wukongs.query.plans.plan_layout import COUNT, FULL, STATE_WIDTH
 from wukongs.store.jit import njit
 from wukongs.store.lookup_kernels import find_key
-
-
-@njit
-def run_each(
-    steps, parts, part_rows, descriptors, default_graph, seeds, tables, out, state, spans, value_spans, control
-):
-    """Run a plan once for each seed row alone, as so many single queries; return the rows of all of them."""
-    n = steps.shape[0]
-    total = 0
-    for i in range(seeds.shape[0]):
-        for s in range(n + 1):
-            for c in range(STATE_WIDTH):
-                state[s, c] = 0
-        start_step(state, 0, 1)
-        status = FULL
-        while status == FULL:
-            control[1] = 1 << 40
-            status = run_plan(
-                steps,
-                parts,
-                part_rows,
-                descriptors,
-                default_graph,
-                seeds[i : i + 1],
-                tables,
-                out,
-                state,
-                spans,
-                value_spans,
-                control,
-            )
-            total += state[n, COUNT]
-            state[n, COUNT] = 0
-    return total
 
 
 @njit
@@ -53,7 +19,6 @@ def run_group(
     for s in range(n + 1):
         for c in range(STATE_WIDTH):
             state[s, c] = 0
-    state[n, LEVEL] = 0
     start_step(state, 0, seeds.shape[0])
     status = FULL
     while status == FULL:
@@ -74,6 +39,20 @@ def run_group(
         )
         total += state[n, COUNT]
         state[n, COUNT] = 0
+    return total
+
+
+@njit
+def run_each(
+    steps, parts, part_rows, descriptors, default_graph, seeds, tables, out, state, spans, value_spans, control
+):
+    """Run a plan once for each seed row alone, as so many single queries; return the rows of all of them."""
+    total = 0
+    for i in range(seeds.shape[0]):
+        seed = seeds[i : i + 1]
+        total += run_group(
+            steps, parts, part_rows, descriptors, default_graph, seed, tables, out, state, spans, value_spans, control
+        )
     return total
 
 
