@@ -86,7 +86,8 @@ WHERE {{
 
 
 def one_shot_queries(user: int) -> dict[str, str]:
-    """Return what is asked before and after: their answers grow by what the streams leave in the stored graph."""
+    """Return the queries asked before and after: their answers grow by the tuples that streams leave in the stored
+    graph."""
     bodies = {
         "all about one user": f"SELECT ?p ?o WHERE {{ sibu:u{user} ?p ?o }}",
         "posts of one user": f"""SELECT ?post WHERE {{
@@ -137,7 +138,7 @@ def main(users: int, seconds: int, seed: int, plain: bool) -> int:
 
 
 def introduction(config: RunConfig) -> str:
-    """Say what the continuous queries ask, with the text of the first."""
+    """Say in words what the continuous queries ask, and show the text of the first."""
     first = config.queries[0].text.removeprefix(PREFIXES)
     lines = [f"{len(config.queries)} continuous queries, each over the last second, every 100 ms:"]
     lines += [f"  {query.name:<17}{MEANINGS[query.name]}" for query in config.queries]

@@ -82,7 +82,8 @@ COLUMNS = ("query", "windows", "rows of last", "median exec. ms", "p99 exec. ms"
 
 
 class Display(Protocol):
-    """The engine's thread calls window; it and the pipeline's call phase; the main thread calls the other methods."""
+    """The engine's thread calls window. The pipeline's and the main thread call phase; the main thread calls the
+    rest."""
 
     def phase(self, text: str) -> None: ...
 

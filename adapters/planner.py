@@ -140,7 +140,7 @@ class EpochPlanner:
         return position.horizon_ms + (0 if self._next_time(position.rows) is None else self._step_ms)
 
     def items(self, start: ReplayPosition, end: ReplayPosition) -> list[WorkItem]:
-        """Return what every partition does between two positions."""
+        """Return the work items of all partitions between two positions."""
         if start == end:
             return []
         return [

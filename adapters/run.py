@@ -43,8 +43,9 @@ def run(
 def run_config(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None = None) -> int:
     """Load the stored data, ask, stream, ask again, and sum up; return the exit status (130 after Ctrl-C).
 
-    Streams and queries are made known before the data is loaded, which may take long: what is wrong is said at once.
-    At a running node the streams and the stored data stay; the queries end with the run, since nobody reads them then.
+    Streams and queries are made known before the data is loaded, which may take long: so a mistake in them is said at
+    once. At a running node the streams and the stored data stay; the queries end with the run, since nobody reads them
+    then.
     """
     take_turns_quickly()
     if config.streams:
@@ -72,7 +73,7 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
 def _declare(
     engine: Engine | RemoteEngine, config: RunConfig, display: Display, stack: ExitStack
 ) -> list[ContinuousQuery | RemoteQuery]:
-    """Declare the streams and register the queries; what the engine refuses is said with its place in the file."""
+    """Declare the streams and register the queries; an error of the engine is said with its place in the file."""
     for stream in config.streams:
         try:
             engine.stream(

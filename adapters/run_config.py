@@ -237,7 +237,7 @@ def _check_unique(config: RunConfig) -> None:
 
 
 def _check_queries(config: RunConfig) -> None:
-    """Refuse what does not parse, or stands under the wrong heading, before anything is loaded."""
+    """Refuse a query that does not parse, or stands under the wrong heading, before anything is loaded."""
     declared = [one.iri for one in config.streams]
     for one in config.queries:
         windows = parse_query(one.text, source=one.source).dataset.windows

@@ -160,7 +160,7 @@ class DescribeRow(Protocol):
 def rows_of(
     encoded: Encoded, offsets: Int64Array, malformed: list[SetAside], floor_ms: int, describe: DescribeRow
 ) -> Rows:
-    """Return what was read without the tuples whose time runs backwards, which are set aside."""
+    """Return the rows without the tuples whose time runs backwards, which are set aside."""
     times = encoded.timestamps
     if not len(times):
         return Rows(encoded, offsets, malformed, [])

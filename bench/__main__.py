@@ -13,7 +13,7 @@ BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is asked for; return the exit status."""
+    """Run the benchmarks asked for; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m wukongs.bench", description="Medians, p99, rows and checked answers."
     )

@@ -184,7 +184,7 @@ class Report:
         self.write(folder)
 
     def write(self, folder: Path | None) -> None:
-        """Write what there is so far, if there is a folder."""
+        """Write the tables so far, if there is a folder."""
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{self.name}.json").write_text(self.to_json() + "\n", encoding="utf-8")

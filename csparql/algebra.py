@@ -269,7 +269,7 @@ Node = (
     | OrderBy
     | Slice
 )
-"""A subquery is a Project, with what stands above it, inside of a pattern. Its own variables have names of their own
+"""A subquery is a Project, with the nodes above it, inside of a pattern. Its own variables have names of their own
 there (`csparql/parser_patterns.py`), so a name means one thing all through a query."""
 
 

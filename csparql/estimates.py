@@ -61,7 +61,7 @@ class State:
 
 
 def measure(pattern: TriplePattern, numbers: Mapping[Variable, int], cardinalities: Cardinalities) -> Sizes:
-    """Ask for the sizes of what a pattern matches."""
+    """Ask for the sizes of a pattern's parts."""
     graph = pattern.graph
     predicate = pattern.predicate if isinstance(pattern.predicate, Term) else None
     edges = max(cardinalities.edges(graph, predicate), _COUNT_MIN)

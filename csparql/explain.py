@@ -106,7 +106,7 @@ class Figures(Protocol):
     """Figures of an execution."""
 
     def measured(self, node: Node) -> Measured | None:
-        """Return what a node did, None if it was not run, or only as a part of another."""
+        """Return the figures of a node, None if it was not run, or only as a part of another."""
 
     def explorations(self, bgp: Bgp) -> Sequence[Explored]:
         """Return each plan that a Bgp was explored by; none if there was no row to start from."""

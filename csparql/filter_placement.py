@@ -27,10 +27,11 @@ _KINDS = {"ISIRI": 0.9, "ISBLANK": 0.1, "ISLITERAL": 0.01, "ISNUMERIC": 0.01, "I
 
 
 def pinned(wanted: FilteredBgp, bound: frozenset[Variable]) -> tuple[FilteredBgp, dict[Variable, Term]]:
-    """Put constants in the place of variables that a filter says to be equal to one; return what is left to explore.
+    """Put constants in the place of variables that a filter says to be equal to one; return the rest to explore.
 
     Only where equal values are the same term: IRIs, strings and strings with a language tag (SPARQL 1.1, 17.4.1.7), and
-    with sameTerm. Not for a variable that is bound before, nor for that of a graph: GRAPH <g> reads what FROM declares.
+    with sameTerm. Not for a variable that is bound before, nor for that of a graph: GRAPH <g> reads a graph that FROM
+    declares.
     """
     patterns = wanted.bgp.patterns
     graphs = {pattern.graph for pattern in patterns}

@@ -27,12 +27,12 @@ _WINDOW_STEP = 3
 SEVERAL_STARTS_PATTERNS_MAX = 40
 CHOICES_MAX = 40
 _BOUNDED_PATTERNS_MIN = 5
-"""Below so many patterns, a bound costs more than what it cuts off."""
+"""Below so many patterns, a bound costs more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Numbers of patterns in an order, and what it leads to."""
+    """Numbers of patterns in an order, and the state after them."""
 
     order: tuple[int, ...]
     rows: float
@@ -41,7 +41,7 @@ class Order:
 
 @dataclass(slots=True)
 class _Subset:
-    """The cheapest way so far to join some patterns: `last` after what `before` has joined."""
+    """The cheapest way so far to join some patterns: `last` after the patterns that `before` has joined."""
 
     rows: float
     cost: float

@@ -48,7 +48,7 @@ class DataBlocks:
         self._is_refused = False
 
     def read_run(self) -> None:
-        """Read a run, or replace it by what it is made of."""
+        """Read a run, or replace it by its parts."""
         assert self._reader is not None
         parser = self._parser
         run = self._reader.runs[parser.token.start]
@@ -139,7 +139,7 @@ def _literal_subject(run: DataRun, terms: list[str | Variable]) -> int | None:
 
 
 def _all_read(written: list[str], read: _Read) -> list[str | Variable] | str:
-    """Return what terms mean, or the first one that means nothing."""
+    """Return the meanings of terms, or the first term without one."""
     terms: list[str | Variable] = []
     for text in written:
         term = read(text)

@@ -310,7 +310,7 @@ class PatternParser:
         return place(self.text, token.start)
 
     def error(self, expected: str, token: Token | None = None, found: str = "") -> QuerySyntaxError:
-        """Make the error for a token (the next one if none is given) that is not what had to stand there."""
+        """Make the error for a token (the next one if none is given) that must not stand there."""
         token = token or self.token
         suggestion = suggest(self.text, self.tokens, token, expected, self.prefixes)
         if not found:
@@ -744,7 +744,7 @@ class PatternParser:
         return is_inverse, self._path_link(_IN_A_SET)
 
     def _add_path(self, subject: TermOrVariable, path: Path, object_: TermOrVariable) -> None:
-        """Add what a path between two ends stands for to the group that is being read."""
+        """Add the patterns of a path between two ends to the group that is being read."""
         for part in self._translated(subject, path, object_):
             if isinstance(part, TriplePattern):
                 self.patterns.append(part)
@@ -962,7 +962,7 @@ class PatternParser:
         return self._variable_or_term(_A_PREDICATE)
 
     def _made(self, parts: Triple, token: Token) -> TermOrVariable:
-        """Return what stands for a triple term in the triples that are being read."""
+        """Return the term or variable that stands for a triple term in the triples that are being read."""
         terms = [part.text for part in parts if isinstance(part, Term)]
         if len(terms) == 3:
             return triple_term(*terms)
@@ -1019,7 +1019,7 @@ class PatternParser:
             reifier = None
 
     def with_triple_terms(self, patterns: tuple[TriplePattern, ...], path_nodes: list[Node]) -> Node:
-        """Return patterns joined with what ties the triple terms in them to their parts."""
+        """Return patterns joined with the nodes that tie their triple terms to the parts."""
         node: Node = Bgp(patterns)
         tied = [TripleParts(found.variable, *found.parts) for found in self.triple_terms]
         self.triple_terms = []
@@ -1069,7 +1069,7 @@ class PatternParser:
     # --- VALUES -------------------------------------------------------------------------------------------------------
 
     def _data_block(self) -> Values:
-        """Read what follows VALUES: `?x { 1 2 }` or `(?x ?y) { (1 2) (UNDEF 3) }`."""
+        """Read the rows of VALUES: `?x { 1 2 }` or `(?x ?y) { (1 2) (UNDEF 3) }`."""
         if self.token.kind == "var":
             variables = [self._column([])]
             rows = self._rows_of_one()
@@ -1214,7 +1214,7 @@ class PatternParser:
         return join(GraphNames(graph), node)
 
     def _element(self, node: Node) -> Node:
-        """Read one part of a group that is neither triples nor FILTER, and combine it with what stands before it."""
+        """Read one part of a group that is neither triples nor FILTER, and combine it with the parts before it."""
         kind = self.token.kind
         if kind == "{":
             return join(node, self._union())
@@ -1529,7 +1529,7 @@ class PatternParser:
     # --- SELECT as a whole, at the top and as a subquery --------------------------------------------------------------
 
     def _subselect(self) -> Node:
-        """Read a subquery, from SELECT to what ends its group."""
+        """Read a subquery, from SELECT to the end of its group."""
         self.advance()
         outer_scope, self.in_scope = self.in_scope, {}
         outer_aggregates, self._aggregates = self._aggregates, {}

@@ -303,6 +303,6 @@ def _graph_or_default(parser: PatternParser, after: str) -> Term | None:
 
 
 def _who_takes(kind: str) -> str:
-    """Say what takes a query that was given as an update."""
+    """Say which call takes a query that was given as an update."""
     method = "register" if kind == "REGISTER" else "query"
     return f"a query is given to Engine.{method} or parse_query"

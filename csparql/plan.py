@@ -1,4 +1,4 @@
-"""Plans: what is explored together, the steps that do it, and the filters between them."""
+"""Plans: patterns that are explored together, the steps that do it, and the filters between them."""
 
 from __future__ import annotations
 

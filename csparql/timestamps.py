@@ -44,7 +44,7 @@ TIMESTAMP = "TIMESTAMP"
 TIMESTAMP_IRI = "<http://larkc.eu/csparql/sparql/jena/ext#timestamp>"
 NAMES = frozenset((TIMESTAMP, TIMESTAMP_IRI))
 Refuse = Callable[[Call, str], Exception]
-"""(the call, what was expected in its place) -> the error with its place."""
+"""(the call, the text that was expected in its place) -> the error with its place."""
 
 
 def resolve_timestamps(query: Query, refuse: Refuse) -> Query:

@@ -88,7 +88,7 @@ _TO_END = frozenset(("end",))
 
 
 def check_text(text: object) -> None:
-    """Raise TypeError for what is no text."""
+    """Raise TypeError for a value that is no text."""
     if not isinstance(text, str):
         raise TypeError(f"expected the text of a query or an update as a str, found {type(text).__name__}")
 

@@ -114,7 +114,7 @@ def renamed(node: Node, old: Variable, new: Variable) -> Node:
 
 
 def join_operands(node: Node) -> list[Node]:
-    """Return what a chain of joins joins, from left to right."""
+    """Return the operands of a chain of joins, from left to right."""
     if isinstance(node, Join):
         return [*join_operands(node.left), *join_operands(node.right)]
     return [node]

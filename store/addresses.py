@@ -49,8 +49,9 @@ def uint8_array(address, size):
 
 
 def _define(function, item):
-    """Teach compiled code what a view function does. A view has no owner there, so no references to it are counted; and
-    it is typed here, not by an overload, so that kernels without reference counting (njit_uncounted) may make one."""
+    """Teach compiled code the meaning of a view function. A view has no owner there, so no references to it are
+    counted; and it is typed here, not by an overload, so that kernels without reference counting (njit_uncounted) may
+    make one."""
     array_type = types.Array(item, 1, "C")
 
     @type_callable(function)

@@ -95,13 +95,13 @@ class ArrivalSequence:
         return self._numbers[self._first] if self._first < len(self._numbers) else None
 
     def keep(self) -> None:
-        """Keep what comes from now on."""
+        """Keep the arrivals from now on."""
         if not self.is_kept:
             self.is_kept = True
             self.held_after = self.began_after = self.count
 
     def forget(self) -> None:
-        """Keep nothing any more, and drop what is held."""
+        """Keep nothing any more, and drop the held arrivals."""
         self.drop(self.count)
         self.is_kept = False
         self.held_after = self.count

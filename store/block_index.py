@@ -105,7 +105,7 @@ class BlockIndex:
         self._under_way: dict[Key, BlockUnderWay] = {}
         self._folded: set[Key] = set()
         self._by_deadline: list[BlockUnderWay] = []
-        """A heap; what is no longer in _under_way is skipped."""
+        """A heap; blocks that are no longer in _under_way are skipped."""
         self._work_left: dict[int, int] = {}
         """Deadline -> work of the blocks that are due then."""
 

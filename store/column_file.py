@@ -151,7 +151,7 @@ class _Sink:
         """Nothing waits here."""
 
     def close(self) -> None:
-        """The file is closed by who opened it."""
+        """The opener closes the file."""
 
 
 def _record_batch(columns: Columns) -> pa.RecordBatch:

@@ -67,7 +67,7 @@ class Commit:
         return manifest
 
     def undo(self) -> None:
-        """Remove all that was written, whole or in part: room for whoever needs it."""
+        """Remove all files that were written, whole or in part, so that others have the room."""
         for path in self._begun:
             with contextlib.suppress(OSError):
                 self._disk.unlink(path)

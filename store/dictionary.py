@@ -54,7 +54,7 @@ def split_texts(text: UInt8Array, offsets: Int64Array) -> list[str]:
 
 
 def join_texts(texts: Sequence[str]) -> tuple[UInt8Array, Int64Array]:
-    """Return strings as UTF-8 one after the other: what split_texts takes apart."""
+    """Return strings as UTF-8 one after the other. split_texts takes them apart."""
     parts = [text.encode() for text in texts]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])

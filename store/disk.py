@@ -32,7 +32,7 @@ class Disk:
             rest = rest[file.write(rest[:_WRITE_BYTES_MAX]) :]
 
     def fsync(self, file: BinaryIO) -> None:
-        """Return when what was written to a file is on the disk."""
+        """Return when all writes to a file are on the disk."""
         os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:

@@ -141,7 +141,7 @@ class _TermTableBuilder:
         return self.text, self.offsets, self.ids, self.values, self.slots, self.memo, self.state
 
     def grow(self, full: int) -> None:
-        """Make room for what the kernel found full."""
+        """Make room in the table that the kernel found full."""
         count = int(self.state[kernels.S_TERMS])
         if full == kernels.FULL_TEXT:
             used = int(self.offsets[count])

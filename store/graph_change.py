@@ -73,7 +73,7 @@ class GraphChange:
             self._difference = None
 
     def _fold(self) -> None:
-        """Bring what was added since into _gone and _come."""
+        """Bring the latest actions into _gone and _come."""
         if not self._steps:
             return
         steps = [(False, self._gone), (True, self._come), *self._steps]
@@ -110,7 +110,7 @@ class GraphChange:
         return self._come
 
     def difference(self) -> Difference:
-        """Return what has changed over the snapshot. tombstones: None if nothing has gone."""
+        """Return the change over the snapshot. tombstones: None if nothing has gone."""
         if self._difference is None:
             self._fold()
             stays = _read_of(self._come)

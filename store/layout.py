@@ -40,4 +40,4 @@ FENCE_DENSE_MAX = 1 << 14
 two to four (docs/decisions/0008-key-index.md)."""
 NO_FENCE = -1
 NOTHING_HIDDEN = 2**63 - 1
-"""Larger than any id: what follows the last value or key that tombstones hide."""
+"""Larger than any id: it stands behind the last value or key that tombstones hide."""

@@ -15,7 +15,7 @@ from wukongs.store.slot_kernels import same_bytes
 from wukongs.store.unicode_kernels import is_in_label, read_escape, read_utf8
 
 IN_IRI = 1
-"""Character class bits: what may stand unescaped in an IRI, in a literal, in a blank node label, ..."""
+"""Character class bits: the character may stand unescaped in an IRI, in a literal, in a blank node label, ..."""
 IN_LITERAL = 2
 IN_LABEL = 4
 STARTS_LABEL = 8

@@ -325,7 +325,7 @@ class TermRegistry:
         return self.snapshot_reader().texts(ids)
 
     def snapshot_reader(self) -> TermReader:
-        """Return the strings as they are now; what is released later stays readable through it."""
+        """Return the strings as they are now; strings that are released later stay readable through it."""
         return TermReader(self.persistent.view(), self.transient.view())
 
     @property

@@ -76,5 +76,5 @@ def blank_node(scope: bytes, label: str) -> str:
 
 
 def blank_node_prefix(scope: bytes) -> UInt8Array:
-    """Return what the canonical form puts in place of `_:`, as uint8[20]."""
+    """Return the prefix that the canonical form puts in place of `_:`, as uint8[20]."""
     return np.frombuffer(_scope_text(scope).encode(), np.uint8)

@@ -78,7 +78,7 @@ def _united(
 
 
 def _remaining(batch: Batch | None, minus: Batch | None, tank: Tank) -> _Steps:
-    """Take from a batch what is in another; None if that is all."""
+    """Take the triples of another batch out of a batch; None if none is left."""
     if batch is not None and minus is not None and len(batch) > 0 and len(minus) > 0:
         batch = yield from subtract_in_steps(batch, minus, tank)
     return batch if batch is not None and len(batch) > 0 else None

@@ -225,7 +225,7 @@ class Trace:
         return bool(self._merges)
 
     def entries(self) -> tuple[TraceEntry, ...]:
-        """The entries as they are now, oldest first: what a checkpoint writes."""
+        """The entries as they are now, oldest first. A checkpoint writes them."""
         return tuple(self._entries)
 
     def restore(self, entries: Iterable[TraceEntry], upper: int) -> None:

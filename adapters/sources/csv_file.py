@@ -42,7 +42,7 @@ class _BadRow(Exception):
 class CsvFile:
     """The rows of a CSV file from its mapping's start on; row 0 is the first of these.
 
-    path is what messages name, plain the file that is read; first_line is the line of row 0 in it.
+    path: the file in messages; plain: the file that is read; first_line is the line of row 0 in it.
     """
 
     path: str

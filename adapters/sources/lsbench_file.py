@@ -41,7 +41,8 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class LsbenchFile:
-    """path and times_path are what messages name, plain and plain_times what is read; row 0 is on line first_line."""
+    """path, times_path: the files in messages; plain, plain_times: the files that are read. Row 0 is on line
+    first_line."""
 
     path: str
     times_path: str

@@ -28,7 +28,7 @@ _TEXT_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class TimestampedFile:
-    """path is what messages name, plain the file that is read (an unpacked copy of a .gz); a row is a line."""
+    """path: the file in messages; plain: the file that is read (an unpacked copy of a .gz). A row is a line."""
 
     path: str
     plain: str

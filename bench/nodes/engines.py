@@ -90,7 +90,7 @@ def processes(node_count: int) -> Iterator[Bench]:
 
 
 def _cpu_of(cluster: int) -> Callable[[], float]:
-    """Return what tells the CPU seconds of the children of a process, 0 where there is no /proc."""
+    """Return a function that tells the CPU seconds of a process's children, 0 where there is no /proc."""
     listed = Path(f"/proc/{cluster}/task/{cluster}/children")
     children = listed.read_text().split() if listed.exists() else []
 

@@ -31,7 +31,7 @@ DIGITS = 11
 
 
 class TooSlow(BaseException):
-    """An engine took longer than it was given. Not an Exception, so that what it interrupts does not take it for its
+    """An engine took longer than allowed. It is no Exception, so that the interrupted code does not take it for its
     own."""
 
 

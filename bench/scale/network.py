@@ -1,4 +1,4 @@
-"""A network of any size as N-Triples files, and what is to be found in it."""
+"""A network of any size as N-Triples files, and the answers that queries must find in it."""
 
 from __future__ import annotations
 

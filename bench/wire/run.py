@@ -1,6 +1,6 @@
 """Questions between two processes on loopback: how long one takes, how many go over, beside ZeroMQ alone.
 
-The answer to each question is what was asked, and is compared with it.
+The answer to each question repeats the question, and is compared with it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _throughput(network: Network, packet: Packet, count: int) -> float:
 
 
 def _serve(pipe: Connection) -> None:
-    """The other process: answers what it is asked with what was asked, and bare frames in a thread of their own."""
+    """The other process: answers each question with the question itself, and bare frames in a thread of their own."""
     import zmq
 
     take_turns_quickly()

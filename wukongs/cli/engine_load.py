@@ -24,7 +24,7 @@ from wukongs.store.bulk import BulkPlan, FilePart
 
 
 def open_load(folder: Path, settings: Settings) -> FolderLoad | EngineLoad:
-    """Return what loads files into a data folder; a context manager. Raises StorageError, CorruptionError."""
+    """Return a loader of files into a data folder; a context manager. Raises StorageError, CorruptionError."""
     if has_log(folder):
         return EngineLoad(folder, settings)
     return FolderLoad(folder, BulkPlan.of(settings.load_bytes_max, settings.load_workers), settings.hash_bits)

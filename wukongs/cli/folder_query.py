@@ -1,4 +1,4 @@
-"""An engine in memory over what a data folder holds: for one query, and to write nothing."""
+"""An engine in memory over the content of a data folder: for one query, and to write nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wukongs.settings import Settings
 
 
 def open_folder(folder: Path, settings: Settings | None = None) -> Engine:
-    """Return an engine with what a data folder holds, its log included; what is added to it is not written there.
+    """Return an engine with the content of a data folder, its log included. Additions to it are not written there.
 
     Raises DataError (no such folder), StorageError (in use), CorruptionError."""
     if not has_data(folder):

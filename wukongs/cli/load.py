@@ -136,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
-    """Send files to a node, each one more snapshot; what one of them is refused for does not stop the others."""
+    """Send files to a node, each one more snapshot. An error in one of them does not stop the others."""
     loaded, sn, refused = 0, 0, list[str]()
     with contextlib.ExitStack() as owned:
         rejects = owned.enter_context(_open_rejects(options.rejects)) if options.rejects else None
@@ -194,7 +194,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """Let the first Ctrl-C only set the event, so that what is under way ends well; a second one interrupts."""
+    """Let the first Ctrl-C only set the event, so that the work under way ends well; a second one interrupts."""
     is_stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield is_stopping

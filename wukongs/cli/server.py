@@ -14,7 +14,7 @@ _TRUST_OPTIONS = ("token_file", "key", "node_key")
 
 
 def add_server_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add --server and what belongs to it."""
+    """Add --server and the options that belong to it."""
     parser.add_argument(
         "--server",
         required=required,
@@ -29,7 +29,8 @@ def add_server_options(parser: argparse.ArgumentParser, *, required: bool = Fals
 
 
 def check_server_options(options: argparse.Namespace, parser: argparse.ArgumentParser, *without: str) -> None:
-    """Refuse what does not go together with --server, and what needs it. without: options that the node would need."""
+    """Refuse options that do not go together with --server, and those that need it. without: options that the node
+    would need."""
     if options.server is None:
         given = next((name for name in _TRUST_OPTIONS if getattr(options, name)), None)
         if given is not None:

@@ -156,7 +156,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Expose:
-    """Reads at up to this SN may begin; vts: what it stands for."""
+    """Reads at up to this SN may begin; vts: the vector timestamp that it stands for."""
 
     sn: Sn
     vts: Vts

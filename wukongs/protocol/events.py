@@ -46,7 +46,7 @@ class PieceOffered:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """All rows before end_offset were sent, and what follows belongs to stream batches after `batch`.
+    """All rows before end_offset were sent, and later ones belong to stream batches after `batch`.
 
     is_last: nothing follows; the stream batch of the last piece is closed as well. first_offset: where the piece or
     marker before it ended, if rows [first_offset, end_offset) were set aside and came as no piece; None: end_offset."""
@@ -116,7 +116,7 @@ class ClaimReceived:
 
 @dataclass(frozen=True, slots=True)
 class TermsCompared:
-    """Answers CompareTerms: what was new is kept, where a restart finds it."""
+    """Answers CompareTerms: the new terms are kept, where a restart finds them."""
 
     question: int
     view: int

@@ -1,4 +1,4 @@
-"""A node's intake of streams: the pieces and markers that it takes, and what it seals (sealing.py has the rules)."""
+"""A node's intake of streams: the pieces and markers that it takes, and its sealing (sealing.py has the rules)."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def propose(log: Log, record: Record, tick: int | None = None) -> Outcome:
 
 
 def cut(log: Log, control: Control) -> Outcome:
-    """Cut off what a control state has, of entries that were applied here."""
+    """Cut off the applied entries that a control state covers."""
     index = control.index
     assert log.base <= index <= log.commit, (log.base, index, log.commit)
     voters, entries = voters_at(log, index), log.behind(index)
@@ -206,7 +206,7 @@ def cut(log: Log, control: Control) -> Outcome:
 
 
 def voters_at(log: Log, index: int) -> frozenset[Voter]:
-    """Return who votes behind an entry."""
+    """Return the voters behind an entry."""
     return _voters_of(replace(log, entries=log.up_to(index)))
 
 
@@ -241,7 +241,7 @@ def _followed(log: Log, leader: int | None) -> Log:
 
 
 def _append(log: Log, after: int, entries: tuple[Entry, ...]) -> Outcome:
-    """Put entries behind index `after`, in place of what is there."""
+    """Put entries behind index `after`, in place of those that are there."""
     assert after >= log.commit, f"{log.me} would cut off {log.commit - after} committed entries"
     changes_voters = any(isinstance(entry.record, Voters) for entry in log.behind(after) + entries)
     high = max(log.high, Position(entries[-1].term, after + len(entries)))
@@ -336,7 +336,7 @@ def _take_answer(log: Log, sender: Voter, message: Appended) -> Outcome:
 
 
 def _commit(log: Log, actions: list[Action]) -> Outcome:
-    """Commit, as the leader, what a majority holds, if it ends in an entry of this term."""
+    """Commit, as the leader, the entries that a majority holds, if the last one is of this term."""
     for index in range(log.last, log.commit, -1):
         holders = frozenset(voter for voter, matched in log.match.items() if matched >= index) | {log.me}
         if log.term_at(index) == log.term and _is_majority(log, holders):

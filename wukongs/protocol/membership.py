@@ -48,7 +48,7 @@ def to_fetch_from(stay: Stay, control: Control, me: Incarnation) -> set[int]:
 
 
 def installable(stay: Stay, control: Control, me: Incarnation) -> InstallState | None:
-    """Return what to install, when all that take part have answered."""
+    """Return the states to install, when all that take part have answered."""
     if stay.is_installing or stay.is_installed or to_fetch_from(stay, control, me):
         return None
     mine = [set(shard) for shard in control.shards if me.node in shard]
@@ -112,7 +112,7 @@ def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarn
 
 
 def silent(eye: Watch, control: Control, pulses_max: int) -> list[Membership]:
-    """Return the records that take out who has been silent for longer than this."""
+    """Return the records that take out nodes that were silent for longer than this."""
     return [
         Membership(node, control.members[node].disk, Role.OUT, control.members[node].since)
         for node, (_, _, pulses) in sorted(eye.seen.items())

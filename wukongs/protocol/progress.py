@@ -47,7 +47,7 @@ class Progress:
 
 
 def hear(progress: Progress, reports: Iterable[Report]) -> Progress:
-    """Take in reports, whether they are newer than what is known or not."""
+    """Take in reports, whether they are newer than the known ones or not."""
     news, changed, refused = {}, progress.news, progress.refused
     for report in reports:
         known = progress.latest.get(report.incarnation.node)

@@ -81,7 +81,7 @@ class StreamIntake:
 
 
 def opened_at(batch: int, offsets: Mapping[str, int], old: StreamIntake | None = None) -> StreamIntake:
-    """Return a stream of which everything up to a stream batch is in the store; old: what was known of its writers."""
+    """Return a stream of which everything up to a stream batch is in the store; old: the known state of its writers."""
     epochs = {name: partition.epoch for name, partition in old.partitions.items()} if old else {}
     partitions = {name: Partition(offset, batch, epochs.get(name, 0)) for name, offset in offsets.items()}
     return StreamIntake(batch, batch, partitions, offsets)

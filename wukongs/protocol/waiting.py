@@ -39,7 +39,7 @@ def is_waited_for(node: Node) -> bool:
 
 
 def wanted(node: Node) -> list[Record]:
-    """Return what this node asks the leader to append."""
+    """Return the records that this node asks the leader to append."""
     found: list[Record] = wanted_of_streams(node)
     found += re_encodings(node)
     role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)

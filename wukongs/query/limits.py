@@ -107,7 +107,7 @@ class Limits:
         self.kept += size
 
     def mark(self) -> int:
-        """Return what is held by the operators under way, for back_to and leave."""
+        """Return the bytes that the operators under way hold, for back_to and leave."""
         return self.held - self.kept
 
     def back_to(self, mark: int, table_bytes: int) -> None:

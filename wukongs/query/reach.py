@@ -51,4 +51,4 @@ class Reach(Protocol):
         own: this node's share of it."""
 
     def reader(self, own: TermReader) -> DataTexts:
-        """Return what reads texts here, and asks others for those that are not."""
+        """Return a reader of texts that asks other nodes for texts that are not here."""

@@ -1,1 +1,1 @@
-"""An engine in another process: its client, and who answers it."""
+"""An engine in another process: its client, and the service that answers."""

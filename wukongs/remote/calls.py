@@ -138,7 +138,7 @@ class Calls:
         }
 
     def work(self, session: Session, method: str, args: Args, arrays: Arrays, upload: Upload | None) -> Work:
-        """Return what a call does. Raises DataError for an unknown method."""
+        """Return the function of a call. Raises DataError for an unknown method."""
         if upload is not None:
             return partial(self._load, args, upload)
         if method == "stream.push":
@@ -322,7 +322,7 @@ class Calls:
         return {"query": known, "name": query.name, "is_stream": query.is_stream, "life": self._life}
 
     def _taken_before(self, args: Args) -> Callable[[int], bool]:
-        """Return what tells of a window, by its end, whether the client had it in a session before."""
+        """Return a function that tells, by a window's end, whether the client had the window in an earlier session."""
         taken_ms = args.get("taken_ms")
         if type(taken_ms) is not int:
             return lambda _: False

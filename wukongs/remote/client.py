@@ -244,7 +244,7 @@ class RemoteEngine:
         return ",".join(answer.fields["value"]) or joined.address
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """Do the same as Engine.settle; what is due was given to the on_result of this client, too."""
+        """Do the same as Engine.settle; due windows were given to the on_result of this client, too."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._call("settle", {"timeout_s": timeout_s})
         for listened in self._listener.live():

@@ -135,7 +135,7 @@ class Incoming:
     """A result that comes in chunks. Raises DataError for a head that is none."""
 
     def __init__(self, head: Mapping[str, Any], origin: str) -> None:
-        """origin: who sends it, for messages."""
+        """origin: the sender, for messages."""
         self._origin = origin
         self._head = head
         self._check_head()
@@ -246,7 +246,7 @@ class Incoming:
 
 
 def _is_window(window: object) -> bool:
-    """Tell whether this is what Outgoing.head says of a window."""
+    """Tell whether this is the head that Outgoing.head gives a window."""
     if not isinstance(window, dict) or set(window) != _WINDOW_TYPES.keys():
         return False
     if not all(isinstance(window[name], kind) for name, kind in _WINDOW_TYPES.items()):

@@ -88,7 +88,7 @@ class Listener:
         return listened
 
     def live(self) -> list[Listened]:
-        """Return what is listened to, and not over."""
+        """Return the queries that are listened to and have not ended."""
         with self._changed:
             return [listened for listened in self._listened if not listened.query.is_over]
 

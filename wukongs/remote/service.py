@@ -1,4 +1,4 @@
-"""Service: answers what clients ask of an engine, or of a node that has an engine's methods.
+"""Service: answers calls of clients for an engine, or for a node that has an engine's methods.
 
 A thread of the service does a client's call, once. A client that waits for it gets an answer within POLL_S, if only
 that the call is under way. `kinds.py` has the questions and answers.

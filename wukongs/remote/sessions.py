@@ -1,4 +1,4 @@
-"""Session: what a node keeps for one client: calls and their outcomes, open results, streams, queries. All bounded."""
+"""Session: a node's state for one client: calls and their outcomes, open results, streams, queries. All bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def failed(error: BaseException) -> Packet:
 
 
 class SessionCall:
-    """Something that is done once, whoever asks how often what became of it."""
+    """A task that is done once, however often its outcome is asked for."""
 
     def __init__(self, upload: Upload | None = None) -> None:
         self.upload = upload

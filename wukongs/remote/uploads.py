@@ -21,7 +21,7 @@ UNTOLD_MAX = 1000
 
 
 class Upload:
-    """name: what errors call the file. Parts are put by the threads that serve the client, and read by another."""
+    """name: the file's name in errors. The threads that serve the client put parts; another thread reads them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -92,7 +92,7 @@ class Upload:
             self._wait(lambda: len(self._untold) < (1 if self._is_read else UNTOLD_MAX), "word of malformed lines")
 
     def cancel(self, error: WukongsError) -> None:
-        """Let whoever reads fail with an error."""
+        """Let the reader fail with an error."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()

@@ -1,6 +1,6 @@
 """Settings: every option of the engine, once, with its default, unit and bounds.
 
-An option is given to Settings itself, or by the environment variable WUKONGS_<NAME>; what is given in the program wins.
+An option is given to Settings itself, or by the environment variable WUKONGS_<NAME>. The program's value wins.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Settings:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
-        """Return the settings with what is given, else what WUKONGS_<NAME> says, else the default.
+        """Return the settings: given values, else those of WUKONGS_<NAME>, else the defaults.
 
         Raises: SettingsError (a value that is no integer or out of bounds; it names the variable; an unknown name).
         """

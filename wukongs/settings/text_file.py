@@ -6,7 +6,7 @@ from wukongs.errors import DataError
 
 
 def decode_text(content: bytes, kind: str, file: str) -> str:
-    """Return what a file says, without its byte order mark. kind: what it should be, such as `a query`.
+    """Return the text of a file, without its byte order mark. kind: its kind in errors, such as `a query`.
 
     Raises DataError, with line and column, unless it is in UTF-8."""
     try:

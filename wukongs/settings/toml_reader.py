@@ -39,7 +39,7 @@ def read_toml(path: str | Path, environment: Mapping[str, str] | None = None) ->
 
 
 class TableReader:
-    """Takes keys out of a TOML table, each with the type that it must have; `done` refuses what is left."""
+    """Takes keys out of a TOML table, each with the type that it must have; `done` refuses the rest."""
 
     def __init__(
         self, table: dict[str, Any], file: str, place: str, environment: Mapping[str, str], places: TomlPlaces

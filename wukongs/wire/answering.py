@@ -56,7 +56,7 @@ class Answerer:
         done()
 
     def refuse(self, peer: bytes, sequence: int, reason: str, error: WukongsError) -> None:
-        """Count a request that is not taken, and say so to who has asked, where that can be told."""
+        """Count a request that is not taken, and tell the asker, if it can be told from the request."""
         self._traffic.refused(reason)
         if sequence:
             told = refusal(error)
@@ -86,7 +86,7 @@ class Answerer:
             return refusal(error)
 
     def send(self, peer: bytes, answer: Packet, sequence: int) -> None:
-        """Send an answer; what cannot be sent, too big most of all, is told as an error."""
+        """Send an answer; one that cannot be sent, most often since it is too big, becomes an error."""
         try:
             frames = to_frames(answer, ANSWER, sequence)
         except WukongsError as error:  # an answer that is too big, most of all

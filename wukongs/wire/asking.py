@@ -22,12 +22,12 @@ from wukongs.wire.transport import LOOK_MS, Line, lines_with_news
 _REACHING = "Check that it runs there, and that each side knows the other's key"
 
 REACH_S = 5.0
-"""How long a connection may take: who is there takes one at once, however long the answer takes."""
+"""The time that a connection may take: a living node takes one at once, however long the answer takes."""
 
 
 class Question(NamedTuple):
-    """name: what the node is called in errors; frames: a packet with this sequence number; on_stranger: called when the
-    node refuses it since it does not know who asks."""
+    """name: the node's name in errors; frames: a packet with this sequence number; on_stranger: called when the node
+    refuses it since it does not know the asker."""
 
     name: str
     address: str
@@ -85,7 +85,7 @@ class Asker:
             line.close()
 
     def close(self) -> None:
-        """Close all connections; who waits for an answer is told within a moment."""
+        """Close all connections; a caller that waits for an answer is told within a moment."""
         self._is_closed = True
         self.keep_only(set())
 

@@ -54,7 +54,7 @@ class Doorkeeper:
 
 
 class BoundSocket:
-    """Hands on what comes in, sends what is posted by any thread.
+    """Hands on received messages, and sends messages that any thread posts.
 
     receive(peer, frames) runs in that thread and has to be quick; an error of it is logged. gate: the keys that peers
     need; refused: called for each peer that could not prove its key. can_read: while it is False, nothing more is taken
@@ -106,7 +106,7 @@ class BoundSocket:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to take what comes in; it is a step of its own so that `receive` may use this object."""
+        """Begin to take messages. This is a step of its own, so that `receive` may use this object."""
         self._thread.start()
 
     def post(self, peer: bytes, frames: Sequence[Frame]) -> None:
@@ -116,7 +116,7 @@ class BoundSocket:
             self.wake()
 
     def wake(self) -> None:
-        """Have the thread look at what is new."""
+        """Have the thread look for news."""
         if self._is_rung or self._is_closing:  # once is enough until the thread has seen it
             return
         self._is_rung = True

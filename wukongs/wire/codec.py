@@ -79,7 +79,7 @@ def _array_frame(name: str, array: Array) -> Frame:
 
 
 def read_packet_header(frames: Sequence[Frame], bytes_max: int = MESSAGE_BYTES_MAX) -> Header:
-    """Return the header of a message, whose frames fit what it says of its arrays; their content is not looked at.
+    """Return the header of a message, after a check that the frames fit its arrays. Their content is not looked at.
 
     Raises: MessageError (too big, another version, torn, or anything else that is no packet)."""
     if not frames:

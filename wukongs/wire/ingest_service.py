@@ -1,4 +1,4 @@
-"""IngestService: what an engine does with the messages that pipelines send to its ingest socket."""
+"""IngestService: an engine's handling of the messages that pipelines send to its ingest socket."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class IngestLink:
         return self._sequence
 
     def _pump(self, peers: Iterable[_Peer]) -> None:
-        """Take replies, send again what waits for too long, give up on a silent node."""
+        """Take replies, send again pieces that wait for too long, give up on a silent node."""
         for peer in peers:
             self._take_replies(peer, 0.05)
             now = self._clock()
@@ -227,7 +227,7 @@ class IngestLink:
             raise DataError(f"{peer.address}: expected an answer, found a message '{type(reply).__name__}'")
 
     def _forget(self) -> None:
-        """Give up what waits: after a refusal the caller decides anew, from the last offset that was acknowledged."""
+        """Give up the waiting pieces: after a refusal the caller decides anew, from the last acknowledged offset."""
         for peer in self._peers:
             peer.waiting.clear()
             peer.unacknowledged_bytes = 0

@@ -1,4 +1,4 @@
-"""The messages between a pipeline and the nodes: what writers tell (`wukongs.live.pieces`), and what nodes answer."""
+"""The messages between a pipeline and the nodes: those of writers (`wukongs.live.pieces`), and the nodes' answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Packet: what nodes and clients ask each other and answer, as a value: plain fields and named arrays.
+"""Packet: a question or an answer of nodes and clients, as a value: plain fields and named arrays.
 
-`codec.py` says how a packet becomes frames; who asks and who answers agree on its kind, fields and arrays.
+`codec.py` says how a packet becomes frames. Asker and answerer agree on its kind, fields and arrays.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Packet:
 
 
 Handler: TypeAlias = Callable[[Packet], Packet]
-"""Answers a packet; a WukongsError that it raises is told to who has asked, by name."""
+"""Answers a packet; a WukongsError that it raises is told to the asker, by name."""
 
 
 class Peers(Protocol):
-    """The nodes of a cluster, as who reads or writes sees them. May be used from any thread."""
+    """The nodes of a cluster, as readers and writers see them. May be used from any thread."""
 
     @property
     def me(self) -> int:

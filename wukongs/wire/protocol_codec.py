@@ -31,7 +31,7 @@ def message_packet(message: Message) -> Packet:
 
 
 def message_in(packet: Packet) -> Message:
-    """Return the message that a packet carries. Raises: DataError (what is none)."""
+    """Return the message that a packet carries. Raises: DataError (a packet without one)."""
     if packet.kind != PROTOCOL:
         raise DataError(f"expected a packet of kind '{PROTOCOL}', found '{packet.kind}'")
     return decode(packet.fields, Message, "message")

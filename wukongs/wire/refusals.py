@@ -13,7 +13,8 @@ REFUSED = "refused"
 
 
 def refusal(error: BaseException) -> Packet:
-    """Return the packet that tells an error to who has asked; one that is not named, as a failure of the node."""
+    """Return the packet that tells an error to the asker. An error that is not named is told as a failure of the
+    node."""
     error = exhausted(error) or error
     if not isinstance(error, WukongsError):
         message = f"the node failed: {type(error).__name__}: {error}. See its log"

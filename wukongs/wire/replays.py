@@ -14,7 +14,7 @@ CLIENTS_MAX = 4096
 
 
 class Sequences:
-    """The numbers that one sender has used; bounded: what is OVERTAKEN_MAX behind the highest counts as used."""
+    """The numbers that one sender has used. Bounded: numbers OVERTAKEN_MAX behind the highest count as used."""
 
     def __init__(self) -> None:
         self._highest = 0

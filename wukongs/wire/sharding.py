@@ -68,7 +68,7 @@ class ShardMap:
         return ShardMap.even(place.node_count, place.replica_count, place.split)
 
     def place(self, node: int) -> Place:
-        """Return what a node tells writers of an even map."""
+        """Return the place of a node, for writers, under an even map."""
         return Place(node, self.node_count, self.owners.shape[1], tuple(self.split))
 
     def shards(self, node: int) -> BoolArray:

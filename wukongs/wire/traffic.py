@@ -1,4 +1,4 @@
-"""Traffic: what went over a node's sockets, and what was refused and why. Counted from any thread."""
+"""Traffic: counts of a node's messages, and of refusals by their reason. Counted from any thread."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class WireTraffic:
             self._counts["bytes_out"] += sum(map(len, frames))
 
     def told(self, frames: Sequence[Frame]) -> None:
-        """Count what goes out without an answer being awaited."""
+        """Count a message that goes out and has no answer."""
         self.sent(frames)
         with self._lock:
             self._counts["told_out"] += 1

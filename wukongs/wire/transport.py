@@ -1,4 +1,4 @@
-"""Connections to bound sockets, and what both sides agree on: addresses and limits."""
+"""Connections to bound sockets, and the addresses and limits that both sides agree on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOK_MS = 50
 """A caller that waits for an answer looks so often whether the connection is still the one that carried the question.
 RECONNECT_MS is longer, so a lost connection cannot be there again between two looks."""
 COPIED_BYTES_MAX = 1 << 16
-"""Below that, copying a frame takes less time than to keep account of who still needs it."""
+"""Below that, copying a frame takes less time than counting who still needs it."""
 _AT_ONCE, _AT_ONCE_AND_MORE = 1, 3  # ZeroMQ's DONTWAIT and SNDMORE; its enums are slow
 
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:\[\]]+):(?P<port>\d{1,5}|\*)")

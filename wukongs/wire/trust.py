@@ -29,7 +29,7 @@ class Trust:
     tokens_file: str | None = None
 
     def read(self) -> Gate:
-        """Return what the files say. Raises: SettingsError (a malformed file, or one without its other half)."""
+        """Read the files. Raises: SettingsError (a malformed file, or one without its other half)."""
         if (self.secret_key_file is None) != (self.allowed_file is None):
             raise SettingsError(
                 "trust: expected both a secret key and the public keys that are let in, or neither, found one"
@@ -105,7 +105,7 @@ def _no_key(address: str, found: str) -> SettingsError:
 
 
 def read_keys(secret_key_file: str, node_keys_file: str) -> Keys:
-    """Return what a client has in files: its own secret key, and the public keys of the nodes it connects to: one for
+    """Return a client's keys from files: its own secret key, and the public keys of the nodes it connects to: one for
     all, or one a line with the node's address behind it. Raises: SettingsError."""
     nodes = read_node_keys(node_keys_file)
     if len(nodes) > 1 and "" in nodes:

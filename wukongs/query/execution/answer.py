@@ -153,7 +153,7 @@ def _graph(columns: Sequence[Int64Array]) -> Answer:
 
 
 def _solution_names(table: BindingTable, terms: QueryTerms) -> list[str]:
-    """Name each row by what it binds; the n-th of equal rows by that and n."""
+    """Name each row by its bindings; the n-th of equal rows by these and n."""
     order = sorted(range(len(table.variables)), key=lambda place: table.variables[place].name)
     rows = zip(*(column_texts(table.columns[place], terms) for place in order), strict=True)
     seen: Counter[bytes] = Counter()

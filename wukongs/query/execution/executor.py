@@ -189,7 +189,7 @@ class Executor:
     # --- operators of two sides ---------------------------------------------------------------------------------------
 
     def _join(self, node: Join) -> BindingTable:
-        """Join what cannot be explored, the smallest first, and explore the rest from its rows."""
+        """Join the parts that cannot be explored, the smallest first, and explore the rest from these rows."""
         operands = join_operands(node)
         tables = [self.run(operand) for operand in operands if not is_explorable(operand)]
         return self._exploration.explore_all(tuple(filter(is_explorable, operands)), self._joined(tables))
@@ -227,7 +227,7 @@ class Executor:
         return operators.beside(left, rows, _ROW)
 
     def _extended(self, node: LeftJoin, numbered_left: BindingTable) -> BindingTable:
-        """Join rows with the right side of an OPTIONAL; keep what fulfils the condition."""
+        """Join rows with the right side of an OPTIONAL; keep the pairs that fulfil the condition."""
         condition = node.condition
         if not is_explorable(node.right):
             found = operators.join(numbered_left, self.run(node.right), self._limits.rows_max)

@@ -1,4 +1,4 @@
-"""Profile: what one execution did, node by node and step by step: EXPLAIN's actual rows."""
+"""Profile: the figures of one execution, node by node and step by step: EXPLAIN's actual rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Profile:
         self.nodes[id(node)] = Measured(rows, seconds, rows_in)
 
     def explored(self, bgp: Bgp, plan: Plan, seeds: BindingTable, figures: StepFigures, seconds: float) -> None:
-        """Take down a run of a plan: what each of its steps did, before the filters there."""
+        """Note a run of a plan: the rows of each of its steps, before the filters there."""
         known = self.plans.setdefault(bgp, [])
         for at, other in enumerate(known):
             if other.plan is plan:

@@ -78,7 +78,7 @@ class Frame:
         return pool.values
 
     def places(self, variable: Variable) -> Int64Array:
-        """Return, for each row, the place in `values` of what a variable is bound to."""
+        """Return, for each row, the place in `values` of a variable's value."""
         return self._pool.places[variable]
 
     def numbers(self, variable: Variable, with_texts: bool = False) -> Numbers:

@@ -50,7 +50,7 @@ def _str(column: TextColumn) -> TextColumn:
 
 
 def _tag_part(place: int) -> Callable[[TextColumn], TextColumn]:
-    """Make LANG and LANGDIR: what stands before, or behind, the two hyphens."""
+    """Make LANG and LANGDIR: the part before, or behind, the two hyphens."""
 
     def apply(column: TextColumn) -> TextColumn:
         parts = pa.array([name.partition("--")[place] for name in column.names], TEXT)

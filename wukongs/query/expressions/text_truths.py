@@ -36,7 +36,7 @@ from wukongs.query.terms.values import INTEGER_BOUNDS
 from wukongs.store.dtypes import BoolArray
 
 SHORT_PART = 64
-"""Characters; what is longer makes a large pattern."""
+"""Characters; a longer text makes a large pattern."""
 _NUMERIC = frozenset(f"{XSD}{name}" for name in (*INTEGER_BOUNDS, "decimal", "float", "double"))
 
 
@@ -142,7 +142,7 @@ _COMPARED: dict[str, Callable[..., pa.Array]] = {
 
 
 def _operand(column: TextColumn, other: TextColumn) -> pa.LargeStringArray | pa.LargeStringScalar:
-    """Return what a binary function of Arrow takes: a constant beside a column as a scalar."""
+    """Return the arguments of a binary function of Arrow: a constant beside a column becomes a scalar."""
     return column.lexical if len(column) == len(other) or len(column) != 1 else column.lexical[0]
 
 

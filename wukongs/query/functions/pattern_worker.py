@@ -46,7 +46,7 @@ def _answer(given: BinaryIO, content: bytes) -> None:
 
 
 class _Re:
-    """Python's re, for what needs backtracking."""
+    """Python's re, for patterns that need backtracking."""
 
     @staticmethod
     def search(pattern: str, texts: Sequence[str]) -> list[bool]:

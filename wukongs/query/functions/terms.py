@@ -80,7 +80,7 @@ def _strlangdir(value: Value, tag: Value, direction: Value) -> Value | None:
 
 
 def _triple(subject: Value, predicate: Value, object_: Value) -> Value | None:
-    """Make a triple term; what could not be a triple of RDF is an error."""
+    """Make a triple term; parts that make no triple of RDF are an error."""
     if subject.kind not in (Kind.IRI, Kind.BLANK) or predicate.kind != Kind.IRI:
         return None
     return value_of(triple_term(text_of(subject), text_of(predicate), text_of(object_)).text)

@@ -22,7 +22,7 @@ from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 Cell = Callable[[str], str]
 """Canonical text -> the cell that stands for it."""
 Escape = Callable[[str], str]
-"""One character -> what stands for it; DataError if nothing does."""
+"""One character -> the text that stands for it; DataError if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def _arrow_chunks(result: Table) -> Iterator[bytes]:
 
 
 class _Parts:
-    """A file object that only collects what is written to it."""
+    """A file object that only collects the texts written to it."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""Runs the kernels of a path search: gives them room, gathers what they write, and stops them in time."""
+"""Runs the kernels of a path search: gives them room, gathers their output, and stops them in time."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Search:
         return np.concatenate(gathered)
 
     def make_room(self, status: int) -> None:
-        """Grow what a kernel says is too small."""
+        """Grow the array that a kernel found too small."""
         if status == layout.NEED_SPANS:
             self.spans = np.empty((4 * len(self.spans), SPAN_WIDTH), np.int64)
         elif status == layout.NEED_ROOM:

@@ -1,4 +1,4 @@
-"""A plan as the kernel takes it, and what its tables depend on."""
+"""A plan as the kernel takes it, and the values that its tables depend on."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ from wukongs.store.tombstone_kernels import next_hiding_key
 
 @njit_uncounted
 def known(kind, reference, source, row):
-    """Return what an operand is bound to before the match, -1 if the match is to find it."""
+    """Return the value of an operand before the match, -1 if the match has to find it."""
     if kind == CONSTANT:
         return reference
     if kind == BOUND:

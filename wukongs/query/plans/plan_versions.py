@@ -35,11 +35,11 @@ class Version(Generic[Made]):
         return True
 
     def distance(self, sizes: Sizes) -> float:
-        """Return by what factor the size is off that is off most."""
+        """Return the largest factor by which a size is off."""
         return max((max(one / other, other / one) for one, other in zip(self.sizes, sizes, strict=True)), default=1.0)
 
     def growth(self, sizes: Sizes) -> float:
-        """Return by what factor the size has grown that has grown most."""
+        """Return the largest factor by which a size has grown."""
         return max((now / then for now, then in zip(sizes, self.sizes, strict=True)), default=1.0)
 
 
@@ -53,7 +53,7 @@ class Versions(Generic[Made]):
         """Since a version was made."""
 
     def fitting(self, sizes: Sizes) -> Made | None:
-        """Return what was made of such sizes, None if nothing was."""
+        """Return the version that was made for such sizes, None if there is none."""
         self._uses += 1
         for version in self._known:
             if version.fits(sizes):

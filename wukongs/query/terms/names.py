@@ -1,4 +1,4 @@
-"""Checks what a caller names: graphs, streams, terms and lengths of time."""
+"""Checks of the names that a caller gives: graphs, streams, terms and lengths of time."""
 
 from __future__ import annotations
 
