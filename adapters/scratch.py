@@ -1,7 +1,7 @@
 """ScratchFolder: a temporary folder that a killed process leaves behind only until the next one is made.
 
 A process holds a lock on each of its folders. The system lets go of the lock when the process ends, however it ends.
-Who makes a folder removes those that nobody holds.
+Making a folder removes those that nobody holds.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ TASK_ATTEMPTS = 3
 
 _UNIX_SOCKET_PATH_LENGTH_MAX = 107
 _SOCKET_NAME_LENGTH = 43
-"""Of the sockets that Spark makes: a stop, a UUID and .sock; with the separator."""
+"""The names of the sockets that Spark makes take so many characters: a stop, a UUID and .sock; with the separator."""
 
 _scratch: dict[str, ScratchFolder] = {}
 """The folders of sessions that run, by path."""

@@ -87,7 +87,7 @@ class Exposure:
         return ms_of(self.shown)
 
     def closed_ms(self, streams: Collection[StreamState]) -> Mapping[str, int | None]:
-        """Return how far each stream is inserted here. What it has closed on other nodes shows in the clock alone."""
+        """Return how far each stream is inserted here. Other nodes may have closed less of it: the clock says that."""
         return {
             one.state.iri: one.inserted_ms
             for one in self.streams.values()

@@ -65,7 +65,7 @@ class StreamWriter:
         self._room: dict[int, int] = {}
         """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
         self._unfinished: tuple[Fed, Encoded | None] | None = None
-        """What some nodes may have been told; of a push, its tuples."""
+        """The message that some nodes may have had, and, of a push, its tuples."""
 
     def push(self, encoded: Encoded, timeout_s: float) -> None:
         """Add tuples in order of time. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is

@@ -42,7 +42,7 @@ Work = Callable[[], Packet]
 
 
 class EngineLike(Protocol):
-    """What a service serves: wukongs.Engine says it in full."""
+    """The engine that a service serves: wukongs.Engine says it in full."""
 
     def query(self, *args: Any, **options: Any) -> Result: ...
     def explain(self, *args: Any, **options: Any) -> str: ...
@@ -62,7 +62,7 @@ class EngineLike(Protocol):
 
 
 class InCluster(Protocol):
-    """What a service asks of a node of a cluster beside its engine."""
+    """The facts of a node of a cluster that a service asks for, beside its engine."""
 
     @property
     def ingest_addresses(self) -> Sequence[str]:

@@ -31,8 +31,8 @@ _TOKEN_NEEDED = "message: expected a token that this node knows. Ask for one who
 
 
 class ClientSocket:
-    """handlers: answer packets, by kind; ingest: takes the messages of pipelines, None: nobody does. trust: files of keys
-    and tokens, or what they say. failed: called, from any thread, with an error that ends the socket.
+    """handlers: answer packets, by kind; ingest: takes the messages of pipelines, None: nobody does. trust: files of
+    keys and tokens, or what they say. failed: called, from any thread, with an error that ends the socket.
 
     Garbage, another version or a torn message is refused and never ends a thread.
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).

@@ -5,7 +5,8 @@
 * A mapping is an object; the keys of one from numbers are written as texts.
 * Received values are checked by the same hints: a peer may lie. Unknown fields, missing ones, other types and
   numbers beyond 64 bits are refused by DataError with their place. A repeated member of a set counts once. Inside of a
-  Control, unknown fields are passed over. Nothing else is checked here: the protocol decides which claims of a peer it believes.
+  Control, unknown fields are passed over. Nothing else is checked here: the protocol decides which claims of a peer it
+  believes.
 
 New fields, messages and records need nothing here: msgspec reads the hints (decision 0030).
 """
