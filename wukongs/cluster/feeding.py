@@ -24,10 +24,10 @@ _NUMBERS = ("batch_numbers", "first_offsets", "end_offsets")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fed:
-    """What a writer tells one node, or all of them: pieces, whose rows tile; that all rows before end_offset were sent
-    and nothing at or before complete_ms comes any more (None: it does not say so); that the partition is at its end.
+    """One message of a writer, to a node or to all of them. The node takes in its parts in this order:
 
-    The node takes it in this order."""
+    pieces: their rows tile. complete_ms: all rows before end_offset were sent, and nothing at or before this time comes
+    any more; None: it does not say so. is_last: the partition is at its end."""
 
     stream: str
     partition: str
@@ -69,7 +69,7 @@ class Fed:
 
 
 def index_of(packet: Packet) -> int:
-    """Return how far who reads a packet has to know the log. Raises DataError."""
+    """Return how far the reader of a packet has to know the log. Raises DataError."""
     return count_of(packet, "index")
 
 
