@@ -302,7 +302,7 @@ class Engine:
 
 
 def engine_over(core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> Engine:
-    """Return the engine that a node of a cluster gives to its clients. Whoever made the parts ends them."""
+    """Return the engine that a node of a cluster gives to its clients. It does not end its parts."""
     engine = Engine.__new__(Engine)
     engine._put_together(core, injector, prepared, backend)
     return engine

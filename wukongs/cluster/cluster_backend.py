@@ -56,7 +56,7 @@ SHOW_S = 2.0
 
 class ClusterBackend:
     """See wukongs.live.backend.Backend. Methods raise also NodeUnavailable: a node is away, and then nothing was
-    changed, unless the message says otherwise. Whoever made the parts ends them."""
+    changed, unless the message says otherwise. It does not end its parts."""
 
     def __init__(
         self,

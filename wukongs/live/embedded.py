@@ -123,8 +123,7 @@ class EmbeddedBackend:
             return list(self._injector.queries.values())
 
     def stats(self) -> dict[str, Any]:
-        durability = {} if self._folder is None else self._folder.stats()
-        return {**stats_of(self._core, self._injector, self._prepared), "durability": durability}
+        return stats_of(self._core, self._injector, self._prepared, self._folder)
 
     def checkpoint(self) -> None:
         self._core.check_is_open()
@@ -150,7 +149,9 @@ class EmbeddedBackend:
             query.end()
 
 
-def stats_of(core: Core, injector: Injector, prepared: PreparedQueries) -> dict[str, Any]:
+def stats_of(
+    core: Core, injector: Injector, prepared: PreparedQueries, folder: DataFolder | None = None
+) -> dict[str, Any]:
     """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
     with core.lock:
         trace = core.arrangement.trace
@@ -182,5 +183,6 @@ def stats_of(core: Core, injector: Injector, prepared: PreparedQueries) -> dict[
             "updates": asdict(core.updated),
             "queries": {name: query.stats() for name, query in injector.queries.items()},
             "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},
+            "durability": {} if folder is None else folder.stats(),
             **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),
         }

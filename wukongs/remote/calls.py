@@ -42,7 +42,7 @@ Work = Callable[[], Packet]
 
 
 class EngineLike(Protocol):
-    """The engine that a service serves: wukongs.Engine says it in full."""
+    """The engine behind a service: wukongs.Engine says it in full."""
 
     def query(self, *args: Any, **options: Any) -> Result: ...
     def explain(self, *args: Any, **options: Any) -> str: ...

@@ -47,7 +47,7 @@ class Node:
 
 
 def test_streams_and_queries_of_another_node_are_found(embedded: wukongs.Engine) -> None:
-    """As in a cluster: what was declared and registered elsewhere is known to the engine, not to this service."""
+    """The engine knows streams and queries that were declared elsewhere, as in a cluster; this service does not."""
     declared = embedded.stream(A, timing=["http://ex/p"], batch_ms=100)
     text = register_text("RANGE 100ms STEP 100ms")
     embedded.register(text)
