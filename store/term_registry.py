@@ -338,10 +338,19 @@ Gather = Callable[[Int64Array], tuple[UInt8Array, Int64Array]]
 """Gives the texts of ids, as TermReader.gather does."""
 
 
+def distinct_terms(columns: Sequence[Int64Array]) -> Int64Array:
+    """Return the distinct ids in some columns, sorted, but for inlined literals."""
+    ids = np.concatenate(columns)
+    ids = np.sort(ids[~is_inlined(ids)])
+    is_first = np.ones(len(ids), np.bool_)
+    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
+    return ids[is_first]
+
+
 def term_table(columns: Sequence[Int64Array], gather: Gather) -> TermTable:
     """Return the distinct terms of some columns of ids, sorted, with their texts; inlined literals have none."""
-    ids = np.concatenate(columns)
-    ids = np.unique(ids[(ids >= 0) & (ids & INLINE_MARK == 0)])
+    ids = distinct_terms(columns)
+    ids = ids[ids >= 0]
     text, offsets = gather(ids)
     return TermTable(ids, offsets, text)
 

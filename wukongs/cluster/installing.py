@@ -29,7 +29,6 @@ from wukongs.cluster.node_payloads import read_options
 from wukongs.cluster.node_records import RecordedQuery
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
-from wukongs.cluster.slice_packets import terms_of
 from wukongs.cluster.slice_shares import NEVER, ShareRows
 from wukongs.cluster.times import unpacked
 from wukongs.errors import DataError, NodeUnavailable
@@ -40,6 +39,7 @@ from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.quads import Quads, joined
+from wukongs.store.term_registry import distinct_terms
 from wukongs.store.trace import TraceEntry
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packet_columns import terms_in, tuples_in
@@ -207,7 +207,7 @@ def _bounds(packet: Packet, count: int) -> list[tuple[int, int]]:
 
 def _used(terms: TermTable, columns: Sequence[Int64Array]) -> TermTable:
     """Return the terms that stand in some columns. Raises DataError (one has no text)."""
-    ids = terms_of(columns)
+    ids = distinct_terms(columns)
     rows = np.searchsorted(terms.ids, ids)
     if len(ids) and (rows[-1] >= len(terms) or not np.array_equal(terms.ids[rows], ids)):
         raise DataError(f"{STATE}, {SHARES}: expected the texts of all terms")

@@ -19,7 +19,7 @@ from wukongs.live.stream_state import Columns, WholeSlice, batch_number
 from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.term_ids import is_inlined
-from wukongs.store.term_registry import term_table
+from wukongs.store.term_registry import distinct_terms, term_table
 from wukongs.wire.packet_columns import term_arrays
 from wukongs.wire.packets import Packet
 
@@ -97,7 +97,7 @@ def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: in
         times = found["timestamps"]
         is_inside = (first - 1) * batch_ms < times.min() and times.max() <= last * batch_ms
         check(is_inside, "timestamps of these stream batches")
-        ids = terms_of([found[name] for name in _ROWS[:3]])
+        ids = distinct_terms([found[name] for name in _ROWS[:3]])
         is_sound = min(int(found[name].min()) for name in _ROWS[:3]) >= 0
         check(is_sound and np.array_equal(ids, terms.ids), "the texts of all terms, and no others")
     rows = {name: found[name] for name in (*_ROWS, "partition")}
@@ -136,7 +136,7 @@ def whole_slices(answers: Sequence[SliceAnswer], batch_ms: int, registry: NodeRe
             number = batch_number(int(times[lo]), batch_ms)
             hi = int(np.searchsorted(times, number * batch_ms, "right"))
             columns = subjects[lo:hi], predicates[lo:hi], objects[lo:hi], times[lo:hi]
-            used = terms if is_one else terms.take(np.searchsorted(terms.ids, terms_of(columns[:3])))
+            used = terms if is_one else terms.take(np.searchsorted(terms.ids, distinct_terms(columns[:3])))
             found[number] = _slice(columns, used, registry)
             lo = hi
     except DataError:
@@ -148,15 +148,6 @@ def whole_slices(answers: Sequence[SliceAnswer], batch_ms: int, registry: NodeRe
 
 def _at(places: Int64Array, numbers: Int32Array) -> Int64Array:
     return places[numbers] if len(numbers) else np.empty(0, np.int64)
-
-
-def terms_of(columns: Sequence[Int64Array]) -> Int64Array:
-    """Return the distinct ids in some columns, sorted, but for inlined literals."""
-    ids = np.concatenate(columns)
-    ids = np.sort(ids[~is_inlined(ids)])
-    is_first = np.ones(len(ids), np.bool_)
-    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
-    return ids[is_first]
 
 
 def _slice(columns: Columns, used: TermTable, registry: NodeRegistry) -> WholeSlice:
