@@ -109,10 +109,15 @@ class ClusterNode:
         pulse_s: float = PULSE_S,
         trust: Trust | None = None,
     ) -> None:
-        handlers: dict[str, Handler] = {}
         self.me = me
         self._shape = shape.told(settings)
-        self.network = Network(
+        shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
+        store = self.store = NodeStore(settings, me.node, shard_map)
+        # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
+        store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
+        host = self.host = Host(shape.cluster, me, store, self._tell, pulse_s, is_installed=me.disk == FIRST_DISK)
+        handlers: dict[str, Handler] = {}
+        network = self.network = Network(
             me,
             address,
             handlers,
@@ -121,53 +126,38 @@ class ClusterNode:
             introduction={"shape": self._shape},
             admit=self._admit,
             open_kinds=(HELLO,),
-            failed=lambda error: self.host.fail(error),
+            failed=host.fail,
             waits=WAITS,
         )
-        shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
-        self.store = NodeStore(settings, me.node, shard_map, on_missing=lambda: self._puller.ring())
-        # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
-        self.store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
-        self.host = Host(shape.cluster, me, self.store, self._tell, pulse_s, is_installed=me.disk == FIRST_DISK)
-        claims = Claims(self.host, self.store, self.network)
-        placing = Placing(self.host, self.store)
-        self._puller = SlicePuller(self.store, self.network, placing.now, self.host.fail)
-        core = self.store.core
-        core.reach = OwnersReach(core.registry, Owners(self.network, placing.now), claims.keep)
-        self.intake = Intake(self.host, self.store, claims)
-        self._joiner = Joiner(self.host, self.store, self.intake, self.network)
-        self.host.on_install = self._joiner.begin
-        donor = Donor(self.host, self.store, self.intake)
-        changes = Changes(self.host, self.store, claims, self.network)
-
-        def pulse() -> None:
-            donor.pulse()
-            changes.pulse()
-
-        self.host.on_pulse = pulse
-        writers = Writers(self.host, self.store, self.intake, self.network)
-        settling = Settling(self.host, self.store, self.network)
+        claims = Claims(host, store, network)
+        placing = Placing(host, store)
+        self._reach = OwnersReach(store.terms, Owners(network, placing.now), claims.keep)
+        self._puller = SlicePuller(store, network, placing.now, host.fail)
+        self.intake = Intake(host, store, claims)
+        self._joiner = Joiner(host, store, self.intake, network)
+        self._donor = Donor(host, store, self.intake)
+        self._changes = Changes(host, store, claims, network)
+        writers = Writers(host, store, self.intake, network)
+        settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
-        own_stats = partial(stats_of, core, self.store.injector, prepared)
-        counting = Counting(self.host, self.store, self.network, own_stats)
+        counting = Counting(host, store, network, partial(stats_of, store.core, store.injector, prepared))
         self.backend = ClusterBackend(
-            self.host, self.store, claims, changes, writers, settling, counting, self.network, self.network.stats
+            host, store, claims, self._changes, writers, settling, counting, network, network.stats
         )
-        core.on_close = self.backend.close_query
-        self.engine = engine_over(core, self.store.injector, prepared, self.backend)
-        handlers.update(owner.handlers(self.store.core, self._wait_for_sn))
-        handlers.update(settling.handlers())
-        handlers.update(donor.handlers())
-        handlers.update(
+        self.engine = engine_over(store.core, store.injector, prepared, self.backend)
+        handlers.update(  # they ask by the network that serves them
             {
+                **owner.handlers(store.core, self._wait_for_sn),
+                **settling.handlers(),
+                **self._donor.handlers(),
                 HELLO: hello_handler(self._life_of, self._shape, self._is_covered_without, self._is_heard),
                 CLAIM: claims.answer,
                 FEED: self.intake.answer,
                 PUSH: writers.answer,
                 SLICES: self._puller.answer,
-                STAGE: changes.answer,
+                STAGE: self._changes.answer,
                 COUNTS: counting.answer,
-                OF_QUERY: query_handler(self.store.query),
+                OF_QUERY: query_handler(store.query),
             }
         )
 
@@ -179,8 +169,9 @@ class ClusterNode:
     def start(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
         """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers."""
         self.network.join(addresses, public_keys)
+        self.store.start(self._reach, self.backend.close_query)
         self._puller.start()
-        self.host.start()
+        self.host.start(self._joiner.begin, (self._donor.pulse, self._changes.pulse))
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync

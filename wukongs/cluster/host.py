@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
@@ -185,6 +185,10 @@ class CatchingUp:
             self._store.expose(exposed.sn, exposed.vts)
 
 
+def _not_joining(asked: act.InstallState) -> None:
+    raise AssertionError(f"nobody takes over what other nodes hold: {asked}")
+
+
 class Host:
     """send: (node, body), which may lose it. is_installed: whether the store has what came before this life began.
     draws: what gives Pulse.draw. failure: what has ended it, if something has."""
@@ -206,9 +210,8 @@ class Host:
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], object] = lambda _: None
         """Is called once, in the protocol's thread, when something has ended it."""
-        self.on_install: Callable[[act.InstallState], object] = _not_joining
-        self.on_collect: Callable[[act.CollectState], object] = self._collect_nothing
-        self.on_pulse: Callable[[], object] = lambda: None
+        self._install: Callable[[act.InstallState], object] = _not_joining
+        self._on_pulse: Sequence[Callable[[], object]] = ()
         self.catching_up = CatchingUp(store, is_installed)
         self.dropped_messages = 0
         self._store = store
@@ -228,7 +231,14 @@ class Host:
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="wukongs-host", daemon=True)
 
-    def start(self) -> None:
+    def start(
+        self,
+        install: Callable[[act.InstallState], object] = _not_joining,
+        on_pulse: Sequence[Callable[[], object]] = (),
+    ) -> None:
+        """Start the protocol's thread. install: takes over what other nodes hold; on_pulse: called at each pulse. Both
+        are called in that thread and return at once."""
+        self._install, self._on_pulse = install, on_pulse
         self._thread.start()
 
     def close(self) -> None:
@@ -436,7 +446,8 @@ class Host:
         """Let a moment pass. passed_s: since the last one."""
         if self._store.failure is not None:
             raise self._store.failure  # nothing is brought forward here any more: let others answer instead
-        self.on_pulse()
+        for part in self._on_pulse:
+            part()
         if self.is_installed:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
@@ -510,9 +521,9 @@ class Host:
                 if isinstance(action, act.SaveControl) and action.is_jump:
                     self.catching_up.jump(action.control)
             case act.CollectState():
-                self.on_collect(action)
+                self._collect_nothing(action)
             case act.InstallState():
-                self.on_install(action)
+                self._install(action)
 
     def _collect_nothing(self, asked: act.CollectState) -> None:
         """Answer at once: a joining node asks for the data by packets, once all that take part know of it."""
@@ -560,7 +571,3 @@ class Host:
             for carry_out in self._errands.values():
                 carry_out(None)
             self._changed.notify_all()
-
-
-def _not_joining(asked: act.InstallState) -> None:
-    raise AssertionError(f"nobody takes over what other nodes hold: {asked}")

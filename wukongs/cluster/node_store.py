@@ -14,6 +14,7 @@ Nothing is durable: a node that starts anew begins as one that has lost its disk
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -39,6 +40,7 @@ from wukongs.live.pieces import Close, Piece
 from wukongs.live.stream_state import StreamState
 from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.records import Record, Sn, Vts
+from wukongs.query.reach import Reach
 from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -85,11 +87,7 @@ class NodeStore:
     """core, injector: those of an embedded engine, but that `exposure` says how far time is. me: this node's number;
     shard_map: of the genesis."""
 
-    def __init__(
-        self, settings: Settings, me: int, shard_map: ShardMap, *, on_missing: Callable[[], object] = lambda: None
-    ) -> None:
-        """on_missing: called from any thread, with the lock held, when `missing_slices` may have become longer; it must
-        return at once, and only say so to whoever asks for them."""
+    def __init__(self, settings: Settings, me: int, shard_map: ShardMap) -> None:
         self.terms = NodeRegistry(settings.hash_bits)
         self.exposure = Exposure(self._drop_shares)
         self.core = Core(settings, NoJournal(), self.terms, self.exposure)
@@ -98,7 +96,8 @@ class NodeStore:
         self.shard_map = shard_map
         self._mine = shard_map.shards(me)
         self._is_alone = shard_map.node_count == 1
-        self._on_missing = on_missing
+        self.lacks_slices = threading.Event()
+        """Is set when `missing_slices` may have become longer."""
         self.claims = TermClaims(self.terms)
         self.staging = Staging(settings.load_bytes_max)
         self.records = NodeRecords(
@@ -108,7 +107,12 @@ class NodeStore:
         self._oldest_firing: int | None = None if self._is_alone else 0
         if not self._is_alone:
             self.core.arrangement.trace.keep_from(0)
+
+    def start(self, reach: Reach | None = None, on_close: Callable[[str], object] | None = None) -> None:
+        """Begin to seal and to fire. reach: the way of reads to the other nodes, None: there are none; on_close: is
+        told the name of each query that is closed here."""
         with self.core.lock:
+            self.core.reach, self.core.on_close = reach, on_close
             self.injector.start()
 
     @property
@@ -308,7 +312,7 @@ class NodeStore:
 
     def _ask_for_slices(self) -> None:
         if not self._is_alone:
-            self._on_missing()
+            self.lacks_slices.set()
             return
         for missing in self.missing_slices():
             self.add_slices(missing, [], np.ones(SHARD_COUNT, np.bool_))

@@ -31,20 +31,15 @@ class SlicePuller:
         """assignment: which node answers for which shard now. It may raise NodeUnavailable. fail: ends the node, whose
         windows would stand still."""
         self._store, self._peers, self._assignment, self._fail = store, peers, assignment, fail
-        self._bell = threading.Event()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="wukongs-slices", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def ring(self) -> None:
-        """Say that something may be missing. Returns at once."""
-        self._bell.set()
-
     def close(self) -> None:
         self._is_closed = True
-        self._bell.set()
+        self._store.lacks_slices.set()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -59,13 +54,13 @@ class SlicePuller:
     def _run(self) -> None:
         try:
             while not self._is_closed:
-                self._bell.wait()
-                self._bell.clear()
+                self._store.lacks_slices.wait()
+                self._store.lacks_slices.clear()
                 while not self._is_closed and (missing := self._store.missing_slices()):
                     have_come = [self._pull(one) for one in missing]
                     if not all(have_come):
-                        self._bell.wait(RETRY_S)
-                        self._bell.clear()
+                        self._store.lacks_slices.wait(RETRY_S)
+                        self._store.lacks_slices.clear()
         except Exception as error:
             log.exception("node %d: slices cannot be put together", self._peers.me)
             self._fail(error)

@@ -37,6 +37,7 @@ def hosted(node_count: int = 1, is_started: bool = True) -> Iterator[Host]:
     """A node that nobody else hears: one of several never has a majority."""
     store = NodeStore(Settings(), 0, ShardMap.even(node_count))
     host = Host(Cluster(node_count), ME, store, lambda *_: None, pulse_s=0.002)
+    store.start()
     if is_started:
         host.start()
     try:

@@ -19,6 +19,7 @@ from wukongs.wire.sharding import ShardMap
 
 def test_outcomes_come_after_the_node_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     store = NodeStore(Settings(), 0, ShardMap.even(1))
+    store.start()
     host = Host(Cluster(1), Incarnation(0, 0, 1), store, lambda *_: None, pulse_s=0.001)
     seen: list[tuple[int, int]] = []
     dropped: list[bool] = []

@@ -303,6 +303,7 @@ def test_the_graph_stays_readable_from_the_oldest_sn_that_is_held() -> None:
 
 def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
     store = NodeStore(Settings(), 0, ShardMap.even(1))
+    store.start()
     options = stream_options(Settings(), (), 1000, None, None, None, "all")
     first_tick, tick = first_tick_of(1000), 2000 + LIVE_MS
     stream = "http://ex/s"
@@ -329,6 +330,7 @@ def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
 
 def test_until_others_have_said_what_they_need_a_node_keeps_everything() -> None:
     store = NodeStore(Settings(), 0, ShardMap.even(2))
+    store.start()
     for number in range(1, 30):
         store.stage(str(number), 0, encode_ntriples(LINE % str(number).encode(), b"")[0], is_last=True)
         payload = json.dumps({"change": str(number), "graph": None, "cleared": [], "operations": 0})

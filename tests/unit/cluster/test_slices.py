@@ -28,6 +28,7 @@ class Store:
         self.added: list[tuple[MissingSlices, list[str]]] = []
         self.on_add: Callable[[], None] = lambda: None
         self.is_whole = threading.Event()
+        self.lacks_slices = threading.Event()
 
     def missing_slices(self) -> list[MissingSlices]:
         return list(self._missing)
@@ -71,7 +72,7 @@ def puller(
     fail = (lambda error: None) if failed is None else failed.append
     made = SlicePuller(store, peers, assignment, fail)  # type: ignore[arg-type]
     made.start()
-    made.ring()
+    store.lacks_slices.set()
     try:
         yield made
     finally:
