@@ -87,6 +87,7 @@ class ClusterBackend:
 
     def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
         """The triples are divided among the nodes, and seen at one SN on all of them."""
+        self._store.check_may_wait()
         if graph is not None:
             self._claims.settle_texts([graph.text])
         chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
@@ -94,6 +95,7 @@ class ClusterBackend:
 
     def update(self, operations: Sequence[Operation], limits: Limits) -> int:
         """A request is evaluated here, and again if another update came first."""
+        self._store.check_may_wait()
         core = self._core
         core.check_is_open()
         if not operations:
@@ -134,6 +136,7 @@ class ClusterBackend:
     # --- streams and registered queries -------------------------------------------------------------------------------
 
     def declare(self, name: str, options: dict[str, Any]) -> Stream:
+        self._store.check_may_wait()
         self._core.check_is_open()
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
@@ -151,6 +154,7 @@ class ClusterBackend:
             return Stream(self._core.stream(name), self._sink, self._core.settings.hash_bits)
 
     def drop(self, stream_iri: str) -> None:
+        self._store.check_may_wait()
         with self._core.lock:
             self._core.check_is_open()
             self._core.stream(stream_iri)
@@ -168,6 +172,7 @@ class ClusterBackend:
 
         If another node ran the query, with the same text, and was taken out since, this node takes it over: windows
         that ended meanwhile may be missing."""
+        self._store.check_may_wait()
         assert query.registration is not None
         name = query.registration.name
         core = self._core

@@ -276,11 +276,18 @@ class NodeStore:
         with self.core.lock:
             return self.records.refused.get(index)
 
+    def check_may_wait(self) -> None:
+        """Raise StreamError in on_result: what is to become visible here would wait for the end of that call."""
+        if self.injector.is_own_thread:
+            raise StreamError(
+                "on_result of a node's own engine cannot change the cluster, or wait for it: it would wait for itself. "
+                "Do so in another thread"
+            )
+
     def wait_for(self, sn: Sn, timeout_s: float) -> None:
         """Wait until reads see this SN. Raises StreamError (timeout_s passes first; called from on_result, which would
         wait for itself), WukongsError (the store is closed)."""
-        if self.injector.is_own_thread:
-            raise StreamError("wait_for() called from on_result would wait for itself: call it from another thread")
+        self.check_may_wait()
         deadline = time.monotonic() + timeout_s
         with self.core.lock:
             while self.exposure.reached < sn:

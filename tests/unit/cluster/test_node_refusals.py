@@ -75,7 +75,7 @@ def test_waiting_for_an_sn_ends_by_name() -> None:
         engine.register(register_text("RANGE 100ms STEP 100ms"), on_result=wait)
         stream.push([at("a", 50), at("b", 150)])
         engine.settle(30)
-        assert "wait_for() called from on_result would wait for itself" in str(told[0])
+        assert "it would wait for itself" in str(told[0])
         with pytest.raises(StreamError, match=r"cannot be read here within 0.01 s, this node stands at \d+: "):
             store.wait_for(Sn(1 << 41, 0), 0.01)
     with pytest.raises(WukongsError, match="this engine is closed"):

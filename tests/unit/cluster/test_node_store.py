@@ -17,7 +17,7 @@ from tests.unit.wire.pieces import make_piece
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.slices import SLICES
 from wukongs.cluster.times import first_tick_of, unpacked
-from wukongs.errors import CompactedError
+from wukongs.errors import CompactedError, StreamError
 from wukongs.live.declarations import stream_options
 from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
@@ -341,3 +341,32 @@ def test_until_others_have_said_what_they_need_a_node_keeps_everything() -> None
     with store.core.lock:
         assert [len(store.core.arrangement.trace.read(sn)) for sn in range(30)] == list(range(30))
     store.close()
+
+
+def test_on_result_of_a_node_is_told_at_once_that_it_cannot_change_the_cluster() -> None:
+    """While another thread updates: nobody waits for anybody for ever."""
+    with wired(1) as wires:
+        engine = wires.nodes[0].engine
+        stream = engine.stream(A, timing=True, batch_ms=100)
+        errors: list[str] = []
+
+        def on_result(_: object) -> None:
+            for change in (
+                lambda: engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }"),
+                lambda: engine.load(io.BytesIO(b""), format="nt"),
+                lambda: engine.stream(B),
+                lambda: engine.drop_stream(A),
+                lambda: engine.register(register_text("RANGE 100ms STEP 100ms", "other")),
+            ):
+                with pytest.raises(StreamError) as refused:
+                    change()
+                errors.append(str(refused.value))
+
+        engine.register(register_text("RANGE 100ms STEP 100ms", "q"), on_result=on_result)
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        for number in range(5):
+            engine.update(f"INSERT DATA {{ <http://ex/b> <http://ex/p> {number} }}")
+        engine.settle(SETTLE_S)
+        assert len(errors) == 5
+        assert all("Do so in another thread" in error for error in errors)
