@@ -131,6 +131,7 @@ class Intake:
 
     def close_batches(self, message: Close) -> None:
         facts = self._store.stream(message.stream)
+        facts.check_range(max(message.complete_ms, 0))  # an earlier time than can be named closes nothing
         batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
         self._mark(message, batch, message.end_offset)
         self._store.take_close(message)

@@ -29,6 +29,7 @@ from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, StreamState, Who
 from wukongs.protocol.records import Sn
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.slice_ring import SliceRing
+from wukongs.store.snapshot import TICK_MAX_MS
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.sharding import hash_ids
 
@@ -162,10 +163,11 @@ class NodeStream:
                 f"{piece.end_offset}: the timestamp falls from {times[at]} to {times[at + 1]} ms: timestamps must "
                 "not decrease"
             )
-        if piece.batch_number <= self.before:
+        last = TICK_MAX_MS // self.state.batch_ms
+        if not self.before < piece.batch_number <= last:
             raise StreamError(
-                f"stream {self.state.iri}: stream batch {piece.batch_number} ends before the first one that can be "
-                f"named, {self.before + 1}: give milliseconds since 1970"
+                f"stream {self.state.iri}: stream batch {piece.batch_number} is outside of those that can be named "
+                f"({self.before + 1} to {last}): give milliseconds since 1970"
             )
         self.state.check_room(count)
 

@@ -88,11 +88,12 @@ class StreamWriter:
             self._deliver(told, deadline, encoded)
 
     def advance(self, time_ms: int, timeout_s: float) -> None:
-        """Promise that nothing at or before a time will come. Raises NodeUnavailable (a node is away: it is promised,
-        and the others are told so with the next call)."""
+        """Promise that nothing at or before a time will come. Raises StreamError (no SN can name the time),
+        NodeUnavailable (a node is away: it is promised, and the others are told so with the next call)."""
         with self._turn(timeout_s) as deadline:
             self._begin(deadline)
             self._check_is_open()
+            self._store.stream(self._stream).check_range(time_ms)
             if self._promised_ms is None or time_ms > self._promised_ms:
                 self._deliver(self._told((), self._offset, complete_ms=time_ms), deadline)
 

@@ -57,6 +57,21 @@ def stored(node: ClusterNode) -> list[str]:
     return sorted(str(row[0]).removeprefix(EX) for row in found)
 
 
+@pytest.mark.parametrize("time_ms", [(1 << 42) - 1, (1 << 63) - 1])
+def test_a_marker_beyond_all_times_is_refused_and_ends_no_node(time_ms: int) -> None:
+    """A batch number of more than 64 bits would be in what the nodes report, and none could read that."""
+    with wired(2) as wires:
+        opened(wires)
+        wires.nodes[1].intake.open_partition(Open(STREAM, P, 1))
+        for node in wires.nodes:
+            with pytest.raises(StreamError, match=f"timestamp {time_ms} ms is outside of what can be named"):
+                node.intake.close_batches(close(0, time_ms))
+            node.intake.close_batches(close(0, -time_ms))
+            node.intake.inject(piece(0, ("a", 150)))
+            node.intake.finish_partition(Finish(STREAM, P, 1))
+        assert stored(wires.nodes[0]) == ["a"]
+
+
 def test_a_repeated_piece_changes_nothing_and_a_gap_is_refused_by_name() -> None:
     with wired(1) as wires:
         node = opened(wires)

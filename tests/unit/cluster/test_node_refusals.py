@@ -56,8 +56,11 @@ def test_pieces_that_lie_are_refused() -> None:
         with pytest.raises(StreamError, match="the timestamp falls from 900 to 800 ms"):
             store.check(replace(piece, encoded=falling))
         early = replace(piece.encoded, timestamps=np.full(3, -1000 << 31))
-        with pytest.raises(StreamError, match="ends before the first one that can be named"):
+        with pytest.raises(StreamError, match="stream batch -2147483648 is outside of those that can be named"):
             store.check(replace(piece, encoded=early, batch_number=-1 << 31))
+        late = replace(piece.encoded, timestamps=np.full(3, 1000 << 33))
+        with pytest.raises(StreamError, match="stream batch 8589934592 is outside of those that can be named"):
+            store.check(replace(piece, encoded=late, batch_number=1 << 33))
 
 
 def test_waiting_for_an_sn_ends_by_name() -> None:

@@ -161,6 +161,15 @@ def test_an_end_that_one_node_refuses_is_finished_as_well() -> None:
         assert [position(node.host.node.intakes[STREAM], "")[2] for node in wires.nodes] == [True, True]
 
 
+def test_an_advance_beyond_all_times_is_refused_and_promises_nothing() -> None:
+    with wired(2) as wires:
+        stream = wires.nodes[0].engine.stream(STREAM, batch_ms=100)
+        for time_ms in (1 << 42, 1 << 62, -1 << 62):
+            with pytest.raises(StreamError, match=f"timestamp {time_ms} ms is outside of what can be named"):
+                stream.advance(time_ms)
+        assert stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 50)]) == 1
+
+
 def test_an_advance_backwards_says_nothing() -> None:
     with wired(2) as wires:
         declared(wires)
