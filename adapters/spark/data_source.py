@@ -123,11 +123,12 @@ class _Connections:
 
 
 _kept: dict[tuple[int, str], _Connections] = {}
-"""By process and by the driver's address: at most one. Sockets do not survive a fork, so each process makes its own."""
+"""By process and by the pipeline's key: at most one. Sockets do not survive a fork, so each process makes its own. A
+later pipeline's driver may listen on the port of an earlier one."""
 
 
 def _connections(plan: PipelinePlan) -> _Connections:
-    key = os.getpid(), plan.driver.address
+    key = os.getpid(), plan.driver.keys.own.public
     if key not in _kept:
         _forget()
         _kept[key] = _Connections(plan)

@@ -136,6 +136,19 @@ def test_who_has_not_the_pipelines_keys_is_not_heard(driver: PipelineDriver) -> 
     assert driver.news(0) == []
 
 
+def test_a_worker_keeps_no_connections_of_an_earlier_pipeline_on_the_same_port(driver: PipelineDriver) -> None:
+    from wukongs.adapters.spark import data_source
+
+    keys = [replace(driver.address.keys, own=KeyPair(*new_key_pair())) for _ in range(2)]
+    first, second = (data_source.PipelinePlan(replace(driver.address, keys=one), (), None, (), 1.0) for one in keys)
+    try:
+        of_first = data_source._connections(first)
+        assert data_source._connections(first) is of_first
+        assert data_source._connections(second) is not of_first
+    finally:
+        data_source._forget()
+
+
 def test_the_replays_clock_is_waited_for_until_the_driver_releases() -> None:
     driver, _ = _listening(PipelineConfig(speed=2.0))
     with closing(driver), closing(driver.address.connect(10.0)) as channel:
