@@ -68,9 +68,14 @@ def open_folder(folder: Path, core: Core, injector: Injector) -> DataFolder:
     except BaseException:
         store.close()
         raise
-    if core.streams:
-        injector.start_with_news()
-    return read_only or journal
+    opened = read_only or journal
+    try:
+        if core.streams:
+            injector.start_with_news()
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def read_folder(folder: Path, core: Core, injector: Injector) -> None:

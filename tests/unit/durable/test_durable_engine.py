@@ -14,6 +14,7 @@ import wukongs
 from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.inside import ingest_of
 from tests.unit.wire.pieces import make_piece, many
+from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open
 from wukongs.store.disk import Disk
 
@@ -31,6 +32,23 @@ def crashed(engine: wukongs.Engine, folder: Path) -> Path:
     shutil.copytree(folder, copy)
     engine.close()
     return copy
+
+
+def test_an_engine_that_cannot_start_its_thread_gives_its_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with wukongs.Engine(tmp_path) as engine:
+        engine.stream(A, batch_ms=100)
+
+    def refused(_: Injector) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Injector, "start", refused)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            wukongs.Engine(tmp_path)
+    with wukongs.Engine(tmp_path) as engine:
+        assert engine.streams() == [A]
 
 
 def test_the_stored_graph_streams_queries_and_unread_windows_come_back(tmp_path: Path) -> None:
