@@ -215,6 +215,42 @@ def find_circle(graph: dict[str, set[str]]) -> list[str] | None:
     return next((circle for name in sorted(graph) if (circle := walk(name, []))), None)
 
 
+def bases_of(source: str) -> list[tuple[str, str]]:
+    """Return the classes of a source with the names of their bases, as they are imported: (class, module.name)."""
+    tree = ast.parse(source)
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    found = []
+    for node in ast.walk(tree):
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            first, _, rest = ast.unparse(base).partition(".")
+            found.append((node.name, imported.get(first, first) + (f".{rest}" if rest else "")))
+    return found
+
+
+def inherited_from_an_engine(source: str) -> list[str]:
+    """Return the classes of a source that inherit from a class of live/ or from Engine."""
+    return [name for name, base in bases_of(source) if base.startswith(("wukongs.live.", "wukongs.engine."))]
+
+
+def test_no_class_of_the_cluster_inherits_from_one_of_an_engine() -> None:
+    files = sources("wukongs/cluster")
+    assert len(files) > 20
+    wrong = [f"{file}: {name}" for file in files for name in inherited_from_an_engine((ROOT / file).read_text("utf-8"))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_class_that_inherits_from_one_of_an_engine_is_seen() -> None:
+    assert inherited_from_an_engine("from wukongs.live.core import Core as Base\nclass A(Base): pass") == ["A"]
+    assert inherited_from_an_engine("from wukongs.live import core\nclass A(core.Core): pass") == ["A"]
+    assert inherited_from_an_engine("import wukongs.engine\nclass A(wukongs.engine.Engine): pass") == ["A"]
+    assert inherited_from_an_engine("from wukongs.live.core import Core\nclass A:\n    core: Core") == []
+
+
 PUBLIC_MODULES = {"wukongs", "wukongs.errors", "wukongs.settings"}
 """The modules of the product that a scenario may import: those that users import, and values."""
 
