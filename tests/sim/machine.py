@@ -117,8 +117,10 @@ class Machine:
             is_installed=self.disk.is_installed,
             draws=self.rng,
         )
-        self.host.on_collect = lambda action: self._later(lambda: self._collect(action))
-        self.host.on_install = lambda action: self._later(lambda: self._install(action))
+        self.host.delegate(
+            install=lambda action: self._later(lambda: self._install(action)),
+            collect=lambda action: self._later(lambda: self._collect(action)),
+        )
         self.stored: Control = self.disk.control or genesis(
             self.cluster.node_count, self.cluster.replica_count, self.cluster.shard_count
         )

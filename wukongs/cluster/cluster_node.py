@@ -171,7 +171,8 @@ class ClusterNode:
         self.network.join(addresses, public_keys)
         self.store.start(self._reach, self.backend.close_query)
         self._puller.start()
-        self.host.start(self._joiner.begin, (self._donor.pulse, self._changes.pulse))
+        self.host.delegate(self._joiner.begin, on_pulse=(self._donor.pulse, self._changes.pulse))
+        self.host.start()
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync

@@ -211,6 +211,7 @@ class Host:
         self.on_failure: Callable[[BaseException], object] = lambda _: None
         """Is called once, in the protocol's thread, when something has ended it."""
         self._install: Callable[[act.InstallState], object] = _not_joining
+        self._collect: Callable[[act.CollectState], object] = self._collect_nothing
         self._on_pulse: Sequence[Callable[[], object]] = ()
         self.catching_up = CatchingUp(store, is_installed)
         self.dropped_messages = 0
@@ -231,14 +232,19 @@ class Host:
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="wukongs-host", daemon=True)
 
-    def start(
+    def delegate(
         self,
-        install: Callable[[act.InstallState], object] = _not_joining,
+        install: Callable[[act.InstallState], object],
+        collect: Callable[[act.CollectState], object] | None = None,
         on_pulse: Sequence[Callable[[], object]] = (),
     ) -> None:
-        """Start the protocol's thread. install: takes over what other nodes hold; on_pulse: called at each pulse. Both
-        are called in that thread and return at once."""
+        """Say who does the work that other threads or nodes take part in, before the node takes part. Each is called in
+        the protocol's thread and returns at once. install: takes over what other nodes hold; collect: gives it, None:
+        it is asked for by packets, later; on_pulse: grows older with each pulse."""
         self._install, self._on_pulse = install, on_pulse
+        self._collect = collect or self._collect_nothing
+
+    def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
@@ -521,7 +527,7 @@ class Host:
                 if isinstance(action, act.SaveControl) and action.is_jump:
                     self.catching_up.jump(action.control)
             case act.CollectState():
-                self._collect_nothing(action)
+                self._collect(action)
             case act.InstallState():
                 self._install(action)
 
