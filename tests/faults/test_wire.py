@@ -93,6 +93,7 @@ def test_a_paused_node_ends_in_the_deadline_and_goes_on_later(asking: Network) -
         asking.join({1: start(process)})
         asking.ask([(1, Packet("echo"))], 20)
         os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # its other threads may still answer for a moment
         try:
             with pytest.raises(NodeUnavailable, match=r"no answer within 0.3 s"):
                 asking.ask([(1, Packet("echo"))], 0.3)
