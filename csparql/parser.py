@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wukongs.csparql.algebra import DEFAULT, UNIT, Bgp, Node, Query, Registration, TermOrVariable, TriplePattern
+from wukongs.csparql.algebra import (
+    DEFAULT,
+    UNIT,
+    Bgp,
+    DefaultGraph,
+    Node,
+    Query,
+    Registration,
+    TermOrVariable,
+    TriplePattern,
+)
 from wukongs.csparql.nesting import TOKENS_MAX
 from wukongs.csparql.parser_patterns import PatternParser, SelectClause, put_together
 from wukongs.csparql.parser_streams import check_stream, read_dataset, read_output_operator, read_registration
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.timestamps import resolve_timestamps
 from wukongs.csparql.tokens import check_text, tokenize_decoded
+from wukongs.csparql.warnings import STORED, graphs_read
 
 _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"))
 
@@ -34,13 +45,25 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
         expected = f"at most {TOKENS_MAX} tokens in a query (load a list of data, and match it)"
         raise parser.error(expected, parser.tokens[TOKENS_MAX], f"{len(parser.tokens)}")
     try:
-        query = resolve_timestamps(_query(parser), parser.refuse_timestamp)
+        query = _with_stored_default(resolve_timestamps(_query(parser), parser.refuse_timestamp))
     except RecursionError:
         raise parser.error("a query that is nested less deeply") from None
     parser.check_depth(query.pattern)
     places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
     aliases = ((alias.token.text, alias.text, *parser.place_of(token)) for alias, token in parser.having_aliases)
     return replace(query, graph_places=tuple(places), having_aliases=tuple(aliases), refused=parser.refused)
+
+
+def _with_stored_default(query: Query) -> Query:
+    """Let a query whose clause declares NAMED windows and nothing else keep the stored default graph (decision 0033),
+    if a pattern reads it."""
+    clause = query.dataset
+    is_named = clause.windows and all(window.named for window in clause.windows)
+    if not is_named or clause.default_graphs or clause.named_graphs:
+        return query
+    if query.form != "describe" and not any(isinstance(graph, DefaultGraph) for graph in graphs_read(query)):
+        return query
+    return replace(query, dataset=replace(clause, default_graphs=(STORED[1:-1],)))
 
 
 def _query(parser: PatternParser) -> Query:

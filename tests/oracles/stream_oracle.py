@@ -325,7 +325,10 @@ class StreamOracle:
 
     def _exact(self, clause: DatasetClause, t: int, stored: dict[Term | None, set[Triple]]) -> Dataset:
         dataset = Dataset()
-        for graph in clause.graphs:
+        graphs = clause.graphs
+        if not graphs and not clause.named_graphs and clause.windows and all(each.named for each in clause.windows):
+            graphs = (None,)  # windows that are NAMED alone leave the default graph as it is without a clause
+        for graph in graphs:
             dataset.default |= stored.get(graph, set())
         for graph in clause.named_graphs:
             dataset.named[graph] = set(stored.get(graph, set()))

@@ -110,7 +110,7 @@ def test_two_windows_of_one_stream_are_each_exact(engine: wukongs.Engine) -> Non
 
 
 def test_a_named_window_leaves_the_default_graph_alone(engine: wukongs.Engine) -> None:
-    stream = engine.stream(A, batch_ms=100)
+    stream = engine.stream(A, batch_ms=100, timing=True)
     clause = f"FROM NAMED STREAM <{A}> [RANGE 100ms STEP 100ms]"
     default = engine.register(f"REGISTER QUERY d AS SELECT ?s {clause} WHERE {{ ?s ?p ?o }}")
     named = engine.register(f"REGISTER QUERY n AS SELECT ?s {clause} WHERE {{ GRAPH <{A}> {{ ?s ?p ?o }} }}")
@@ -332,6 +332,21 @@ def check_what_a_late_query_has(engine: wukongs.Engine, history_ms: int) -> None
         whole = {name for name, time_ms in times.items() if end_ms - 500 < time_ms <= end_ms}
         assert whole >= set(held) >= {name for name in whole if times[name] > lost}
         assert partial == (whole != set(held))
+
+
+def test_a_window_with_a_name_beside_stored_data(engine: wukongs.Engine) -> None:
+    """The usual form of RSP-QL: NAMED windows alone leave the stored default graph as it is (decision 0033)."""
+    engine.load(io.BytesIO(b"<http://ex/u> <http://ex/knows> <http://ex/f> .\n"), format="nt")
+    stream = engine.stream(A, timing=True, batch_ms=100)
+    query = engine.register(
+        f"REGISTER QUERY q AS SELECT ?x FROM NAMED STREAM <{A}> [RANGE 100ms STEP 100ms] "
+        f"WHERE {{ ?x <http://ex/knows> ?f . GRAPH <{A}> {{ ?f <http://ex/p> ?o }} }}"
+    )
+    assert query.warnings() == ()
+    stream.push([at("f", 50), at("g", 150)])
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    assert windows(query) == {100: ["u"], 200: []}
 
 
 def test_partitions_of_pipelines_are_one_stream(engine: wukongs.Engine) -> None:

@@ -384,3 +384,20 @@ def test_unsupported(text: str, message: str) -> None:
     with pytest.raises(UnsupportedFeatureError) as caught:
         parse_query(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("clause", "pattern", "default_graphs"),
+    [
+        ("FROM NAMED STREAM <s> [RANGE 1s STEP 1s]", "{ ?u <p> ?f . GRAPH <s> { ?f <q> ?p } }", True),
+        ("FROM NAMED STREAM <s> [RANGE 1s STEP 1s]", "{ GRAPH <s> { ?f <q> ?p } FILTER EXISTS { ?f <r> ?p } }", True),
+        ("FROM NAMED STREAM <s> [RANGE 1s STEP 1s]", "{ GRAPH <s> { ?f <q> ?p } OPTIONAL { ?f <r>* ?p } }", True),
+        ("FROM NAMED STREAM <s> [RANGE 1s STEP 1s]", "{ GRAPH <s> { ?f <q> ?p } }", False),
+        ("FROM NAMED STREAM <s> [RANGE 1s STEP 1s] FROM NAMED <g>", "{ ?u <p> ?f }", False),
+        ("FROM NAMED STREAM <s> [RANGE 1s STEP 1s] FROM STREAM <t> [RANGE 1s STEP 1s]", "{ ?u <p> ?f }", False),
+        ("FROM NAMED <g>", "{ ?u <p> ?f }", False),
+    ],
+)
+def test_named_windows_alone_leave_the_default_graph_as_it_is(clause: str, pattern: str, default_graphs: bool) -> None:
+    found = parse_query(f"SELECT * {clause} {pattern}").dataset.default_graphs
+    assert found == (("urn:x-wukongs:default",) if default_graphs else ())

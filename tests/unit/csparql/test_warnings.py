@@ -32,8 +32,8 @@ W = "[RANGE 1s STEP 1s]"
             "name: add FROM NAMED <x> for a stored graph, FROM NAMED STREAM for a window",
         ),
         (
-            f"SELECT * FROM NAMED STREAM <s> {W} {{ ?s ?p ?o GRAPH <s> {{ ?s ?q ?z }} }}",
-            "line 1, column 32: the patterns outside of GRAPH match nothing, since all that the query declares is "
+            f"SELECT * FROM NAMED <g> FROM NAMED STREAM <s> {W} {{ ?s ?p ?o GRAPH <s> {{ ?s ?q ?z }} }}",
+            "line 1, column 47: the patterns outside of GRAPH match nothing, since all that the query declares is "
             "NAMED: put them in a GRAPH block, add FROM <urn:x-wukongs:default> for stored data, or declare the window "
             "without NAMED",
         ),
