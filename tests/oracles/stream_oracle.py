@@ -204,12 +204,13 @@ class StreamOracle:
                 stream.counted_after = stream.arrived(min(begun, default=NOWHERE))
         waiting = [stream.iri for stream in own if stream.first_ms is None]
         reaches = [(self.streams[w.stream], w.range_ms + w.step_ms - 1) for w in clause.windows if w.counted]
-        doubtful = {}
+        doubtful: dict[str, int] = {}
         for stream, reach in reaches:
             if reach > stream.kept > 0:
                 stream.widened.append((stream.kept, len(stream.tuples)))
             # Those that came later find no more than the first of them has found.
-            doubtful[stream.iri] = max([0, *(count for kept, count in stream.widened if reach > kept)])
+            found = [count for kept, count in stream.widened if reach > kept]
+            doubtful[stream.iri] = max([doubtful.get(stream.iri, 0), *found])
         for window in clause.windows:
             stream = self.streams[window.stream]
             stream.kept = max(stream.kept, window.range_ms if window.counted else 0)
