@@ -12,7 +12,6 @@ from wukongs.csparql.algebra import (
     DEFAULT,
     UNIT,
     Bgp,
-    DefaultGraph,
     Node,
     Query,
     Registration,
@@ -25,7 +24,7 @@ from wukongs.csparql.parser_streams import check_stream, read_dataset, read_outp
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.timestamps import resolve_timestamps
 from wukongs.csparql.tokens import check_text, tokenize_decoded
-from wukongs.csparql.warnings import STORED, graphs_read
+from wukongs.csparql.warnings import STORED, reads_default_graph
 
 _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"))
 
@@ -58,12 +57,10 @@ def _with_stored_default(query: Query) -> Query:
     """Let a query whose clause declares NAMED windows and nothing else keep the stored default graph (decision 0033),
     if a pattern reads it."""
     clause = query.dataset
-    is_named = clause.windows and all(window.named for window in clause.windows)
-    if not is_named or clause.default_graphs or clause.named_graphs:
-        return query
-    if query.form != "describe" and not any(isinstance(graph, DefaultGraph) for graph in graphs_read(query)):
-        return query
-    return replace(query, dataset=replace(clause, default_graphs=(STORED[1:-1],)))
+    has_only_windows = clause.windows and not clause.default_graphs and not clause.named_graphs
+    if has_only_windows and all(window.named for window in clause.windows) and reads_default_graph(query):
+        return replace(query, dataset=replace(clause, default_graphs=(STORED[1:-1],)))
+    return query
 
 
 def _query(parser: PatternParser) -> Query:

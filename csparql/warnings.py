@@ -43,6 +43,11 @@ def graphs_read(query: Query) -> Iterator[GraphRef]:
         yield part.graph
 
 
+def reads_default_graph(query: Query) -> bool:
+    """Tell whether the default graph may give an answer, or a part of one."""
+    return query.form == "describe" or any(isinstance(graph, DefaultGraph) for graph in graphs_read(query))
+
+
 def default_predicates(query: Query) -> tuple[Term, ...]:
     """Return the predicates, each once, of the triple patterns outside of GRAPH."""
     found = (
@@ -72,7 +77,7 @@ def _place(window: StreamWindow) -> str:
 
 def _unread_windows(query: Query, read: set[GraphRef]) -> Iterator[str]:
     is_any_graph = any(isinstance(graph, Variable) for graph in read) or query.form == "describe"
-    is_default = any(isinstance(graph, DefaultGraph) for graph in read) or query.form == "describe"
+    is_default = reads_default_graph(query)
     for window in query.dataset.windows:
         if iri(window.name) in read or (is_any_graph if window.named else is_default):
             continue

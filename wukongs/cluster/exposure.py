@@ -91,7 +91,7 @@ class Exposure:
         return {
             one.state.iri: one.inserted_ms
             for one in self.streams.values()
-            if one.began_ms is not None and not one.has_last_batch
+            if one.began_ms is not None and one.last_batch is None
         }
 
     def before_firings(self, core: Core, at_ms: int) -> None:

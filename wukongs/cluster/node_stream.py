@@ -86,11 +86,6 @@ class NodeStream:
         return batches_before(self.first_tick, self.state.batch_ms)
 
     @property
-    def has_last_batch(self) -> bool:
-        """Whether the log says where the stream ends."""
-        return self.last_batch is not None
-
-    @property
     def inserted_ms(self) -> int | None:
         """The time up to which its stream batches are inserted here."""
         return None if self.inserted_to is None else self.inserted_to * self.state.batch_ms

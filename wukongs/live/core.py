@@ -202,14 +202,11 @@ class Core:
         """Return the earliest end of a stream batch that waits, is closed, and that the clock has passed; None if there
         is none."""
         clock_ms = self.clock_ms()
-        ends = [
-            number * state.batch_ms
-            for state in self.streams.values()
-            if (number := state.next_batch()) is not None
-            and clock_ms is not None
-            and number * state.batch_ms <= clock_ms
-        ]
-        return min(ends, default=None)
+        if clock_ms is None:
+            return None
+        waiting = [(state.next_batch(), state.batch_ms) for state in self.streams.values()]
+        end_ms = min((number * batch_ms for number, batch_ms in waiting if number is not None), default=None)
+        return end_ms if end_ms is not None and end_ms <= clock_ms else None
 
     def seal(self, end_ms: int) -> None:
         """Seal the stream batches of all streams that end at end_ms: slices, and one batch of the stored graph."""
