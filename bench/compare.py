@@ -20,7 +20,7 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
-from wukongs.bench.harness import ROOT, Report, summary
+from wukongs.bench.harness import ROOT, Report, WrongAnswer, summary
 
 ROUNDS = 7
 IDLE_SHARE = 0.05
@@ -31,7 +31,7 @@ Figure = tuple[str, str, str]
 
 
 class NoFigures(Exception):
-    """A run of a benchmark has failed, or has reported nothing."""
+    """A run of a benchmark has failed, or has reported nothing that the other checkout reports, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,23 @@ def compare(
     """Run a benchmark of this checkout and of another one by turns, and tell the ratios. Return the exit status."""
     checkouts = {"this": ROOT, "other": other.resolve()}
     found: dict[str, list[dict[Figure, float]]] = {"this": [], "other": []}
+    answers: dict[str, dict[str, Any]] = {}
     busy_count = 0
     try:
         for name, checkout in checkouts.items():
             print(f"warming up: {name}", file=sys.stderr)
-            _run(checkout, benchmark, arguments)
+            told = _run(checkout, benchmark, arguments)
+            answers[name] = {check["what"]: check["value"] for check in told["checks"]}
         for turn in range(rounds):
             for name in ("this", "other") if turn % 2 == 0 else ("other", "this"):
                 busy_count += not _wait_until_idle(idle_wait_s)
                 print(f"round {turn + 1} of {rounds}: {name}", file=sys.stderr)
                 found[name].append(figures(_run(checkouts[name], benchmark, arguments)))
-    except NoFigures as error:
+        result = Report(f"compare-{benchmark}", {"rounds": rounds, "runs on a busy machine": busy_count})
+        _check_answers(result, answers["this"], answers["other"])
+    except (NoFigures, WrongAnswer) as error:
         print(f"wukongs: bench compare: {error}", file=sys.stderr)
         return 1
-    result = Report(f"compare-{benchmark}", {"rounds": rounds, "runs on a busy machine": busy_count})
-    result.check("runs of each checkout", rounds, len(found["this"]))
     for (title, row, column), ratio in ratios(found["this"], found["other"]).items():
         interval = f"{ratio.low:.3f} to {ratio.high:.3f}"
         told = {"figure": f"{row}: {column}", "this": ratio.this, "other": ratio.other}
@@ -81,6 +83,15 @@ def compare(
         result.notes.append(f"{busy_count} of {2 * rounds} runs began on a busy machine.")
     result.publish(report)
     return 0
+
+
+def _check_answers(result: Report, this: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Check that both checkouts have found the same, where both have looked. Raises WrongAnswer, NoFigures."""
+    shared = [what for what in this if what in other]
+    if not shared:
+        raise NoFigures("the two checkouts check no answer in common: their times cannot be compared")
+    for what in shared:
+        result.check(what, other[what], this[what])
 
 
 def figures(found: Mapping[str, Any]) -> dict[Figure, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ name, folder = sys.argv[1], Path(sys.argv[sys.argv.index("--report") + 1])
 if name == "wire":
     sys.exit("no data")
 tables = {"Plans": [{"plan": "one step", "median us": 2.0, "rows": 7, "is right": True}]}
-(folder / "kernels.json").write_text(json.dumps({"tables": tables}))
+place = Path("answer")
+place.write_text(place.read_text() + "1" if place.exists() else "1")
+checks = [{"what": "rows", "value": len(place.read_text()) if name == "store" else 7}]
+(folder / "kernels.json").write_text(json.dumps({"tables": tables, "checks": checks}))
 """
 
 
@@ -65,6 +69,9 @@ def test_both_run_by_turns_and_one_that_fails_is_named(
     found = json.loads((tmp_path / "out" / "compare-kernels.json").read_text())
     assert found["data"]["rounds"] == 3
     assert found["tables"] == {}, "the figures never differ"
+    assert found["checks"] == [{"what": "rows", "value": 7}]
+    assert compare(tmp_path, "store", None, rounds=1, idle_wait_s=0) == 1
+    assert re.search(r"compare-store: rows: expected \d+, found \d+\. No time is reported", capsys.readouterr().err)
     assert compare(tmp_path, "wire", None, rounds=1, idle_wait_s=0) == 1
     assert "-m wukongs.bench wire ended with 1: no data" in capsys.readouterr().err
 
