@@ -99,7 +99,7 @@ def test_names_that_mean_two_things_are_refused(engine: wukongs.Engine, windows_
         ("200ms", {200: ["a", "b"], 400: ["c", "d"]}),
         ("300ms", {300: ["a", "b"]}),
         ("400ms", {400: ["c", "d"]}),
-        ("150ms", {150: [], 300: ["a", "b"]}),
+        ("150ms", {150: [], 300: ["a", "b"], 450: ["c", "d"]}),
     ],
 )
 def test_computed_every_is_the_period(engine: wukongs.Engine, every: str, expected: dict[int, list[str]]) -> None:

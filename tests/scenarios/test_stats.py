@@ -67,7 +67,9 @@ def test_malformed_lines_are_counted(engine: wukongs.Engine) -> None:
 
 def test_who_holds_time_back_is_named(engine: wukongs.Engine) -> None:
     one, two = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
-    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    query = engine.register(
+        register_text("RANGE 100ms STEP 100ms").replace("FROM STREAM", "FROM <urn:x-wukongs:default> FROM STREAM")
+    )
     for stream, time_ms in itertools.product((one, two), (0, 100)):
         stream.advance(time_ms)
     one.push([at("a", 150)])

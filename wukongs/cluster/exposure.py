@@ -13,14 +13,14 @@ become stored triples at the tick after that of its beginning, all at once, sinc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.times import ZERO, ms_of, packed, tick_at
 from wukongs.errors import StreamError
-from wukongs.live.core import FOREVER_MS, Core
-from wukongs.live.stream_state import StreamState
+from wukongs.live.core import Core
+from wukongs.live.stream_state import FOREVER_MS
 from wukongs.protocol.records import Sn
 
 
@@ -35,6 +35,8 @@ class Due:
 
 class Exposure:
     """wukongs.live.core.Progress of a node. Called with the lock held. drop_old: called when what fires has fired."""
+
+    stands_ms: int | None = None
 
     def __init__(self, drop_old: Callable[[], None] = lambda: None) -> None:
         self._drop_old = drop_old
@@ -77,7 +79,10 @@ class Exposure:
 
     # --- as Progress --------------------------------------------------------------------------------------------------
 
-    def clock_ms(self, streams: Collection[StreamState], sealed_ms: int | None) -> int | None:
+    def moved(self, core: Core) -> None:
+        pass
+
+    def clock_ms(self, core: Core) -> int | None:
         begun = [one for one in self.streams.values() if one.began_ms is not None and one.began_ms < ms_of(self.shown)]
         if not begun:
             return None
@@ -86,13 +91,16 @@ class Exposure:
     def exposed_ms(self) -> int:
         return ms_of(self.shown)
 
-    def closed_ms(self, streams: Collection[StreamState]) -> Mapping[str, int | None]:
+    def closed_ms(self, core: Core) -> Mapping[str, int | None]:
         """Return how far each stream is inserted here. Other nodes may have closed less of it: the clock says that."""
         return {
             one.state.iri: one.inserted_ms
             for one in self.streams.values()
             if one.began_ms is not None and one.last_batch is None
         }
+
+    def is_behind(self, core: Core) -> bool:
+        return False
 
     def before_firings(self, core: Core, at_ms: int) -> None:
         """Let reads see the time of the firings before these ask other nodes: those may be in firings of the same

@@ -302,18 +302,17 @@ class NodeRecords:
             if query.registration is None or query.registration.name != name:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query, self._injector.queries)
-            registered = register_query(self._core, self._injector, query, None, source, found.index)
-            progress = registered.progress()
-            closed_ms = self._closed_behind_what_is_shown(registered.windows.states)
-            registered.restore_progress({**progress, "closed_at_start": {**closed_ms, **progress["closed_at_start"]}})
+            from_ms = self._counts_from({window.stream for window in query.dataset.windows})
+            register_query(self._core, self._injector, query, None, source, found.index, from_ms)
         finally:
             self._leave(found.streams)
 
-    def _closed_behind_what_is_shown(self, streams: Collection[str]) -> dict[str, int]:
-        """Return up to where those of some streams are closed whose beginning is exposed, but nothing of them yet."""
-        found = [self._exposure.streams[name] for name in streams]
-        found = [stream for stream in found if stream.state.closed_ms is None]
-        return {stream.state.iri: ms for stream in found if (ms := stream.closed_at_beginning()) is not None}
+    def _counts_from(self, names: Collection[str]) -> int | None:
+        """Return the event time from which a query over some streams counts: what is shown of them, or was closed of
+        those whose beginning is exposed, but nothing of them yet."""
+        streams = [self._exposure.streams[name] for name in names]
+        closed = [one.closed_at_beginning() if one.state.closed_ms is None else one.state.closed_ms for one in streams]
+        return min((ms for ms in closed if ms is not None), default=None)
 
     def _drop_query(self, name: str) -> Callable[[], None]:
         registered = self._registered.pop(name, None)

@@ -94,6 +94,7 @@ class NodeStream:
         """Note when the stream begins by the log. Its stream batches are visible behind that."""
         self.began_ms = ms_of(tick)
         self.state.joins_at = packed(Sn(tick + 1, 0))
+        self.state.joins = [(self.began_ms // self.state.batch_ms, self.state.joins_at)]
 
     def end_with(self, batch: int) -> None:
         """Note with which stream batch the stream ends by the log: the protocol's number."""

@@ -204,6 +204,7 @@ class DurableJournal:
             "hash_bits": core.settings.hash_bits,
             "upper": core.upper,
             "sealed_ms": core.sealed_ms,
+            "clock_ms": core.progress.stands_ms,
             "load_count": core.load_count,
             "query_count": core.query_count,
             "streams": {state.lsn: state.progress() for state in core.streams.values()},

@@ -32,6 +32,7 @@ from wukongs.live.pieces import Chunk, Close, Open, Piece, Told
 from wukongs.live.reporting import Remembered
 from wukongs.live.stream import take_piece
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
+from wukongs.live.windows import counts_from, reads_stored
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import storage_errors
@@ -204,6 +205,8 @@ class _Replay:
             self._journal.definitions[definition.lsn] = replace(definition, until=None)
             self._restore(definition, mark)
         core.sealed_ms = mark["sealed_ms"]
+        core.progress.stands_ms = mark.get("clock_ms", core.sealed_ms)  # logs of before do not say it
+        core.progress.moved(core)
         core.pass_to(mark["upper"])
         core.load_count = max(core.load_count, mark["load_count"])
         core.query_count = max(core.query_count, mark["query_count"])
@@ -223,7 +226,7 @@ class _Replay:
             if state.last_ms is not None:
                 state.ring.lost_to = batch_number(state.last_ms, state.batch_ms)
         else:
-            self._register(QuerySource(definition.text, definition.base, definition.output), definition.lsn)
+            self._register(QuerySource(definition.text, definition.base, definition.output), definition.lsn, None)
             self._injector.queries[definition.name].restore_progress(mark["queries"][str(definition.lsn)])
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -246,6 +249,7 @@ class _Replay:
             ledger.open(message.epoch)
         else:
             state.finish(message.partition)
+        self._core.progress.moved(self._core)
 
     def _take(self, state: StreamState, piece: Piece) -> None:
         times = piece.encoded.timestamps
@@ -277,9 +281,9 @@ class _Replay:
             state.ring.dropped_to = after_ms // state.batch_ms
         return state
 
-    def _register(self, source: QuerySource, lsn: int) -> None:
+    def _register(self, source: QuerySource, lsn: int, from_ms: int | None) -> None:
         query = parse_continuous(source)
-        registered = register_query(self._core, self._injector, query, None, source, lsn)
+        registered = register_query(self._core, self._injector, query, None, source, lsn, from_ms)
         registered.is_recovered = True
         registered.acknowledged_ms = self._journal.delivery.acknowledged.get(lsn)
         registered.reporter.recorded = self._remembered.pop(lsn, [])
@@ -292,9 +296,19 @@ class _Replay:
 
     def _change_end(self, change: dict[str, Any], _: int) -> None:
         self._core.streams[change["stream"]].end()
+        self._core.progress.moved(self._core)
+
+    def _change_join(self, change: dict[str, Any], _: int) -> None:
+        self._core.join(self._core.streams[change["stream"]], change["to"], change["sn"])
 
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
-        self._register(QuerySource(change["text"], change["base"], change.get("output")), lsn)
+        source = QuerySource(change["text"], change["base"], change.get("output"))
+        if "from_ms" in change:
+            self._register(source, lsn, change["from_ms"])
+            return
+        query, core = parse_continuous(source), self._core  # a log of before, which does not say it
+        states = [core.stream(window.stream) for window in query.dataset.windows]
+        self._register(source, lsn, counts_from(core.clock_ms(), states, reads_stored(query)))
 
     def _change_close(self, change: dict[str, Any], _: int) -> None:
         self._injector.queries[change["query"]].end()
@@ -328,6 +342,7 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "stream": _Replay._change_stream,
     "drop": _Replay._change_drop,
     "end": _Replay._change_end,
+    "join": _Replay._change_join,
     "register": _Replay._change_register,
     "close": _Replay._change_close,
     "pause": _Replay._change_pause,

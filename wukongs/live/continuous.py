@@ -11,14 +11,23 @@ from typing import Any, NamedTuple, Protocol
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.functions import depends_on_moment
 from wukongs.errors import WukongsError
-from wukongs.live.core import FOREVER_MS, Core
+from wukongs.live.core import Core
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, spans
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
+from wukongs.live.stream_state import FOREVER_MS
 from wukongs.live.subscription import Subscription
-from wukongs.live.windows import covered_ms, firing_step, first_firing, first_multiple, makes_stream, waits_for
+from wukongs.live.windows import (
+    covered_ms,
+    firing_step,
+    first_firing,
+    first_multiple,
+    makes_stream,
+    stored_ms,
+    waits_for,
+)
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer
 from wukongs.query.execution.executor import Explored
@@ -65,8 +74,10 @@ class ContinuousQuery:
         on_result: Callable[[WindowResult], object] | None,
         source: QuerySource = QuerySource(""),  # noqa: B008
         lsn: int = 0,
+        from_ms: int | None = None,
     ) -> None:
-        """source: what it was registered with; lsn: the record of the log that registered it."""
+        """source: what it was registered with; lsn: the record of the log that registered it; from_ms: the event time
+        from which it counts (QueryWindows.counts_from)."""
         assert query.registration is not None
         self.name = query.registration.name
         self.query = query
@@ -93,7 +104,7 @@ class ContinuousQuery:
         self._answer_to_nothing: Answer | None = None
         """The answer when all windows are empty and nothing else is read; kept if it has no row."""
         self._states = self.windows.states
-        self._closed_at_start = {s: at for s, state in self._states.items() if (at := state.closed_ms) is not None}
+        self.from_ms = from_ms
         self._next_ms: int | None = None
         """The next firing; of a query without step_ms, the earliest time that it may have. None: not known yet."""
         self.is_paused = False
@@ -181,14 +192,16 @@ class ContinuousQuery:
         """Return, as JSON, how far the query has come: what restore_progress takes."""
         return {
             "next_ms": self._next_ms,
-            "closed_at_start": self._closed_at_start,
+            "from_ms": self.from_ms,
             "is_paused": self.is_paused,
             "remembered": self.reporter.progress(),
         }
 
     def restore_progress(self, progress: dict[str, Any]) -> None:
         """Stand where another one stood."""
-        self._next_ms, self._closed_at_start = progress["next_ms"], progress["closed_at_start"]
+        self._next_ms = progress["next_ms"]
+        closed = progress.get("closed_at_start", {})  # in logs of before
+        self.from_ms = progress.get("from_ms", min(closed.values(), default=None))
         self.is_paused = progress["is_paused"]
         self.reporter.restore(progress.get("remembered"))
 
@@ -236,24 +249,32 @@ class ContinuousQuery:
             due = self.due()
             if due is not None:
                 return f"{self.name} is about to report the window ending at {due} ms"
-            next_ms, is_begun = self._next_firing(), self._next_ms is not None
-            closed_ms = self._core.progress.closed_ms(self._core.streams.values())
-            return f"{self.name} {waits_for(self._states, closed_ms, next_ms, is_begun)}"
+            closed_ms = self._core.progress.closed_ms(self._core)
+            told = waits_for(self._states, closed_ms, self._next_firing(), self.windows.reads_stored)
+            return f"{self.name} {told}"
 
     # --- firing, called by the injector -------------------------------------------------------------------------------
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""
-        next_ms = self._next_firing()
-        covered = covered_ms(self._core.clock_ms(), self.step_ms or 1, self._states.values())
+        next_ms, states = self._next_firing(), self._states.values()
+        covered = covered_ms(self.step_ms or 1, states)
         if next_ms is None or covered is None or next_ms > covered:
             return None
+        if self.windows.reads_stored:
+            passed = stored_ms(self._core.clock_ms(), states)
+            if passed is None or next_ms > passed:
+                return None
         return next_ms
+
+    def reads_sn(self, at_ms: int) -> int:
+        """Return the snapshot number that the firing at a time reads; -1 if it reads no stored graph."""
+        return self._core.sn_at(at_ms, self._states.values()) if self.windows.reads_stored else -1
 
     def _next_firing(self) -> int | None:
         """Return the time of the next firing, None while it cannot be told."""
         if self._next_ms is None:
-            self._next_ms = first_firing(self.step_ms or 1, self._states, self._closed_at_start)
+            self._next_ms = first_firing(self.step_ms or 1, self._states.values(), self.from_ms)
         if self._next_ms is None or self.step_ms is not None:
             return self._next_ms
         return self.windows.next_edge_ms(self._next_ms)
@@ -261,9 +282,12 @@ class ContinuousQuery:
     def keep_after_ms(self) -> dict[str, int]:
         """Return, per stream, the time up to which this query needs no slices any more; none while it cannot tell."""
         self._next_firing()
-        if self._next_ms is None:
-            return {}
-        return self.windows.keep_after_ms(self._next_ms)
+        next_ms = self._next_ms
+        if next_ms is None:  # it fires first with the earliest of its streams, of which these are some
+            next_ms = min(
+                (state.first_ms for state in self._states.values() if state.first_ms is not None), default=None
+            )
+        return {} if next_ms is None else self.windows.keep_after_ms(next_ms)
 
     def needs_after(self) -> dict[str, int]:
         """Return, per stream, the stream batch after which the next firing reads; all while it cannot tell."""

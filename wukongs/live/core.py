@@ -1,8 +1,11 @@
 """Core: the state of one engine that its parts share, and the rules by which time moves on.
 
-Every change happens under `lock`, in this order: tuples are taken into their streams; when the clock has passed a time
-t, the stream batches that end at t become slices and their timeless tuples are sealed under the snapshot number of t;
-then the queries due at t fire. Batches are immutable, so reads need the lock only to pick them.
+Every change happens under `lock`. Tuples are taken into their streams. Time then moves on in two ways. Each stream goes
+by what it has closed itself: its stream batches become slices, and queries over windows alone fire. The stored graph
+goes by its clock: when the clock has passed a time t, the timeless tuples of the stream batches that end at t are
+sealed under the snapshot number of t; then queries that read stored graphs fire. Stream batches that come behind the
+clock join the stored graph by records of the log (`join`). Batches are immutable, so reads need the lock only to pick
+them.
 
 `Progress` says how far streams and the clock have come. The streams of one engine say it themselves (`OwnProgress`); at
 a node of a cluster the protocol does.
@@ -10,6 +13,7 @@ a node of a cluster the protocol does.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,9 +23,9 @@ from typing import Protocol
 import numpy as np
 
 from wukongs.csparql.terms import Term, iri
-from wukongs.errors import NodeUnavailable, StreamError, WukongsError
+from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.live.journal import Journal
-from wukongs.live.stream_state import Columns, StreamState
+from wukongs.live.stream_state import FOREVER_MS, Columns, StreamState
 from wukongs.query.reach import Reach
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -34,8 +38,8 @@ from wukongs.store.term_registry import TermRegistry
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
 
-FOREVER_MS = 1 << 62
-"""A stream that has ended covers all time up to here."""
+log = logging.getLogger("wukongs")
+NOT_YET_MS = -FOREVER_MS
 
 
 @dataclass(slots=True)
@@ -52,18 +56,26 @@ class Progress(Protocol):
     """Says what each stream has closed, and up to where the stored graph is exposed. These are two things: a stream may
     be ahead of the clock. Called with the lock held."""
 
-    def clock_ms(self, streams: Collection[StreamState], sealed_ms: int | None) -> int | None:
-        """Return the event time that the clock of the stored graph has passed: FOREVER_MS if all streams that have
-        begun have ended, None if none has begun.
+    stands_ms: int | None
+    """The event time at which the clock of an engine's own stored graph stands; None: it has none, or the protocol has
+    it."""
 
-        sealed_ms: the time up to which everything is sealed."""
+    def moved(self, core: Core) -> None:
+        """Note that a stream has begun, come further, ended or gone."""
+
+    def clock_ms(self, core: Core) -> int | None:
+        """Return the event time that the clock of the stored graph has passed: FOREVER_MS if all streams that it waits
+        for have ended, None if none has begun."""
 
     def exposed_ms(self) -> int:
         """Return the event time up to which reads may come. The last firing of streams that have ended may be later."""
 
-    def closed_ms(self, streams: Collection[StreamState]) -> Mapping[str, int | None]:
+    def closed_ms(self, core: Core) -> Mapping[str, int | None]:
         """Return up to where each stream is closed that has begun and not ended, by its IRI. None: it has closed
         nothing."""
+
+    def is_behind(self, core: Core) -> bool:
+        """Whether stream batches that are closed still have to join the stored graph by records, made by `go_on`."""
 
     def before_firings(self, core: Core, at_ms: int) -> None:
         """Prepare for firings at a time, up to which everything is sealed. They pick their batches next."""
@@ -74,29 +86,82 @@ class Progress(Protocol):
 
 
 class OwnProgress:
-    """The Progress of an engine whose streams say themselves how far they are: the clock is the slowest of them."""
+    """The Progress of an engine whose streams say themselves how far they are.
 
-    def clock_ms(self, streams: Collection[StreamState], sealed_ms: int | None) -> int | None:
-        begun = [state for state in streams if state.is_started or state.is_ended]
-        if not begun:
-            return None
-        closed = [state.closed_ms for state in begun if not state.is_ended]
-        known = [ms for ms in closed if ms is not None]
-        if len(known) < len(closed):
-            return sealed_ms
-        return min(known, default=FOREVER_MS)
+    The clock is the smallest `cover_ms` of the streams that count and have not ended. A stream counts once it has begun
+    and has reached the clock, so one that begins behind it holds nothing back until it has caught up. With no stream
+    open, the clock stands at the greatest end. It never falls. Where it stands depends on the order of the log only,
+    since `moved` is called for each of its messages."""
+
+    def __init__(self) -> None:
+        self.stands_ms: int | None = None
+        self._is_open = False
+        self._cannot_log = False
+
+    def moved(self, core: Core) -> None:
+        self._cannot_log = False
+        stands_ms, begun = self.stands_ms, [one for one in core.streams.values() if one.is_started or one.is_ended]
+        for state in begun:
+            if not state.counts:
+                _begin_to_count(state, stands_ms)
+        running = [state for state in begun if not state.is_ended]
+        covers = [state.cover_ms for state in running if state.counts and state.cover_ms is not None]
+        # One that has closed nothing may still begin earlier than its first tuple so far.
+        is_held = any(one.closed_ms is None and _is_at(one.first_ms, stands_ms) for one in running)
+        self._is_open = is_held or bool(covers)
+        if not self._is_open:
+            covers = [max((one.closed_ms for one in begun if one.closed_ms is not None), default=NOT_YET_MS)]
+        if not is_held and covers != [NOT_YET_MS]:
+            self.stands_ms = min(covers) if stands_ms is None else max(stands_ms, min(covers))
+
+    def clock_ms(self, core: Core) -> int | None:
+        return self.stands_ms if self._is_open or self.stands_ms is None else FOREVER_MS
 
     def exposed_ms(self) -> int:
-        return FOREVER_MS
+        return FOREVER_MS if self.stands_ms is None else self.stands_ms
 
-    def closed_ms(self, streams: Collection[StreamState]) -> Mapping[str, int | None]:
+    def closed_ms(self, core: Core) -> Mapping[str, int | None]:
+        streams = core.streams.values()
         return {state.iri: state.closed_ms for state in streams if state.is_started and not state.is_ended}
 
     def before_firings(self, core: Core, at_ms: int) -> None:
         pass
 
+    def is_behind(self, core: Core) -> bool:
+        is_late = any(state.joined_ms != FOREVER_MS for state in core.streams.values())
+        return is_late and not self._cannot_log
+
     def go_on(self, core: Core) -> bool:
-        return False
+        """Let a stream that is behind the clock join the stored graph, as far as it is closed. One record brings all
+        that has come meanwhile. The replay of a log takes the records from there."""
+        if core.replayed_to is not None or not self.is_behind(core):
+            return False
+        state = next(one for one in core.streams.values() if one.joined_ms != FOREVER_MS)
+        assert state.record_to is not None, state.iri
+        sn = core.next_sn
+        try:
+            core.journal.commit({"op": "join", "stream": state.iri, "to": state.record_to, "sn": sn})
+        except StorageError as error:
+            self._cannot_log = True
+            log.warning("stream %s is behind, and does not join the stored graph yet: %s", state.iri, error)
+            return False
+        core.join(state, state.record_to, sn)
+        return True
+
+
+def _begin_to_count(state: StreamState, clock_ms: int | None) -> None:
+    """Let a stream that has begun count if it has reached the clock; else note what is to join by records."""
+    if state.cover_ms is None:
+        return
+    if _is_at(state.cover_ms, clock_ms):
+        state.counts = True
+        state.record_to = None if clock_ms is None else clock_ms // state.batch_ms
+    elif state.closed_ms is not None:
+        state.record_to = state.closed_ms // state.batch_ms
+
+
+def _is_at(time_ms: int | None, clock_ms: int | None) -> bool:
+    return clock_ms is None or (time_ms is not None and time_ms >= clock_ms)
 
 
 class Core:
@@ -128,7 +193,7 @@ class Core:
         self._unsealed: dict[int, list[Columns]] = {}
         """SN -> timeless tuples that join the stored graph there; their slices are sealed already."""
         self.late_sn = -1
-        """The newest SN under which tuples of a stream that began late were sealed: it is not that of their time."""
+        """The newest SN under which tuples of a stream that was late were sealed: it is not that of their time."""
         self._held: Handle | None = None
         self.is_closed = False
         self.failure: BaseException | None = None
@@ -186,46 +251,83 @@ class Core:
 
     def clock_ms(self) -> int | None:
         """Return the event time that the clock of the stored graph has passed, as Progress.clock_ms does."""
-        return self.progress.clock_ms(self.streams.values(), self.sealed_ms)
+        return self.progress.clock_ms(self)
 
     def held_back_by(self) -> dict[str, int | None]:
         """Name the streams that hold others back, which are further: stream IRI -> the time up to which it is closed;
         None: it has closed nothing."""
-        running = self.progress.closed_ms(self.streams.values())
+        running = self.progress.closed_ms(self)
         if len(set(running.values())) < 2:
             return {}
         silent: dict[str, int | None] = {name: None for name, ms in running.items() if ms is None}
         least = min((ms for ms in running.values() if ms is not None), default=None)
         return silent or {name: ms for name, ms in running.items() if ms == least}
 
-    def next_batch_end(self) -> int | None:
-        """Return the earliest end of a stream batch that waits, is closed, and that the clock has passed; None if there
-        is none."""
-        clock_ms = self.clock_ms()
-        if clock_ms is None:
-            return None
-        waiting = [(state.next_batch(), state.batch_ms) for state in self.streams.values()]
-        end_ms = min((number * batch_ms for number, batch_ms in waiting if number is not None), default=None)
-        return end_ms if end_ms is not None and end_ms <= clock_ms else None
+    def next_end(self, ahead_ms: Mapping[str, int]) -> int | None:
+        """Return the earliest end of a closed stream batch that may become a slice or join the stored graph now. None:
+        there is none.
 
-    def seal(self, end_ms: int) -> None:
-        """Seal the stream batches of all streams that end at end_ms: slices, and one batch of the stored graph."""
+        ahead_ms: per stream, the time up to which slices are needed although the clock has not passed it."""
+        clock_ms = self.clock_ms()
+        ends = []
         for state in self.streams.values():
-            number = state.next_batch()
-            if number is not None and number * state.batch_ms == end_ms:
-                # A stream that began after others had passed this time joins the stored graph at a later number.
+            number = state.next_slice()
+            if number is not None and number * state.batch_ms <= self._slices_to(state, clock_ms, ahead_ms):
+                ends.append(number * state.batch_ms)
+            number = state.next_join()
+            if number is not None and clock_ms is not None and _joins_by_clock(state, number, clock_ms):
+                ends.append(number * state.batch_ms)
+        return min(ends, default=None)
+
+    def seal(self, end_ms: int, ahead_ms: Mapping[str, int]) -> None:
+        """Make slices of the stream batches of all streams that end at end_ms, and let their timeless tuples join the
+        stored graph if the clock has passed that time: all in one batch. ahead_ms: as for next_end."""
+        clock_ms = self.clock_ms()
+        for state in self.streams.values():
+            number = state.next_slice()
+            if number is not None and number * state.batch_ms == end_ms <= self._slices_to(state, clock_ms, ahead_ms):
+                state.make_slice(number)
+            number = state.next_join()
+            if number is None or clock_ms is None or number * state.batch_ms != end_ms:
+                continue
+            if _joins_by_clock(state, number, clock_ms):
+                # At a node, a stream that began after others had passed this time joins at a later number.
                 sn = max(self.sn_of(end_ms), state.joins_at)
-                self._unsealed.setdefault(sn, []).append(state.seal(number))
-        self.move_to(end_ms)
+                self._unsealed.setdefault(sn, []).append(state.take_timeless(number))
+        if clock_ms is not None and end_ms <= clock_ms:
+            self.move_to(end_ms)
+
+    def _slices_to(self, state: StreamState, clock_ms: int | None, ahead_ms: Mapping[str, int]) -> int:
+        """Return the time up to which slices of a stream are made: what is ahead of all readers waits as it came."""
+        joined_ms = state.joined_ms
+        to_ms = NOT_YET_MS if clock_ms is None or joined_ms is None else min(clock_ms, joined_ms)
+        return max(to_ms, ahead_ms.get(state.iri, to_ms))
+
+    def join(self, state: StreamState, to: int, sn: int) -> None:
+        """Let the stream batches of a stream up to number `to`, which the clock has passed, join the stored graph at a
+        new snapshot number."""
+        found = []
+        while (number := state.next_join()) is not None and number <= to:
+            found.append(state.take_timeless(number))
+        state.joins.append((to, sn))
+        if found:
+            self.late_sn = max(sn, self.late_sn)
+            self._unsealed.setdefault(sn, []).extend(found)
+        self._absorb_up_to(sn, sn)
+        self.pass_to(sn + 1)
+        self._hold(sn)
 
     def sn_of(self, end_ms: int) -> int:
         """Return the snapshot number under which stream batches that end at a time are sealed now."""
         return max(tick_sn(end_ms), self.upper)
 
-    def sn_at(self, time_ms: int) -> int:
-        """Return the snapshot number that a firing at a time reads. The last firing of streams that have ended may come
-        after all that is exposed; it reads the newest number."""
-        return min(tick_sn(time_ms), self.sn)
+    def sn_at(self, time_ms: int, states: Collection[StreamState] = ()) -> int:
+        """Return the snapshot number that a firing at a time reads. states: the streams of its windows.
+
+        That is the number of the time, or of the record that brought the last stream batch up to then of one of the
+        streams. The last firing of streams that have ended may come after all that is exposed; it reads what is."""
+        sn = tick_sn(min(time_ms, self.progress.exposed_ms()))
+        return min(max(sn, *(state.joined_at(time_ms) for state in states), -1), self.sn)
 
     @property
     def is_absorbed(self) -> bool:
@@ -250,11 +352,14 @@ class Core:
             self.sealed_ms = time_ms
             self.pass_to(tick_sn(time_ms) + 1)
             # All firings at this time read one snapshot, also those that come after a load.
-            sn = max(tick_sn(time_ms), self.arrangement.trace.since)
-            opened = self.arrangement.open(sn, "the firings", expires=False)
-            held, self._held = self._held, opened
-            if held is not None:
-                held.close()
+            self._hold(tick_sn(time_ms))
+
+    def _hold(self, sn: int) -> None:
+        """Keep a snapshot for the firings that come next, in place of the one before."""
+        opened = self.arrangement.open(max(sn, self.arrangement.trace.since), "the firings", expires=False)
+        held, self._held = self._held, opened
+        if held is not None:
+            held.close()
 
     def _absorb_up_to(self, sn: int, expected: int) -> None:
         """Seal the timeless tuples that join the stored graph at an SN or before. expected: the SN of their time."""
@@ -323,6 +428,11 @@ def _columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
         columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
     joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
     return joined[0], joined[1], joined[2], joined[3]
+
+
+def _joins_by_clock(state: StreamState, number: int, clock_ms: int) -> bool:
+    by_record = state.record_to is not None and number <= state.record_to
+    return number * state.batch_ms <= clock_ms and not by_record
 
 
 STEP_ROWS = 1 << 16

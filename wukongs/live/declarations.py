@@ -81,6 +81,7 @@ def drop_stream(core: Core, state: StreamState) -> None:
     core.registry.release(state.waiting_ids())
     core.release(state.ring.forget_arrivals())
     core.drop_slices(state, 1 << 60)
+    core.progress.moved(core)
 
 
 def parse_continuous(source: QuerySource) -> Query:
@@ -141,8 +142,9 @@ def register_query(
     on_result: Callable[[WindowResult], object] | None,
     source: QuerySource,
     lsn: int,
+    from_ms: int | None,
 ) -> ContinuousQuery:
-    """Register a parsed and checked query. Called with the lock held."""
-    registered = ContinuousQuery(core, injector, query, on_result, source, lsn)
+    """Register a parsed and checked query. from_ms: the event time from which it counts. Called with the lock held."""
+    registered = ContinuousQuery(core, injector, query, on_result, source, lsn, from_ms)
     injector.add(registered)
     return registered

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 
 from wukongs.errors import StreamError
 from wukongs.live.continuous import ContinuousQuery, Firing
-from wukongs.live.core import FOREVER_MS, Core
+from wukongs.live.core import Core
 from wukongs.live.groups import FIRINGS_MAX, Groups
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
-from wukongs.live.stream_state import StreamState
+from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.snapshot import tick_sn
 
@@ -45,6 +45,8 @@ class Injector:
         """The same queries by the shape of their templates."""
         self._groups = Groups(core)
         self._ready_ms = FOREVER_MS
+        self._alone: set[frozenset[StreamState]] = set()
+        """The streams of each query over windows alone."""
         self._counts_only = False
         """Whether some query fires by what has arrived, and not by time."""
         self._seals = 0
@@ -102,6 +104,8 @@ class Injector:
 
     def _serve_windows(self, query: ContinuousQuery) -> None:
         """Keep, of the streams of a query that has come or gone, the blocks and tuples that registered queries need."""
+        alone = [other.windows for other in self._queries.values() if not other.windows.reads_stored]
+        self._alone = {frozenset(windows.states.values()) for windows in alone}
         self._counts_only = any(other.step_ms is None for other in self._queries.values())
         for name in {window.stream for window in query.query.dataset.windows}:
             state = self._core.streams.get(name)
@@ -156,8 +160,7 @@ class Injector:
                 return
             core.changed.wait(CATCH_UP_POLL_S)
         core.check_is_open()
-        if target_ms != FOREVER_MS:
-            core.move_to(target_ms)
+        core.move_to(target_ms)
 
     @contextmanager
     def update_turn(self) -> Iterator[None]:
@@ -172,9 +175,10 @@ class Injector:
             yield
 
     def _is_behind(self, target_ms: int) -> bool:
-        end_ms = self._core.next_batch_end()
+        end_ms = self._core.next_end(self._ahead_ms())
         due = [at_ms for query in self._queries.values() if (at_ms := query.due()) is not None]
-        return (end_ms is not None and end_ms <= target_ms) or any(at_ms <= target_ms for at_ms in due)
+        is_sealed = end_ms is None or end_ms > target_ms
+        return not is_sealed or any(at_ms <= target_ms for at_ms in due) or self._core.progress.is_behind(self._core)
 
     def stop(self) -> None:
         """End the thread. Called without the lock, after the engine was marked closed."""
@@ -252,13 +256,14 @@ class Injector:
         time. Return the firings, and whether nothing is left that moves the stored graph to at most `upper`.
 
         Called with the lock held. Between two steps others get the lock, however long the backlog is."""
-        core = self._core
-        end_ms = core.next_batch_end()
-        query = self._next_due()
+        core, clock_ms, ahead_ms = self._core, self._core.clock_ms(), self._ahead_ms()
+        end_ms = core.next_end(ahead_ms)
+        query = self._next_due(upper)
         if end_ms is not None and (query is None or end_ms <= self._ready_ms):
-            if core.sn_of(end_ms) >= upper:
+            is_ticked = clock_ms is not None and end_ms <= clock_ms
+            if is_ticked and core.sn_of(end_ms) >= upper:
                 return (), True
-            core.seal(end_ms)
+            core.seal(end_ms, ahead_ms)
             if self._counts_only:
                 self._ready.clear()  # what was sealed may have made one of them due before those
             self._keep_budgets()
@@ -267,16 +272,26 @@ class Injector:
                 self._drop_slices()
             return (), False
         if query is not None:
-            if tick_sn(self._ready_ms) >= upper:
-                return (), True
-            core.move_to(self._ready_ms)
+            if clock_ms is not None and self._ready_ms <= clock_ms:
+                core.move_to(self._ready_ms)
             core.progress.before_firings(core, self._ready_ms)
             return self._picked(query), False
-        clock_ms = core.clock_ms()
-        if clock_ms is not None and clock_ms != FOREVER_MS and tick_sn(clock_ms) < upper:
-            core.move_to(clock_ms)
+        if clock_ms is not None:
+            time_ms = min(clock_ms, core.progress.exposed_ms())
+            if tick_sn(time_ms) < upper:
+                core.move_to(time_ms)
         self._drop_slices()
         return (), not core.progress.go_on(core)
+
+    def _ahead_ms(self) -> dict[str, int]:
+        """Return, per stream, the time up to which queries over windows alone can fire, and need slices."""
+        found: dict[str, int] = {}
+        for states in self._alone:
+            covered = min((state.cover_ms for state in states if state.cover_ms is not None), default=None)
+            if covered is not None and all(state.cover_ms is not None for state in states):
+                for state in states:
+                    found[state.iri] = max(covered, found.get(state.iri, covered))
+        return found
 
     def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
         """Pick what a query reads that is due at _ready_ms, and others of its template, if they are not skipped."""
@@ -311,8 +326,8 @@ class Injector:
         self._keep_budgets()  # blocks take room, too
         return is_more
 
-    def _next_due(self) -> ContinuousQuery | None:
-        """Return a query that is due at the earliest time, _ready_ms, at which one is.
+    def _next_due(self, upper: int) -> ContinuousQuery | None:
+        """Return a query that is due at the earliest time, _ready_ms, at which one is that reads below `upper`.
 
         All queries are asked once per time, not once per firing.
         """
@@ -320,7 +335,11 @@ class Injector:
             if self._is_due(self._ready[0]):
                 return self._ready[0]
             self._ready.popleft()
-        due = [(at_ms, query) for query in self._queries.values() if (at_ms := query.due()) is not None]
+        due = [
+            (at_ms, query)
+            for query in self._queries.values()
+            if (at_ms := query.due()) is not None and (upper == UPPER_MAX or query.reads_sn(at_ms) < upper)
+        ]
         if not due:
             return None
         self._ready_ms = min(at_ms for at_ms, _ in due)
@@ -353,9 +372,10 @@ class Injector:
                 needed[stream] = min(keep_after_ms, needed.get(stream, keep_after_ms))
         found = []
         for state in core.streams.values():
-            if state.closed_ms is not None and core.sealed_ms is not None:
-                # What has ended gets no older by itself, and would keep its last slices for ever.
-                stands_ms = core.sealed_ms if state.is_ended else min(core.sealed_ms, state.closed_ms)
+            stands_ms = state.sliced_ms()
+            if stands_ms is not None:
+                if state.is_ended and core.sealed_ms is not None:
+                    stands_ms = max(stands_ms, core.sealed_ms)  # it gets no older by itself
                 keep_after_ms = stands_ms - state.history_ms
                 found.append((state, min(keep_after_ms, needed.get(state.iri, keep_after_ms))))
         return found

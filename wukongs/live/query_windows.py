@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from wukongs.csparql.algebra import Query, StreamWindow
 from wukongs.csparql.terms import Term
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
-from wukongs.errors import BudgetExceeded, CompactedError
+from wukongs.errors import BudgetExceeded
 from wukongs.live.core import Core
 from wukongs.live.reading import dataset_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import evicted, evicted_arrivals
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import StreamState
-from wukongs.live.windows import Interval, interval, matched_in
+from wukongs.live.windows import Interval, interval, matched_in, reads_stored
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -48,6 +48,7 @@ class QueryWindows:
         self._name = name
         self._constants = constants
         self.states = {window.stream: core.stream(window.stream) for window in query.dataset.windows}
+        self.reads_stored = reads_stored(query)
         self._timed = [window for window in query.dataset.windows if not window.is_counted]
         self._counted = [window for window in query.dataset.windows if window.is_counted]
         self._reach_ms: dict[str, int] = {}
@@ -122,7 +123,7 @@ class QueryWindows:
         for window in self._timed:
             state = self.states[window.stream]
             state.ring.close(interval(window, state.batch_ms, at_ms).to)
-        dataset, intervals = self.dataset(at_ms)
+        dataset, intervals = self.dataset(at_ms, is_firing=True)
         partial = False
         error = None
         needs_ms: dict[str, int] = {}
@@ -151,8 +152,9 @@ class QueryWindows:
         after = max(after, state.ring.arrivals.held_after)
         return (after, to) if after < to else None
 
-    def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
-        """Return the dataset as of a time, of what is held now, and the interval of each window."""
+    def dataset(self, at_ms: int, *, is_firing: bool = False) -> tuple[Dataset, dict[StreamWindow, Interval]]:
+        """Return the dataset as of a time, of what is held now, and the interval of each window. is_firing: the stored
+        graph of that time is held, too."""
         windows: dict[StreamWindow, BatchSet] = {}
         intervals: dict[StreamWindow, Interval] = {}
         for window in self._clause.windows:
@@ -164,15 +166,12 @@ class QueryWindows:
             windows[window] = state.ring.window(span.after, span.to)
             intervals[window] = span
         trace = self._core.arrangement.trace
-        if not (self._clause.default_graphs or self._clause.named_graphs):
+        if not self.reads_stored:
             return Dataset(self._clause, EMPTY, windows, self._constants), intervals
-        sn = self._core.sn_at(at_ms)
-        try:
-            stored = trace.read(sn)
-        except CompactedError:
-            # Only for a stream that began after the others had passed this time: the oldest that can be read.
-            sn = trace.since
-            stored = trace.read(sn)
+        sn = self._core.sn_at(at_ms, self.states.values())
+        if self._core.reach is not None or not is_firing:
+            sn = max(sn, trace.since)  # of a stream that began late on a cluster, the oldest that can be read
+        stored = trace.read(sn)
         return dataset_of(self._core, self._clause, stored, sn, windows, self._constants), intervals
 
     def _counted_window(self, window: StreamWindow, at_ms: int) -> tuple[BatchSet, Interval]:

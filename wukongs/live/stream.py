@@ -174,10 +174,12 @@ class CoreSink:
             if not state.is_ended and not state.is_dropped and not core.is_closed:
                 core.journal.commit({"op": "end", "stream": state.iri})
                 state.end()
+                core.progress.moved(core)
                 self._injector.wake()
 
     def _complete(self, state: StreamState, complete_ms: int) -> None:
         state.complete(PUSH_PARTITION, complete_ms)
+        self._core.progress.moved(self._core)
         self._injector.wake()
 
 

@@ -1,12 +1,14 @@
 """StreamState: one declared stream on this node: what has come, how far it is complete, and its recent slices.
 
 Stream batch k holds the tuples with timestamps in ((k - 1) * batch_ms, k * batch_ms]. Tuples wait here until their
-stream batch is closed on all source partitions and its time has come for the whole engine; then they become a slice,
-and the timeless ones are handed on to the stored graph.
+stream batch is closed on all source partitions. Then two things become of it, each in order of the batches and apart
+from the other: its tuples become a slice (`make_slice`), and the timeless ones join the stored graph (`take_timeless`).
+A slice is made as soon as a window may need it; the stored graph waits for the clock.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
@@ -29,6 +31,10 @@ FRAGMENT_BYTES_PER_TUPLE = 41
 _BYTES_PER_TRANSIENT_TERM = 24
 """A dictionary takes about so much for a term, beside its text."""
 _PROGRESS = ("closed_ms", "first_ms", "last_ms", "is_ended", "tuple_count")
+_CLOCK = ("counts", "record_to", "joins")
+"""How the stream stands to the clock of the stored graph; segments of older logs do not say it."""
+FOREVER_MS = 1 << 62
+"""A stream that has ended covers all time up to here."""
 
 
 def batch_number(timestamp_ms: int, batch_ms: int) -> int:
@@ -59,7 +65,6 @@ class Fragment:
 
 
 _NOTHING: Int64Array = np.empty(0, np.int64)
-_NO_TUPLES = Fragment(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING, np.empty(0, np.bool_), _NOTHING, 0, "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +109,13 @@ class StreamState:
     """The newest timestamp that has come."""
     is_ended: bool = False
     is_dropped: bool = False
+    counts: bool = False
+    """Whether it has begun and has reached the clock of the stored graph, which waits for it from then on."""
+    record_to: int | None = None
+    """The timeless tuples of stream batches up to this one join the stored graph by records of the log, since the clock
+    had passed them. None: those of all stream batches join when the clock passes them."""
+    joins: list[tuple[int, int]] = field(default_factory=list)
+    """These records, in order: the stream batch up to which each has brought the stream, and its SN."""
     joins_at: int = 0
     """Its timeless tuples join the stored graph at this SN or later."""
     whole: dict[int, WholeSlice] | None = None
@@ -111,9 +123,13 @@ class StreamState:
     """It was found in the data folder, and nobody has asked for it yet."""
     tuple_count: int = 0
     waiting_bytes: int = 0
-    _waiting: dict[int, list[Fragment]] = field(default_factory=dict)
-    _numbers: list[int] = field(default_factory=list)
-    """A heap of the stream batches that wait: there may be very many while another stream holds this one back."""
+    _to_slice: dict[int, list[Fragment]] = field(default_factory=dict)
+    _to_join: dict[int, list[Fragment]] = field(default_factory=dict)
+    """Tuples by stream batch: of those that are no slices yet, and of those with timeless tuples that wait for the
+    stored graph."""
+    _slice_numbers: list[int] = field(default_factory=list)
+    _join_numbers: list[int] = field(default_factory=list)
+    """Heaps of these stream batches: there may be very many while another stream is behind."""
     _complete_ms: dict[str, int | None] = field(default_factory=dict)
     _promised_ms: dict[str, int] = field(default_factory=dict)
     """Where partitions stand for their writers; they are complete up to there once the log is safe."""
@@ -212,12 +228,18 @@ class StreamState:
                 transient_bytes if len(ids) else 0,
                 partition,
             )
-            if number not in self._waiting:
-                self._waiting[number] = []
-                heappush(self._numbers, number)
-            self._waiting[number].append(fragment)
+            size_before = self._size(number)
+            if self.whole is None:
+                _wait(self._to_slice, self._slice_numbers, number, fragment)
+            if not fragment.timing.all():
+                _wait(self._to_join, self._join_numbers, number, fragment)
+            self.waiting_bytes += self._size(number) - size_before
             lo = hi
-        self.waiting_bytes += count * FRAGMENT_BYTES_PER_TUPLE
+
+    def _size(self, number: int) -> int:
+        """Return how many bytes the tuples of a stream batch take that wait."""
+        fragments = self._to_slice.get(number) or self._to_join.get(number, [])
+        return sum(len(fragment.subjects) for fragment in fragments) * FRAGMENT_BYTES_PER_TUPLE
 
     def count(self, timestamps: Int64Array) -> None:
         """Note that tuples with these times, in order, have come."""
@@ -255,45 +277,89 @@ class StreamState:
     def end(self) -> None:
         """End the stream: its last stream batch closes, and time passes it by."""
         self.is_ended = True
-        last = max(self._waiting, default=None)
+        last = max((*self._slice_numbers, *self._join_numbers), default=None)
         complete = [ms for ms in self._complete_ms.values() if ms is not None]
         ends = [*([last * self.batch_ms] if last is not None else []), *(self._floor(ms) for ms in complete)]
         if self.closed_ms is not None:
             ends.append(self.closed_ms)
         self.closed_ms = max(ends, default=None)
 
-    def next_batch(self) -> int | None:
-        """Return the number of the earliest stream batch that waits and is closed, None if there is none."""
-        if not self._numbers or self.closed_ms is None or self._numbers[0] * self.batch_ms > self.closed_ms:
+    @property
+    def cover_ms(self) -> int | None:
+        """The time up to which each stream batch that ends by then is closed. None: nothing is closed."""
+        if self.is_ended:
+            return FOREVER_MS
+        return None if self.closed_ms is None else self._floor(self.closed_ms) + self.batch_ms - 1
+
+    @property
+    def joined_ms(self) -> int | None:
+        """The time up to which no stream batch waits for a record that lets it join the stored graph. None: all do."""
+        if self.record_to is None or (self.joins and self.joins[-1][0] >= self.record_to):
+            return FOREVER_MS
+        return (self.joins[-1][0] + 1) * self.batch_ms - 1 if self.joins else None
+
+    def joined_at(self, time_ms: int) -> int:
+        """Return the SN of the record that brought the last stream batch up to a time, or else of the first record. -1:
+        that stream batch has joined when the clock passed it."""
+        place = bisect_left(self.joins, time_ms // self.batch_ms, key=lambda join: join[0])
+        return self.joins[place][1] if place < len(self.joins) else -1
+
+    def next_slice(self) -> int | None:
+        """Return the number of the earliest stream batch that is closed and no slice yet, None if there is none."""
+        return self._next(self._slice_numbers)
+
+    def next_join(self) -> int | None:
+        """Return the number of the earliest stream batch that is closed and whose timeless tuples wait, None if there
+        is none."""
+        return self._next(self._join_numbers)
+
+    def _next(self, numbers: list[int]) -> int | None:
+        if not numbers or self.closed_ms is None or numbers[0] * self.batch_ms > self.closed_ms:
             return None
-        return self._numbers[0]
+        return numbers[0]
+
+    def sliced_ms(self) -> int | None:
+        """Return the time up to which what is closed is in slices; None if nothing is closed."""
+        number = self.next_slice()
+        return self.closed_ms if number is None else (number - 1) * self.batch_ms
 
     def expect(self, number: int, whole: WholeSlice) -> None:
-        """Let a slice wait that has come by itself, until its stream batch is sealed."""
+        """Let a slice wait that has come by itself, until its time comes."""
         assert self.whole is not None, self.iri
         self.whole[number] = whole
-        if number not in self._waiting:
-            heappush(self._numbers, number)
+        heappush(self._slice_numbers, number)
 
-    def seal(self, number: int) -> Columns:
-        """Make the earliest waiting stream batch a slice; return graphs, subjects, predicates, objects of its timeless
-        tuples."""
-        assert number == self._numbers[0], (number, self._numbers[0])
-        while self._numbers and self._numbers[0] == number:
-            heappop(self._numbers)
-        fragments = self._waiting.pop(number, [])
-        if not fragments:
-            tuples = _NO_TUPLES
-        else:
-            tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
-        self.waiting_bytes -= len(tuples.subjects) * FRAGMENT_BYTES_PER_TUPLE
-        columns = tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps
-        if self.whole is None:
-            arrivals = self._in_arrival_order(fragments, columns)
-            self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
-        elif (whole := self.whole.pop(number, None)) is not None:
+    def make_slice(self, number: int) -> None:
+        """Make a slice of the earliest stream batch that is none yet."""
+        assert number == self._slice_numbers[0], (number, self._slice_numbers[0])
+        heappop(self._slice_numbers)
+        if self.whole is not None:
+            whole = self.whole.pop(number)
             self.add_slice(number, whole.columns, whole.columns, whole.transient_ids, whole.transient_bytes)
-        return self._timeless(tuples)
+            return
+        self.waiting_bytes -= self._size(number)
+        fragments = self._to_slice.pop(number)
+        self.waiting_bytes += self._size(number)
+        tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        columns = tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps
+        arrivals = self._in_arrival_order(fragments, columns)
+        self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
+
+    def take_timeless(self, number: int) -> Columns:
+        """Return graphs, subjects, predicates, objects of the timeless tuples of the earliest stream batch that has
+        some. They wait no more."""
+        assert number == self._join_numbers[0], (number, self._join_numbers[0])
+        heappop(self._join_numbers)
+        self.waiting_bytes -= self._size(number)
+        fragments = self._to_join.pop(number)
+        self.waiting_bytes += self._size(number)
+        tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        graphs = np.where(tuples.graphs == UNBOUND, self.into, tuples.graphs)
+        columns = graphs, tuples.subjects, tuples.predicates, tuples.objects
+        if not tuples.timing.any():
+            return columns
+        timeless = np.flatnonzero(~tuples.timing)
+        return columns[0][timeless], columns[1][timeless], columns[2][timeless], columns[3][timeless]
 
     def add_slice(
         self, number: int, arrivals: Columns, columns: Columns, transient_ids: Int64Array, transient_bytes: int
@@ -305,15 +371,6 @@ class StreamState:
             mask = self.slice_filter.keep(number, columns[1])
             columns = columns[0][mask], columns[1][mask], columns[2][mask], columns[3][mask]
         self.ring.add(number, *columns, transient_ids, transient_bytes)
-
-    def _timeless(self, whole: Fragment) -> Columns:
-        """Return graphs, subjects, predicates, objects of the timeless tuples."""
-        graphs = np.where(whole.graphs == UNBOUND, self.into, whole.graphs)
-        columns = graphs, whole.subjects, whole.predicates, whole.objects
-        if not whole.timing.any():
-            return columns
-        timeless = np.flatnonzero(~whole.timing)
-        return columns[0][timeless], columns[1][timeless], columns[2][timeless], columns[3][timeless]
 
     def _in_arrival_order(self, fragments: list[Fragment], columns: Columns) -> Columns:
         """Return the tuples of a stream batch by (timestamp, source partition, offset); each partition comes in order
@@ -327,7 +384,8 @@ class StreamState:
 
     def waiting_from_ms(self) -> int | None:
         """Return the time after which everything that waits has come, None if nothing waits."""
-        return (self._numbers[0] - 1) * self.batch_ms if self._numbers else None
+        firsts = [numbers[0] for numbers in (self._slice_numbers, self._join_numbers) if numbers]
+        return (min(firsts) - 1) * self.batch_ms if firsts else None
 
     def progress(self) -> dict[str, Any]:
         """Return, as JSON, how far the stream has come: what restore_progress takes. Without its tuples."""
@@ -337,7 +395,7 @@ class StreamState:
         }
         arrivals = self.ring.arrivals
         return {
-            **{name: getattr(self, name) for name in _PROGRESS},
+            **{name: getattr(self, name) for name in (*_PROGRESS, *_CLOCK)},
             "arrivals_began_after": arrivals.began_after if arrivals.is_kept else None,
             "partitions": partitions,
         }
@@ -346,6 +404,9 @@ class StreamState:
         """Stand where another one stood."""
         for name in _PROGRESS:
             setattr(self, name, progress[name])
+        self.counts = progress.get("counts", self.is_started or self.is_ended)
+        self.record_to = progress.get("record_to")
+        self.joins = [(to, sn) for to, sn in progress.get("joins", ())]
         # What had come but waited then is not needed any more, or its log would not begin here.
         self.ring.arrivals.restore(self.tuple_count, progress.get("arrivals_began_after"))
         for name, (end_offset, ledger_ms, epoch, complete_ms, is_finished) in progress["partitions"].items():
@@ -358,13 +419,13 @@ class StreamState:
                 self._finished.add(name)
 
     def waiting(self) -> list[tuple[int, Fragment]]:
-        """Return the tuples that wait, with their stream batches."""
-        return [(number, part) for number, parts in sorted(self._waiting.items()) for part in parts]
+        """Return the tuples whose stream batches wait for the stored graph, with these stream batches."""
+        return [(number, part) for number, parts in sorted(self._to_join.items()) for part in parts]
 
     def waiting_ids(self) -> Int64Array:
         """Return the transient ids of everything that waits, repeats kept (for dropping the stream)."""
         return np.concatenate(
-            [np.empty(0, np.int64), *(f.transient_ids for fragments in self._waiting.values() for f in fragments)]
+            [np.empty(0, np.int64), *(f.transient_ids for fragments in self._to_slice.values() for f in fragments)]
         )
 
     def _close_batches(self) -> None:
@@ -382,3 +443,10 @@ class StreamState:
             raise StreamError(f"stream {self.iri} was dropped: declare it anew with Engine.stream to push more")
         if self.is_ended:
             raise StreamError(f"stream {self.iri} is closed: declare a new one to push more")
+
+
+def _wait(waiting: dict[int, list[Fragment]], numbers: list[int], number: int, fragment: Fragment) -> None:
+    if number not in waiting:
+        waiting[number] = []
+        heappush(numbers, number)
+    waiting[number].append(fragment)

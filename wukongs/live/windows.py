@@ -10,7 +10,7 @@ from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWind
 from wukongs.csparql.automaton import automaton_of
 from wukongs.csparql.terms import Variable, iri
 from wukongs.errors import StreamError
-from wukongs.live.stream_state import StreamState
+from wukongs.live.stream_state import FOREVER_MS, StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,52 +48,78 @@ def makes_stream(query: Query) -> bool:
     )
 
 
+def reads_stored(query: Query) -> bool:
+    """Tell whether a query reads stored graphs beside its windows."""
+    return bool(query.dataset.default_graphs or query.dataset.named_graphs)
+
+
 def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
     """Return the first multiple of step_ms at or after a time (strictly after it, if is_strict)."""
     return (time_ms // step_ms + 1) * step_ms if is_strict else -(-time_ms // step_ms) * step_ms
 
 
-def first_firing(step_ms: int, states: Mapping[str, StreamState], closed_at_start: Mapping[str, int]) -> int | None:
-    """Find a query's first firing: the first multiple after its stable time at registration; of streams that began
-    later, the first at or after their first tuple or advance. None while one has not begun.
+def counts_from(clock_ms: int | None, states: Collection[StreamState], is_stored: bool) -> int | None:
+    """Return the event time from which a registration counts: the smallest closed time of those of its streams that
+    have begun, None if none has. A query that reads stored graphs does not go back behind their clock, unless one of
+    its streams is there.
 
-    states: its streams; closed_at_start: how far those that had closed something were closed at registration."""
-    since = [state.first_ms for s, state in states.items() if s not in closed_at_start]
-    begun = [ms for ms in since if ms is not None]
-    if any(state.closed_ms is None and not state.is_ended for state in states.values()):
+    clock_ms: that of the stored graph; is_stored: whether the query reads that."""
+    begun = [(state.closed_ms, state.is_ended) for state in states if state.closed_ms is not None]
+    running = [ms for ms, is_ended in begun if not is_ended]
+    if not running:
+        return max((ms for ms, _ in begun), default=None)
+    is_late = any(state.is_started and not state.counts for state in states)
+    if is_stored and not is_late and clock_ms is not None and clock_ms != FOREVER_MS:
+        return max(min(running), clock_ms)
+    return min(running)
+
+
+def first_firing(step_ms: int, states: Collection[StreamState], from_ms: int | None) -> int | None:
+    """Find a query's first firing: the first multiple after from_ms, or else the first at or after the earliest first
+    tuple or advance of its streams. None: that cannot be told while one of them has not begun.
+
+    states: its streams; from_ms: the time from which it counts by the record of its registration."""
+    if from_ms is not None:
+        return first_multiple(step_ms, from_ms, is_strict=True)
+    if any(state.closed_ms is None and not state.is_ended for state in states):
         return None  # not begun, or another source partition may still bring an earlier first tuple
-    firsts = []
-    if closed_at_start:
-        firsts.append(first_multiple(step_ms, min(closed_at_start.values()), is_strict=True))
-    if begun:
-        firsts.append(first_multiple(step_ms, min(begun), is_strict=False))
-    return max(firsts, default=None)
+    first_ms = min((state.first_ms for state in states if state.first_ms is not None), default=None)
+    return None if first_ms is None else first_multiple(step_ms, first_ms, is_strict=False)
 
 
-def covered_ms(clock_ms: int | None, step_ms: int, states: Collection[StreamState]) -> int | None:
-    """Return the time up to which firings are covered by all of a query's streams and by the engine's clock."""
-    if clock_ms is None:
+def covered_ms(step_ms: int, states: Collection[StreamState]) -> int | None:
+    """Return the time up to which a query's own streams have closed all stream batches that its windows hold. None: one
+    has not begun."""
+    covers = [state.cover_ms for state in states]
+    known = [ms for ms in covers if ms is not None]
+    if len(known) < len(covers):
         return None
-    running = [state.closed_ms for state in states if not state.is_ended]
-    if any(ms is None for ms in running):
-        return None
-    if running:
-        return min(clock_ms, *(ms for ms in running if ms is not None))
+    if min(known) < FOREVER_MS:
+        return min(known)
     last = max((state.closed_ms for state in states if state.closed_ms is not None), default=None)
-    return None if last is None else min(clock_ms, first_multiple(step_ms, last, is_strict=False))
+    return None if last is None else first_multiple(step_ms, last, is_strict=False)
+
+
+def stored_ms(clock_ms: int | None, states: Collection[StreamState]) -> int | None:
+    """Return the time up to which a query that reads stored graphs may fire: the clock has passed it, and its own
+    streams have joined the stored graph up to there."""
+    joined = [ms for state in states if (ms := state.joined_ms) is not None]
+    return None if clock_ms is None or len(joined) < len(states) else min(clock_ms, *joined)
 
 
 def waits_for(
-    states: Mapping[str, StreamState], closed_ms: Mapping[str, int | None], next_ms: int | None, is_begun: bool
+    states: Mapping[str, StreamState], closed_ms: Mapping[str, int | None], next_ms: int | None, is_stored: bool
 ) -> str:
     """Return, in words, for what a query waits that is not due. states: its streams; closed_ms: of all streams that
-    have begun and not ended (Progress.closed_ms); next_ms: its next firing, if that is known; is_begun: whether its
-    first firing is known."""
+    have begun and not ended (Progress.closed_ms); next_ms: its next firing, if that is known; is_stored: whether it
+    waits for the clock of the stored graph, and so for all streams."""
     waiting = [name for name, state in states.items() if not (state.is_started or state.is_ended)]
     if waiting:
         return f"waits for the first tuple or advance of {', '.join(sorted(waiting))}"
+    if not is_stored:
+        closed_ms = {name: ms for name, ms in closed_ms.items() if name in states}
     behind = {name: ms for name, ms in closed_ms.items() if ms is None or next_ms is None or ms < next_ms}
-    if behind and next_ms is None and is_begun:
+    if behind and next_ms is None:
         return f"waits for STEP more triples on one of {', '.join(sorted(states))}"
     if closed_ms and not behind:
         return f"waits to report the window ending at {next_ms} ms for other nodes, which have not come so far"

@@ -67,6 +67,7 @@ class IngestService:
 
     def _complete(self, state: StreamState, message: Close) -> None:
         state.complete(message.partition, message.complete_ms)
+        self._core.progress.moved(self._core)
         self._injector.wake()
 
     def finish_partition(self, message: Finish) -> None:
@@ -77,4 +78,5 @@ class IngestService:
                 state.opened_partition(message.partition).check_writer(message.epoch)
                 self._core.journal.commit(message)
                 state.finish(message.partition)
+                self._core.progress.moved(self._core)
                 self._injector.wake()

@@ -140,9 +140,11 @@ def test_a_stream_without_a_closed_batch_is_the_one_that_holds(engine: wukongs.E
     core: Core = engine._core
     with core.lock:
         core.streams[B].open_partition("p")
-        core.streams[B].first_ms = 450  # a tuple has come, no batch has closed
+        core.streams[B].first_ms = 650  # a tuple has come, no batch has closed
         assert core.held_back_by() == {B: None}
-        assert core.clock_ms() == core.sealed_ms == 500
+        assert core.clock_ms() == core.sealed_ms == 599
+    a.advance(700)
+    assert core.clock_ms() == 599
 
 
 def test_an_ended_stream_holds_nobody_and_its_last_tuples_count(engine: wukongs.Engine) -> None:

@@ -48,9 +48,12 @@ def test_tuples_wait_in_their_stream_batches() -> None:
     take(state, [-150, -100, -99, 0, 1, 100, 101])
     state.complete(PUSH_PARTITION, 10_000)
     found = []
-    while (number := state.next_batch()) is not None:
-        found.append((number, state.seal(number)[1].tolist()))
+    while (number := state.next_join()) is not None:
+        found.append((number, state.take_timeless(number)[1].tolist()))
     assert found == [(-1, [2, 4]), (0, [6, 8]), (1, [10, 12]), (2, [14])]
+    assert state.waiting_bytes == 7 * 41, "they still wait for their slices"
+    while (number := state.next_slice()) is not None:
+        state.make_slice(number)
     assert state.waiting_bytes == 0
     assert state.tuple_count == 7
 
@@ -111,7 +114,7 @@ def test_the_end_closes_the_last_stream_batch() -> None:
     state.complete(PUSH_PARTITION, 120)
     state.end()
     assert state.closed_ms == 400
-    assert [state.next_batch()] == [1]
+    assert [state.next_slice(), state.next_join()] == [1, 1]
 
 
 def test_an_end_without_tuples_goes_no_further_than_the_advance() -> None:
@@ -123,7 +126,7 @@ def test_an_end_without_tuples_goes_no_further_than_the_advance() -> None:
     never = state_of()
     never.end()
     assert never.closed_ms is None
-    assert never.next_batch() is None
+    assert never.next_slice() is None
 
 
 def test_timeless_tuples_are_handed_on_with_their_graph() -> None:
@@ -132,7 +135,8 @@ def test_timeless_tuples_are_handed_on_with_their_graph() -> None:
     state.take(tuples, tuples.predicates == 10, NO_IDS)
     own = encoded([5, 6], [12, 10], graph=90)
     state.take(own, own.predicates == 10, NO_IDS)
-    graphs, subjects, predicates, objects = state.seal(1)
+    state.make_slice(1)
+    graphs, subjects, predicates, objects = state.take_timeless(1)
     assert graphs.tolist() == [70, 70, 90]
     assert subjects.tolist() == [4, 6, 2]
     assert predicates.tolist() == [12, 12, 12]
@@ -145,7 +149,7 @@ def test_transient_ids_of_a_call_live_as_long_as_its_last_slice() -> None:
     take(state, [50, 150, 250], transient=[4, 6])
     assert state.waiting_ids().tolist() == [4, 6]
     for number in (1, 2, 3):
-        state.seal(number)
+        state.make_slice(number)
     assert state.ring.drop(2).tolist() == []
     assert state.ring.drop(3).tolist() == [4, 6]
 
@@ -213,5 +217,8 @@ def test_too_much_waiting_says_how_much_and_what_to_do() -> None:
     take(state, list(range(1, 21)))
     with pytest.raises(StreamError, match="1025 bytes"):
         state.check_room(5)
-    state.seal(1)
+    state.make_slice(1)
+    with pytest.raises(StreamError, match="1025 bytes"):
+        state.check_room(5)
+    state.take_timeless(1)
     state.check_room(24)
