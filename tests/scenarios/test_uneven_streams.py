@@ -72,6 +72,24 @@ def test_two_streams_that_are_pushed_whole_one_after_the_other(life: Life) -> No
 
 
 @story
+def test_a_stream_pushed_whole_waits_for_the_other_beyond_its_history(life: Life) -> None:
+    """What the first windows need is held, however long the other one takes to begin."""
+    life.stream(A, history_ms=0)
+    life.stream(B, history_ms=0)
+    life.register("q", over("q", (A, "RANGE 2s STEP 1s"), (B, "RANGE 2s STEP 1s")))
+    life.push(A, *((f"a{k}", 1000 * k) for k in range(1, 100)))
+    life.advance(A, 100_000)
+    life.push(B, *((f"b{k}", 1000 * k) for k in range(1, 100)))
+    life.advance(B, 100_000)
+
+    def held(k: int) -> list[str]:
+        return sorted(f"{name}{n}" for n in (k - 1, k) for name in "ab" if 0 < n < 100)
+
+    assert life.windows("q") == {1000 * k: held(k) for k in range(1, 101)}
+    assert life.partial == {"q": []}
+
+
+@story
 def test_streams_pushed_whole_before_their_queries_come(life: Life) -> None:
     """The same queries as above, from then on."""
     life.stream(A)
