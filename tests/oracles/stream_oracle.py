@@ -19,6 +19,7 @@ one after the other), `first` is a range: windows from its end on must come, tho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -28,6 +29,8 @@ from tests.oracles.sparql_oracle import Dataset
 NOWHERE = -(10**15)
 DEFAULT_GRAPH_IRI = "urn:x-wukongs:default"
 Tuple = tuple[Triple, int]
+Graphs = dict[Term | None, set[Triple]]
+"""Stored graphs by their names; the default graph under None."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,28 @@ class DatasetClause:
         return "\n".join(lines + [window.text() for window in self.windows])
 
 
+def exact_dataset(clause: DatasetClause, stored: Graphs, held: Callable[[Window], set[Triple]]) -> Dataset:
+    """The dataset that a clause names. held: the triples of each of its windows."""
+    if clause == DatasetClause():
+        named = {name: graph for name, graph in stored.items() if name is not None and graph}
+        return Dataset(set(stored.get(None, set())), named)
+    dataset = Dataset()
+    graphs = clause.graphs
+    if not graphs and not clause.named_graphs and clause.windows and all(each.named for each in clause.windows):
+        graphs = (None,)  # windows that are NAMED alone leave the default graph as it is without a clause
+    for graph in graphs:
+        dataset.default |= stored.get(graph, set())
+    for name in clause.named_graphs:
+        dataset.named[name] = set(stored.get(name, set()))
+    for window in clause.windows:
+        if not window.named:
+            dataset.default |= held(window)
+    # GRAPH <s> reads the window of FROM NAMED STREAM, or, without one, that of FROM STREAM.
+    for window in sorted(clause.windows, key=lambda each: each.named):
+        dataset.named[Term("iri", window.name)] = held(window)
+    return dataset
+
+
 @dataclass
 class OracleStream:
     """timing: None for no predicate, True for all, or a set of predicates."""
@@ -84,6 +109,7 @@ class OracleStream:
     first_ms: int | None = None
     last_ms: int = NOWHERE
     closed_ms: int = NOWHERE
+    is_ended: bool = False
     counted_after: int | None = None
     """How many tuples had been sealed when the first query that counts them came."""
     kept: int = 0
@@ -103,6 +129,12 @@ class OracleStream:
 
     def advance(self, t: int) -> None:
         self._reach(t, t // self.batch_ms * self.batch_ms)
+
+    def end(self) -> None:
+        """Close the stream batch of the last tuple; nothing comes any more."""
+        self.is_ended = True
+        if self.tuples:
+            self._reach(self.tuples[-1][1], -(-self.tuples[-1][1] // self.batch_ms) * self.batch_ms)
 
     def _reach(self, t: int, closed_ms: int) -> None:
         self.first_ms = t if self.first_ms is None else self.first_ms
@@ -305,41 +337,21 @@ class StreamOracle:
 
     def dataset(self, name: str, end_ms: int) -> Dataset:
         """The exact dataset of one firing of a registered query."""
-        return self._exact(self.queries[name].clause, end_ms, self.stored(end_ms))
+        return exact_dataset(self.queries[name].clause, self.stored(end_ms), lambda window: self._held(window, end_ms))
 
     def one_shot(self, clause: DatasetClause) -> Dataset:
         """The exact dataset of a one-shot query now."""
-        stored = self.stored(self.stable_ms(), newest=True)
-        if clause == DatasetClause():
-            return Dataset(stored.pop(None, set()), {name: g for name, g in stored.items() if name is not None and g})
-        return self._exact(clause, NOWHERE, stored)
+        return exact_dataset(clause, self.stored(self.stable_ms(), newest=True), lambda window: set())
 
-    def stored(self, t: int, newest: bool = False) -> dict[Term | None, set[Triple]]:
+    def stored(self, t: int, newest: bool = False) -> Graphs:
         """The stored graphs at the snapshot of t; newest: with all loads so far."""
-        graphs: dict[Term | None, set[Triple]] = {}
+        graphs: Graphs = {}
         for graph, triples, stable_ms in self.loads:
             if newest or stable_ms < t:
                 graphs.setdefault(graph, set()).update(triples)
         for stream in self.streams.values():
             graphs.setdefault(stream.into, set()).update(stream.timeless(t))
         return graphs
-
-    def _exact(self, clause: DatasetClause, t: int, stored: dict[Term | None, set[Triple]]) -> Dataset:
-        dataset = Dataset()
-        graphs = clause.graphs
-        if not graphs and not clause.named_graphs and clause.windows and all(each.named for each in clause.windows):
-            graphs = (None,)  # windows that are NAMED alone leave the default graph as it is without a clause
-        for graph in graphs:
-            dataset.default |= stored.get(graph, set())
-        for graph in clause.named_graphs:
-            dataset.named[graph] = set(stored.get(graph, set()))
-        for window in clause.windows:
-            if not window.named:
-                dataset.default |= self._held(window, t)
-        # GRAPH <s> reads the window of FROM NAMED STREAM, or, without one, that of FROM STREAM.
-        for window in sorted(clause.windows, key=lambda each: each.named):
-            dataset.named[Term("iri", window.name)] = self._held(window, t)
-        return dataset
 
     def _held(self, window: Window, t: int) -> set[Triple]:
         stream = self.streams[window.stream]
