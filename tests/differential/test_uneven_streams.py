@@ -1,8 +1,8 @@
 """Random lives of streams that stand at different times, against the oracle that is given the log's order.
 
 Streams begin late, or never, lag, fall silent, burst, repeat, leave gaps, end; their stream batches have different
-lengths. Between their steps come loads, updates, queries that are registered, paused, resumed and closed, and, in a data
-folder, ends of the engine. Each window has to come exactly once, with the rows of the oracle.
+lengths. Between their steps come loads, updates, queries that are registered, paused, resumed and closed, and, in a
+data folder, ends of the engine. Each window has to come exactly once, with the rows of the oracle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.fuzz import fuzzed
 from tests.lives import close_and_open, crash_and_open
 from tests.oracles import query_ast as ast
 from tests.oracles.event_time import EventTime, Firing, Quad
-from tests.oracles.rdf import Term, Triple, iri, nquad, ntriples
+from tests.oracles.rdf import Term, iri, nquad, ntriples
 from tests.oracles.sparql_oracle import Row
 from tests.oracles.stream_oracle import DatasetClause, OracleStream, Window, exact_dataset
 
@@ -83,7 +83,6 @@ class Reopen:
 
 
 Event = Push | Advance | End | Load | Update | Register | Close | Pause | Resume | Reopen | Check
-MOVES = Push | Advance | End
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,9 @@ def registrations(draw: st.DrawFn, streams: list[OracleStream], name: str, reads
         return Register(name, clause, probe(blocks, any_graph=False), every_ms=every_ms)
     where = draw(make.groups(blocks, False, 2, make.Labels()))
     if draw(st.booleans()):
-        parts = [ast.GraphPattern(iri(window.name), draw(make.groups(blocks, False, 0, make.Labels()))) for window in held]
+        parts = [
+            ast.GraphPattern(iri(window.name), draw(make.groups(blocks, False, 0, make.Labels()))) for window in held
+        ]
         where = ast.Group(tuple(parts[:2]))
     query = draw(make.queries(("select", "select", "grouped"), where=where))
     return Register(name, clause, query, every_ms=every_ms)
@@ -152,19 +153,18 @@ def lives(draw: st.DrawFn, reads_stored: bool, ends: bool = False) -> Life:
         )
         for number in range(draw(st.sampled_from([1, 2, 2, 2, 3])))
     ]
-    moves = _Moves({each.iri: OracleStream(each.iri, each.batch_ms) for each in streams})
+    standing = {each.iri: OracleStream(each.iri, each.batch_ms) for each in streams}
     kinds = ["push"] * 8 + ["advance"] * 3 + ["load", "update", "check", "pause", "resume", "end", "close"]
     kinds += ["reopen", "crash"] if ends else []
     plan = draw(st.lists(st.sampled_from(kinds), min_size=8, max_size=24))
     for number in range(draw(st.integers(1, 3))):
-        plan.insert(draw(st.integers(0, len(plan))), f"q{number}")
+        plan.insert(draw(st.integers(0, len(plan) // 2)), f"q{number}")
     running: dict[str, bool] = {}
     events: list[Event] = []
     for kind in plan:
         match kind:
             case "push" | "advance" | "end":
-                event = draw(moves.next(kind))
-                events += [event] if event is not None else []
+                events += draw(_moves(standing, kind))
             case "load":
                 events.append(Load(draw(st.sampled_from(GRAPHS)), frozenset(draw(st.sets(TRIPLES, max_size=4)))))
             case "update":
@@ -188,59 +188,45 @@ def lives(draw: st.DrawFn, reads_stored: bool, ends: bool = False) -> Life:
             case name:
                 running[name] = False
                 events.append(draw(registrations(streams, name, reads_stored)))
-    events += draw(moves.last())
+    events += draw(_last_moves(standing))
     settles = draw(st.lists(st.booleans(), min_size=len(events), max_size=len(events)))
     return Life(streams, [*events, Check()], [*settles, True])
 
 
-@dataclass
-class _Moves:
-    """Draws how streams go on."""
+@st.composite
+def _moves(draw: st.DrawFn, streams: dict[str, OracleStream], kind: str) -> list[Event]:
+    """The next move of a stream, which is told to it; none if they have all ended."""
+    running = [each for each in streams.values() if not each.is_ended]
+    if not running or (kind == "end" and draw(st.integers(0, 2)) > 0):
+        return []
+    stream = draw(st.sampled_from(running))
+    if kind == "end":
+        stream.end()
+        return [End(stream.iri)]
+    t = stream.last_ms + 1 if stream.first_ms is not None else draw(BEGINNINGS)
+    if kind == "advance":
+        t += draw(GAPS) * draw(st.sampled_from([1, 1, 3]))
+        t = -(-t // 100) * 100 if draw(st.booleans()) else t
+        stream.advance(t)
+        return [Advance(stream.iri, t)]
+    is_burst = draw(st.integers(0, 3)) == 0
+    tuples = []
+    for triple in draw(st.lists(TRIPLES, min_size=1, max_size=8)):
+        t += 0 if is_burst else draw(GAPS)
+        tuples.append((triple, t))
+    stream.accept(tuples)
+    return [Push(stream.iri, tuple(tuples))]
 
-    streams: dict[str, OracleStream]
-    advanced: set[str] = field(default_factory=set)
-    """Those at whose last time nothing may come any more."""
 
-    @st.composite
-    @staticmethod
-    def _of(draw: st.DrawFn, moves: _Moves, kind: str) -> MOVES | None:
-        running = [each for each in moves.streams.values() if not each.is_ended]
-        if not running:
-            return None
-        stream = draw(st.sampled_from(running))
-        if kind == "end":
-            if draw(st.integers(0, 2)) > 0:
-                return None
-            stream.end()
-            return End(stream.iri)
-        t = stream.last_ms + (stream.iri in moves.advanced) if stream.first_ms is not None else draw(BEGINNINGS)
-        if kind == "advance":
-            t += draw(GAPS) * draw(st.sampled_from([1, 1, 3]))
-            t = -(-t // 100) * 100 if draw(st.booleans()) else t
-            stream.advance(t)
-            moves.advanced.add(stream.iri)
-            return Advance(stream.iri, t)
-        tuples = []
-        is_burst = draw(st.integers(0, 3)) == 0
-        for triple in draw(st.lists(TRIPLES, min_size=1, max_size=8)):
-            t += 0 if is_burst else draw(GAPS)
-            tuples.append((triple, t))
-        stream.accept(tuples)
-        moves.advanced.discard(stream.iri)
-        return Push(stream.iri, tuple(tuples))
-
-    def next(self, kind: str) -> st.SearchStrategy[MOVES | None]:
-        return _Moves._of(self, kind)
-
-    def last(self) -> st.SearchStrategy[list[Event]]:
-        """Bring all streams to one time, in any order; some end, and a few stay as they are."""
-        running = [each for each in self.streams.values() if not each.is_ended]
-        end_ms = max([0, *(each.last_ms for each in self.streams.values())]) // 1000 * 1000 + 1000
-        each = [
-            st.sampled_from([Advance(one.iri, end_ms)] * 4 + [End(one.iri), None]).map(lambda event: [event] if event else [])
-            for one in running
-        ]
-        return st.permutations(each).flatmap(lambda parts: st.tuples(*parts)).map(lambda parts: sum(parts, []))
+@st.composite
+def _last_moves(draw: st.DrawFn, streams: dict[str, OracleStream]) -> list[Event]:
+    """Bring all streams to one time, in any order; some end, and a few stay as they are."""
+    end_ms = max([0, *(each.last_ms for each in streams.values())]) // 1000 * 1000 + 1000
+    events: list[Event] = []
+    for stream in draw(st.permutations([each for each in streams.values() if not each.is_ended])):
+        last: Event | None = draw(st.sampled_from([Advance(stream.iri, end_ms)] * 4 + [End(stream.iri), None]))
+        events += [last] if last is not None else []
+    return events
 
 
 # living one

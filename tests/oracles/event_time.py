@@ -1,24 +1,24 @@
 """A naive engine that is told the order of the log: streams, loads, updates and queries, one operation after the other.
 
-It says, from DESIGN.md section 6, at which times each query fires and what each firing reads. Nothing is kept up to date:
-windows are found by reading all tuples again, and a snapshot by doing again, in order, all that is visible at its number.
+It says, from DESIGN.md section 6, at which times each query fires and what each firing reads. Nothing is kept up to
+date: windows are found by reading all tuples again, and a snapshot by doing again, in order, all that it has.
 
-* cover(S) = closed(S) + batch_ms(S) - 1: S has closed its latest stream-batch end <= t exactly if t <= cover(S).
-* S counts for the clock once it has begun and its cover has reached the clock, until it ends. The clock is the least cover
-  of the streams that count; with none of them open, the greatest end of all that have ended. It never falls.
+* cover(S) = closed(S) + batch_ms(S) - 1. S has closed its latest stream-batch end <= t exactly if t <= cover(S).
+* S counts for the clock once it has begun and its cover has reached the clock, until it ends. The clock is the least
+  cover of the streams that count; with none of them open, the greatest end of all that have ended. It never falls.
 * A snapshot number is (event time, minor). Tick t is (t, 0); a load or update is (clock, its place in the log).
-* A stream batch that ends at e joins the stored graph at tick e; if the clock had passed e when it closed, it joins at
+* A stream batch that ends at e joins the stored graph at tick e. If the clock had passed e when it closed, it joins at
   the number of the operation that closed it.
-* A firing at t that reads stored graphs reads the largest of: tick t; and for each of its streams, the number at which its
-  last stream batch <= t has joined, or at which the stream began, if t had been passed by then.
+* A firing at t that reads stored graphs reads the largest of these numbers: tick t; and for each of its streams, the
+  one at which its last stream batch <= t has joined, or at which it began, if the clock had passed t by then.
 
 In three places there is more than one answer:
 
-* An operation may close several stream batches of a late stream. They join by one record or by several. A firing reads the
-  record of its own last stream batch, so it sees the later ones of that operation or not: `Firing.readings` has each cut.
-* A query may fire at times that the clock had passed when it was registered: one of its streams has longer stream batches than
-  another. Tick t need not be held any more for it: then it reads the snapshot of its registration.
-* `Firing.is_open` marks the firings of which the rules do not say whether they come: see `EventTime.register` and `resume`.
+* An operation may close several stream batches of a late stream. They join by one record or by several. A firing reads
+  the record of its own last stream batch, and may or may not see the later ones: `Firing.readings` has each cut.
+* A query may fire at times that the clock had passed when it was registered, if one of its streams has longer stream
+  batches than another. Tick t need not be held for it: it may also read the snapshot of its registration.
+* `Firing.is_open` marks firings of which the rules do not say whether they come: see `register` and `resume`.
 """
 
 from __future__ import annotations
@@ -280,8 +280,7 @@ class EventTime:
     # --- the stored graph ---------------------------------------------------------------------------------------------
 
     def snapshots(self, query: OracleQuery, t: int) -> list[SN]:
-        """The numbers that a firing at t may read; more than one where an operation has closed several stream batches of
-        a late stream."""
+        """The numbers that a firing at t may read: the first by the rules, others as the module says."""
         sn = max([SN(t), *(each.joined(t) for each in self.own(query))])
         if not sn.minor:
             return [sn, query.registered] if t <= query.registered.time_ms else [sn]

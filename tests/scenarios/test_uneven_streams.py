@@ -473,6 +473,7 @@ def test_the_clock_stands_between_ends_of_the_longer_stream_batches(life: Life) 
     """B has closed 1000, and so covers all up to 1999: what A brings up to there is visible."""
     life.stream(A, timing=False)
     life.stream(B, batch_ms=1000, timing=False)
+    life.advance(A, 1000)
     life.advance(B, 1000)
     life.register("stored", over("stored", (A, TICK), also=STORED))
     life.push(A, ("a11", 1100), ("a19", 1900), ("a20", 2000))
