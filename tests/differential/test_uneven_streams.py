@@ -132,12 +132,12 @@ def registrations(draw: st.DrawFn, streams: list[OracleStream], name: str, reads
     blocks = tuple(dict.fromkeys([*named, *(iri(window.name) for window in held)]))
     if draw(st.integers(0, 3)) > 0:
         return Register(name, clause, probe(blocks, any_graph=False), every_ms=every_ms)
-    where = draw(make.groups(blocks, False, 2, make.Labels()))
+    labels = make.Labels()
     if draw(st.booleans()):
-        parts = [
-            ast.GraphPattern(iri(window.name), draw(make.groups(blocks, False, 0, make.Labels()))) for window in held
-        ]
-        where = ast.Group(tuple(parts[:2]))
+        where = draw(make.groups(blocks, False, 2, labels))
+    else:
+        read = [(iri(window.name), draw(make.groups(blocks, False, 0, labels))) for window in held[:2]]
+        where = ast.Group(tuple(ast.GraphPattern(block, inner) for block, inner in read))
     query = draw(make.queries(("select", "select", "grouped"), where=where))
     return Register(name, clause, query, every_ms=every_ms)
 

@@ -16,8 +16,8 @@ In three places there is more than one answer:
 
 * An operation may close several stream batches of a late stream. They join by one record or by several. A firing reads
   the record of its own last stream batch, and may or may not see the later ones: `Firing.readings` has each cut.
-* A query may fire at times that the clock had passed when it was registered, if one of its streams has longer stream
-  batches than another. Tick t need not be held for it: it may also read the snapshot of its registration.
+* A query may fire at times that its streams had covered when it was registered, if one of them has longer stream batches
+  than another. What it would read need not be held for it: it may also read the snapshot of its registration.
 * `Firing.is_open` marks firings of which the rules do not say whether they come: see `register` and `resume`.
 """
 
@@ -159,12 +159,12 @@ class EventTime:
 
     def register(self, name: str, clause: DatasetClause, every_ms: int | None = None) -> None:
         """Streams that have ended count with their end in the rule of the first firing. It may also be read so that an
-        ended stream has closed every later time: firings in between are open."""
+        ended stream has closed every later time. What the clock has passed need not be held any more for a query that reads
+        stored graphs, unless one of its streams is late. Firings in between are open."""
         self.operations += 1
         step_ms = every_ms or min(window.step_ms for window in clause.windows)
-        own = {window.stream for window in clause.windows}
-        query = OracleQuery(clause, step_ms, *self._from(own), self._now())
-        self.queries[name] = query
+        query = self.queries[name] = OracleQuery(clause, step_ms, None, NOWHERE, self._now())
+        query.from_ms, query.surely_ms = self._from(query)
         self._fire()
 
     def close(self, name: str) -> list[Firing]:
@@ -182,7 +182,7 @@ class EventTime:
         self.operations += 1
         query = self.queries[name]
         query.is_paused = False
-        from_ms, surely_ms = self._from({window.stream for window in query.clause.windows})
+        from_ms, surely_ms = self._from(query)
         if from_ms is not None:
             query.surely_ms = max(query.surely_ms, surely_ms, query.last_ms)
             query.firings += [each._replace(is_open=True) for each in query.skipped if each.t > from_ms]
@@ -218,14 +218,17 @@ class EventTime:
     def own(self, query: OracleQuery) -> list[Standing]:
         return [self.standings[iri] for iri in dict.fromkeys(window.stream for window in query.clause.windows)]
 
-    def _from(self, streams: set[str]) -> tuple[int | None, int]:
-        """The event time from which a query over streams counts, and the one from which it does in each reading."""
-        begun = [each for iri, each in self.standings.items() if iri in streams and each.is_begun]
+    def _from(self, query: OracleQuery) -> tuple[int | None, int]:
+        """The event time from which a query counts, and the one from which it does in each reading."""
+        begun = [each for each in self.own(query) if each.is_begun]
         if not begun:
             return None, NOWHERE
-        running = [each.stream.closed_ms for each in begun if each.is_open]
         closed = [each.stream.closed_ms for each in begun]
-        return min(closed), min(running) if running else max(closed)
+        running = [each.stream.closed_ms for each in begun if each.is_open]
+        surely_ms = min(running) if running else max(closed)
+        if query.reads_stored and self.clock_ms is not None and not any(each.is_late for each in begun):
+            surely_ms = max(surely_ms, self.clock_ms)
+        return min(closed), surely_ms
 
     def first_ms(self, query: OracleQuery) -> int | None:
         """The first firing of a query; None while that cannot be told."""
@@ -282,8 +285,8 @@ class EventTime:
     def snapshots(self, query: OracleQuery, t: int) -> list[SN]:
         """The numbers that a firing at t may read: the first by the rules, others as the module says."""
         sn = max([SN(t), *(each.joined(t) for each in self.own(query))])
-        if not sn.minor:
-            return [sn, query.registered] if t <= query.registered.time_ms else [sn]
+        if not sn.minor or sn <= query.registered:
+            return [sn, query.registered] if sn <= query.registered else [sn]
         parts = {one for each in self.standings.values() for one in each.late.values()}
         return [sn, *sorted(one for one in parts if one.minor == sn.minor and one > sn)]
 
