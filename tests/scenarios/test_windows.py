@@ -191,11 +191,6 @@ def test_a_stream_that_has_not_started_holds_nobody(engine: wukongs.Engine) -> N
     assert subjects(engine) == ["a"]
 
 
-@pytest.mark.differs(
-    "cluster-1",
-    "cluster-3",
-    reason="what a stream has closed by the tick at which it begins shows at the next tick (decision 0022)",
-)
 def test_streams_pushed_one_after_the_other_lose_nothing(engine: wukongs.Engine) -> None:
     """The second stream starts in the past of the first: its tuples are in the windows and in the stored graph."""
     one, two = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)

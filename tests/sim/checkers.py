@@ -6,18 +6,19 @@ Nothing here asks the protocol's own functions. The model keeps the accepted dat
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
+from tests.sim.clock import Clock
 from tests.sim.data import Edge, StreamData, edges_of, hash16
 from tests.sim.machine import Machine
 from wukongs.protocol.records import (
-    AdvanceGroup,
-    BeginStream,
     Change,
     DeclareStream,
     DropStream,
     EndStream,
+    LateJoin,
     Membership,
     ReEncode,
     Role,
@@ -38,7 +39,8 @@ class Checkers:
     def __init__(self, streams: list[StreamData], hosts: list[Machine]) -> None:
         self.declared = streams
         self.streams: dict[str, StreamData] = {}
-        self.began: set[str] = set()
+        self.clocks = [(0, Clock(self.streams))]
+        """By the indexes of records, in order."""
         self.gone: set[str] = set()
         self.hosts = hosts
         self.entries: dict[int, tuple[Any, Any]] = {}
@@ -71,10 +73,11 @@ class Checkers:
         if known != (entry, sn):
             raise Violation(f"node {node} has committed {entry} at {index}, another one {known[0]}", [node])
         if is_news:
-            self._on_news(index, entry.record)
+            self._on_news(index, entry.record, sn)
 
-    def _on_news(self, index: int, record: Any) -> None:
+    def _on_news(self, index: int, record: Any, sn: Any) -> None:
         """Look at a record that is applied for the first time."""
+        before = self._clock(index - 1)
         match record:
             case ReEncode(text=text):
                 self.exceptions.add(text)
@@ -85,15 +88,32 @@ class Checkers:
                 data.index = index
                 data.key = name if name not in self.streams else f"{name} {index}"
                 self.streams[data.key] = data
-            case BeginStream(stream=key):
-                self.began.add(key)
-            case DropStream(stream=key) if key not in self.began:
+            case LateJoin(stream=key, batch=batch):
+                self._check_join(before, key, batch, sn)
+            case DropStream(stream=key) if not before.course(key).has_begun:
                 self.gone.add(key)
             case EndStream(stream=key, is_cut=True):
                 self.gone.add(key)
                 self.highest.pop(key, None)
                 for node, (role, disk) in self.roles.items():  # They begin their stay anew.
                     self.roles[node] = Role.JOINING if role is Role.HOLDING else role, disk
+        self.clocks.append((index, before.after(record, sn)))
+
+    def _clock(self, index: int) -> Clock:
+        """Return the clock behind a place of the log."""
+        return self.clocks[bisect_right(self.clocks, index, key=lambda clock: clock[0]) - 1][1]
+
+    def _check_join(self, before: Clock, key: str, batch: int, sn: Any) -> None:
+        """Check that a record brings more of a late stream, nothing that ends later, and what all replicas have."""
+        if not before.is_late(key):
+            raise Violation(f"{sn} brings {key} {batch}, which is not late", [])
+        if before.shown_at(key, batch) is not None:
+            raise Violation(f"{sn} brings {key} {batch}, which is shown already", [])
+        data = self.streams[key]
+        if data.first_tick + batch * data.batch_ticks > sn.tick:
+            raise Violation(f"{sn} brings {key} {batch}, which ends later", [])
+        for host in self.hosts:
+            self._check_replica(host.number, {key: batch}, f"is an in-sync replica, but {sn} brings")
 
     def _on_membership(self, record: Membership) -> None:
         self.roles[record.node] = record.role, record.disk
@@ -153,6 +173,7 @@ class Checkers:
             raise Violation(f"node {node} exposes {sn} after {self.exposed[node]}", [node])
         self.exposed[node] = sn
         self._check_meaning(node, sn, vts)
+        self._check_clock(node, sn, vts)
         stable = self.stable.get(node, {})
         reached = self.hosts[node].node.progress.stable
         if any(batch > reached.get(stream, 0) for stream, batch in vts.items() if stream not in self.gone):
@@ -162,6 +183,18 @@ class Checkers:
         known = self.meaning.setdefault(sn, dict(vts))
         if known != vts:
             raise Violation(f"{sn} means {vts} on node {node}, {known} on another one", [node])
+
+    def _check_clock(self, node: int, sn: Any, vts: dict[str, int]) -> None:
+        """Check that a node shows as much as its stable VTS allows, and that an SN means what the log says."""
+        state = self.hosts[node].node
+        clock = self._clock(state.control.index)
+        if vts != (told := clock.vts(tuple(sn))):
+            raise Violation(f"{sn} means {vts} on node {node}, by the log {told}", [node])
+        if sn != state.exposed:
+            return  # It went on to a later one at once.
+        newest = clock.newest(state.progress.stable)
+        if tuple(sn) != newest:
+            raise Violation(f"node {node} exposes {sn}, but {dict(state.progress.stable)} has {newest}", [node])
 
     def on_seal(self, node: int, stream: str, after: int, batch: int, edges: dict[int, set[Edge]]) -> None:
         host, data = self.hosts[node], self.streams[stream]
@@ -194,10 +227,10 @@ class Checkers:
 
     def at_end(self, terms: list[str]) -> None:
         """Check what the whole run must add up to."""
-        model = Model(self.entries, self.streams)
+        model = Model(self.entries, self.streams, self.clocks[-1][1])
         for node, client, sn, vts, (outs, ins) in self.reads:
             self._check_meaning(node, sn, vts)
-            wanted = model.at(sn, vts)
+            wanted = model.at(sn)
             for side, found in (("out", outs), ("in", ins)):
                 if found != wanted:
                     raise Violation(
@@ -213,32 +246,19 @@ class Checkers:
 
 
 class Model:
-    """All that was accepted, in one place: records in order, stream batches from the sources themselves."""
+    """All that was accepted, in one place: records in order, stream batches from the sources themselves. clock: behind
+    the last record."""
 
-    def __init__(self, entries: dict[int, Any], streams: dict[str, StreamData]) -> None:
-        self.streams = streams
+    def __init__(self, entries: dict[int, Any], streams: dict[str, StreamData], clock: Clock) -> None:
+        self.streams, self.clock = streams, clock
         self.changes: dict[Any, Any] = {}
         self.lost_update = ""
-        self.began: dict[str, int] = {}
-        self.advances: list[tuple[Any, str, int]] = []
         self.timeline: list[Any] = []
-        self.groups: dict[str, int] = {}
-        self.gone: dict[str, tuple[Any, int]] = {}
         value = 0
         for index in sorted(entries):
             entry, sn = entries[index]
             match entry.record:
-                case BeginStream(stream=key):
-                    group = streams[key].group
-                    self.began[key] = sn.tick if group == "live" else self.groups.get(group, 0)
-                case DropStream(stream=key) if key not in self.began:
-                    self.gone[key] = sn, 0
-                case EndStream(stream=key, last_batch=batch, is_cut=True):
-                    self.gone[key] = sn, batch
-                case AdvanceGroup(group=group, tick=tick):
-                    self.groups[group] = tick
-                    self.advances.append((sn, group, tick))
-                case EndStream(stream=name, last_batch=batch):
+                case EndStream(stream=name, last_batch=batch, is_cut=False):
                     assert batch == streams[name].last, (name, batch)
                 case Change(client=client, number=number, payload=payload, after=after):
                     gone, come = edges_of(payload)
@@ -251,28 +271,19 @@ class Model:
                         if [edge for edge in come if edge[0] == "counter"] != [("counter", "p0", f"n{value}")]:
                             self.lost_update = f"{client} {number}: {come}, expected n{value}"
 
-    def _visible(self, stream: StreamData, batch: int) -> Any:
-        """Return the first SN that has a stream batch, None if there is none."""
-        tick = max(stream.first_tick + batch * stream.batch_ticks, self.began[stream.key] + 1)
-        if stream.group == "live":
-            return tick, 0
-        return next((tuple(sn) for sn, group, to in self.advances if group == stream.group and to >= tick), None)
+    def _batches(self, stream: StreamData, sn: Any) -> list[tuple[Any, int]]:
+        """Return the stream batches of an SN, each with the first SN that has it: of a stream that is gone, those that
+        were visible when it went."""
+        end, last = self.clock.course(stream.key).gone_at or (None, stream.last)
+        until = sn if end is None or sn < end else end
+        seen = ((self.clock.shown_at(stream.key, batch), batch) for batch in stream.batches(0, last))
+        return [(since, batch) for since, batch in seen if since is not None and since <= until]
 
-    def _batches(self, stream: StreamData, sn: Any, vts: dict[str, int]) -> list[int]:
-        """Return the stream batches of an SN: of a stream that is gone, those that were visible when it went."""
-        end, last = self.gone.get(stream.key, (None, 0))
-        if end is None or sn < end:
-            return stream.batches(0, vts.get(stream.key, 0))
-        assert stream.key not in vts, (stream.key, sn, vts)
-        seen = ((batch, self._visible(stream, batch)) for batch in stream.batches(0, last))
-        return [batch for batch, since in seen if since is not None and since <= end]
-
-    def at(self, sn: Any, vts: dict[str, int]) -> set[Edge]:
+    def at(self, sn: Any) -> set[Edge]:
         """Return the edges at an SN: by SN order, a stream batch before the records behind its tick."""
         timeline = [entry for entry in self.timeline if entry[0] <= sn]
         for stream in self.streams.values():
-            batches = self._batches(stream, sn, vts)
-            timeline += [(self._visible(stream, batch), set(), stream.edges(batch)) for batch in batches]
+            timeline += [(since, set(), stream.edges(batch)) for since, batch in self._batches(stream, sn)]
         found: set[Edge] = set()
         for _, gone, come in sorted(timeline, key=lambda entry: tuple(entry[0])):
             found = (found - gone) | come

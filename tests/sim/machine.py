@@ -589,9 +589,10 @@ class Machine:
 
 def visible_at(control: Control, stream: DeclaredStream, batch: int) -> Sn | None:
     """Return the first SN that has a stream batch, None if the log does not say yet."""
-    if stream.began is None:
-        return None
-    tick = max(stream.end_of(batch), stream.began + 1)
+    joined = next((join.sn for join in control.joins if join.stream == stream.key and join.batch >= batch), None)
+    if joined is not None or stream.counts is None:
+        return joined
+    tick = max(stream.end_of(batch), stream.counts + 1)
     if stream.group == LIVE:
         return Sn(tick, 0)
     return next(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import PROJECT_ROOT
 from tests.fuzz import first_and_slow
-from tests.sim import compaction_stories, log_stories, log_world, partition_stories, run, stories
+from tests.sim import compaction_stories, late_stories, log_stories, log_world, partition_stories, run, stories
 from tests.sim.mutants import caught_by
 from tests.sim.traffic import measured
 from tests.sim.wrong_logs import Mutant
@@ -49,7 +49,13 @@ def test_the_log_holds_in_any_order_of_events(first: int) -> None:
 
 @pytest.mark.parametrize(
     "story",
-    [*log_stories.STORIES, *stories.STORIES, *compaction_stories.STORIES, *partition_stories.STORIES],
+    [
+        *log_stories.STORIES,
+        *stories.STORIES,
+        *compaction_stories.STORIES,
+        *partition_stories.STORIES,
+        *late_stories.STORIES,
+    ],
     ids=lambda story: story.__name__,
 )
 def test_stories_that_break_protocols_end_well(story: Callable[[], None]) -> None:

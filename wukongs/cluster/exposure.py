@@ -6,8 +6,7 @@ waits for the whole slices that it needs from other nodes. Nothing behind it is 
 stage shows streams; `reached` is how far reads may see.
 
 Loads, updates and ticks are sealed at exactly the SNs that the protocol has given them, which rise. So the trace of a
-node is an ordinary one. It differs from an embedded engine's in one way: the stream batches of a stream that began late
-become stored triples at the tick after that of its beginning, all at once, since they are visible from there on.
+node is an ordinary one. What a late stream has brought becomes stored triples at the SN of the record that says so.
 """
 
 from __future__ import annotations
@@ -83,10 +82,11 @@ class Exposure:
         pass
 
     def clock_ms(self, core: Core) -> int | None:
-        begun = [one for one in self.streams.values() if one.began_ms is not None and one.began_ms < ms_of(self.shown)]
-        if not begun:
+        shown_ms = ms_of(self.shown)
+        counting = [one for one in self.streams.values() if one.counts_ms is not None and one.counts_ms < shown_ms]
+        if not counting:
             return None
-        return FOREVER_MS if all(one.state.is_ended for one in begun) else ms_of(self.shown)
+        return FOREVER_MS if all(one.state.is_ended for one in counting) else shown_ms
 
     def exposed_ms(self) -> int:
         return ms_of(self.shown)

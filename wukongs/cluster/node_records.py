@@ -36,6 +36,7 @@ from wukongs.protocol.records import (
     DropQuery,
     DropStream,
     EndStream,
+    LateJoin,
     MoveQuery,
     Record,
     ReEncode,
@@ -170,8 +171,10 @@ class NodeRecords:
         match record:
             case DeclareStream():
                 return self._declare(index, record), _ready
-            case BeginStream(stream=name) if name in self.streams:
-                self.streams[name].begin(sn.tick)
+            case BeginStream(stream=name, empty_to=empty_to) if name in self.streams:
+                self.streams[name].begin(sn.tick, empty_to)
+            case LateJoin(stream=name, batch=batch) if name in self.streams:
+                return self._join(self.streams[name], batch, sn)
             case EndStream(stream=name, last_batch=last_batch, is_cut=True) if name in self.streams:
                 cut = self.streams.pop(name)
                 cut.cut(last_batch, ms_of(sn.tick))
@@ -252,6 +255,16 @@ class NodeRecords:
 
     def _hide_stream(self, name: str) -> None:
         del self._core.streams[name], self._exposure.streams[name]
+
+    def _join(self, stream: NodeStream, batch: int, sn: Sn) -> tuple[Callable[[], None], Callable[[], bool]]:
+        stream.bring(batch, sn.tick)
+
+        def is_ready() -> bool:
+            if stream.missing_at(self._exposure.exposed_ms()):
+                self._ask_for_slices()
+            return stream.has(batch) or stream.key not in self.streams
+
+        return lambda: stream.join(batch, self._core, packed(sn)), is_ready
 
     def _end(self, stream: NodeStream) -> None:
         stream.ends = True

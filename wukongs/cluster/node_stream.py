@@ -24,6 +24,7 @@ from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows, SliceShares
 from wukongs.cluster.times import batches_before, ms_of, packed, tick_at
 from wukongs.errors import DataError, StreamError
+from wukongs.live.core import Core
 from wukongs.live.pieces import Close, Piece, check_batch_number
 from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, StreamState, WholeSlice
 from wukongs.protocol.records import Sn
@@ -34,19 +35,37 @@ from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.sharding import hash_ids
 
 _NOTHING = np.empty(0, np.int64)
-_STANDING = ("key", "first_tick", "began_ms", "last_batch", "ends", "inserted_to", "_first_advance_ms", "_first_piece")
+_STANDING = (
+    "key",
+    "first_tick",
+    "began_ms",
+    "counts_ms",
+    "brings",
+    "brought",
+    "last_batch",
+    "ends",
+    "inserted_to",
+    "_first_advance_ms",
+    "_first_piece",
+)
 _SHOWN = ("is_ended", "is_dropped", "closed_ms", "first_ms", "last_ms", "tuple_count")
 
 
 @dataclass(slots=True, eq=False)
 class NodeStream:
     """state: the stream as its readers see it. key: how records name it (records.DeclareStream); first_tick: of its
-    declaration. began_ms, last_batch: as the log says so far; inserted_to: the last inserted stream batch."""
+    declaration. began_ms, counts_ms, brings, last_batch: as the log says so far (protocol/control.py): when it begins,
+    behind which time it counts (None: it is late), what LateJoin records bring, its end. inserted_to: the last inserted
+    stream batch."""
 
     state: StreamState
     key: str = ""
     first_tick: int = 0
     began_ms: int | None = None
+    counts_ms: int | None = None
+    brings: int | None = None
+    brought: int | None = None
+    """What LateJoin records have brought that are exposed."""
     last_batch: int | None = None
     ends: bool = False
     """Its EndStream is exposed."""
@@ -90,11 +109,22 @@ class NodeStream:
         """The time up to which its stream batches are inserted here."""
         return None if self.inserted_to is None else self.inserted_to * self.state.batch_ms
 
-    def begin(self, tick: int) -> None:
-        """Note when the stream begins by the log. Its stream batches are visible behind that."""
+    def begin(self, tick: int, empty_to: int) -> None:
+        """Note when the stream begins by the log: late, or its stream batches are visible behind that. empty_to: the
+        protocol's number."""
         self.began_ms = ms_of(tick)
-        self.state.joins_at = packed(Sn(tick + 1, 0))
-        self.state.joins = [(self.began_ms // self.state.batch_ms, self.state.joins_at)]
+        if self.began_ms // self.state.batch_ms <= self.before + empty_to:
+            self._count_from(self.began_ms)
+
+    def _count_from(self, time_ms: int) -> None:
+        self.counts_ms = time_ms
+        self.state.joins_at = packed(Sn(tick_at(time_ms) + 1, 0))
+
+    def bring(self, batch: int, tick: int) -> None:
+        """Note up to which stream batch a record brings the stream while it is late: the protocol's number."""
+        self.brings = batch + self.before
+        if self.brings == ms_of(tick) // self.state.batch_ms:
+            self._count_from(ms_of(tick))
 
     def end_with(self, batch: int) -> None:
         """Note with which stream batch the stream ends by the log: the protocol's number."""
@@ -102,8 +132,8 @@ class NodeStream:
 
     def covered_to(self, time_ms: int) -> int | None:
         """Return the last stream batch that is visible at a time, None if there is none."""
-        if self.began_ms is None or time_ms <= self.began_ms:
-            return None
+        if self.counts_ms is None or time_ms <= self.counts_ms:
+            return self.brought
         number = time_ms // self.state.batch_ms
         number = number if self.last_batch is None else min(number, self.last_batch)
         return number if number > self.before else None
@@ -132,8 +162,8 @@ class NodeStream:
         for name in _SHOWN:
             setattr(self.state, name, standing[name])
         self._opened = set(standing["opened"])
-        if self.began_ms is not None:
-            self.begin(tick_at(self.began_ms))
+        if self.counts_ms is not None:
+            self._count_from(self.counts_ms)
 
     def kept_pieces(self) -> list[Piece]:
         """Return the pieces of stream batches that are not exposed yet, as they have come, inserted or not."""
@@ -235,22 +265,30 @@ class NodeStream:
     def missing_at(self, time_ms: int) -> tuple[int, int] | None:
         """Return the first and the last stream batch that a home lacks to show a time, of those that are inserted here;
         None if it lacks none."""
-        covered = self.covered_to(time_ms) if self.is_home else None
-        if covered is None or self.inserted_to is None:
+        named = [number for number in (self.covered_to(time_ms), self.brings) if number is not None]
+        if not named or not self.is_home or self.inserted_to is None:
             return None
-        last = min(covered, self.inserted_to)
+        last = min(max(named), self.inserted_to)
         return (self.whole_to + 1, last) if last > self.whole_to else None
+
+    @property
+    def _ready_to(self) -> int:
+        """The last stream batch that is complete here: inserted, and whole if this node is a home."""
+        inserted = self.before if self.inserted_to is None else self.inserted_to
+        return min(inserted, self.whole_to) if self.is_home else inserted
+
+    def has(self, batch: int) -> bool:
+        """Tell whether the stream batches up to one, by the protocol's number, are complete here."""
+        return batch + self.before <= self._ready_to
 
     def ready_ms(self, time_ms: int) -> int:
         """Return the last time, up to this one, that is complete here: its stream batches are inserted (the cluster
         does not wait for a node that joins), and whole if this node is a home."""
-        ready_to = self.before if self.inserted_to is None else self.inserted_to
-        ready_to = min(ready_to, self.whole_to) if self.is_home else ready_to
         covered = self.covered_to(time_ms)
-        if covered is None or covered <= ready_to:
+        if covered is None or covered <= self._ready_to:
             return time_ms
-        assert self.began_ms is not None, self.state.iri
-        return max((ready_to + 1) * self.state.batch_ms - 1, self.began_ms)
+        assert self.counts_ms is not None, self.state.iri
+        return max((self._ready_to + 1) * self.state.batch_ms - 1, self.counts_ms)
 
     def add_whole(self, last: int, slices: Mapping[int, WholeSlice], before: tuple[int, int | None]) -> Int64Array:
         """Take the whole slices of the stream batches up to `last`, which begin where the ones before ended; return
@@ -297,10 +335,23 @@ class NodeStream:
             if state.first_ms is None:
                 state.first_ms = self._first_at(number) if self.is_home else number * state.batch_ms
             if state.first_ms is not None:
-                state.closed_ms = time_ms
+                state.closed_ms = number * state.batch_ms
         if self.ends and (self.before if number is None else number) == self.last_batch:
             state.is_ended = True
             state.closed_ms = None if number is None else number * state.batch_ms
+
+    def join(self, batch: int, core: Core, sn: int) -> None:
+        """Show what a record brings of a late stream, and let its timeless tuples join the stored graph at its SN."""
+        state = self.state
+        self.brought = batch + self.before
+        self.show(self.brought * state.batch_ms)
+        graphs, subjects, predicates, objects = [_NOTHING], [_NOTHING], [_NOTHING], [_NOTHING]
+        while (number := state.next_batch()) is not None and number <= self.brought:
+            for columns, column in zip((graphs, subjects, predicates, objects), state.seal(number), strict=True):
+                columns.append(column)
+        core.revoke_old_handles()
+        joined = [np.concatenate(columns) for columns in (graphs, subjects, predicates, objects)]
+        core.arrangement.absorb(sn, *joined)
 
     def _first_at(self, number: int) -> int | None:
         """Return the time of the first tuple or advance, None while the stream batches up to this one do not say."""
@@ -313,7 +364,7 @@ class NodeStream:
 
     def cut(self, batch: int, time_ms: int) -> None:
         """Let a dropped stream end with a stream batch (the protocol's number) that a time covers."""
-        covered = self.covered_to(time_ms)
+        covered = self.brings if self.counts_ms is None or time_ms <= self.counts_ms else self.covered_to(time_ms)
         self.last_batch = min(batch + self.before, self.before if covered is None else covered)
 
     def forget(self) -> Int64Array:

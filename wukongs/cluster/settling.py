@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from wukongs.cluster.feeding import index_of
@@ -12,8 +13,9 @@ from wukongs.cluster.intake import INSTALLED_S
 from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError
-from wukongs.protocol.records import Sn
-from wukongs.protocol.snapshots import stable_sn
+from wukongs.protocol.records import Sn, Vts
+from wukongs.protocol.snapshots import late_batches, stable_sn, tick_for
+from wukongs.protocol.state import Node
 from wukongs.protocol.waiting import wanted_of_streams
 from wukongs.wire.packet_columns import timeout_of
 from wukongs.wire.packets import Packet, Peers
@@ -45,9 +47,10 @@ class Settling:
         answers = ask_members(self._host, self._peers, asked, min(left_s(deadline), ASK_S))
         closed = [_vts(answer) for answer in answers.values()]
         self._host.wait_for_record(max(map(index_of, answers.values())), left_s(deadline))
-        control = self._host.node.control
-        vts = {stream: min(one.get(stream, 0) for one in closed) for stream in control.streams}
-        sn = stable_sn(control, vts)
+        vts = {stream: min(one.get(stream, 0) for one in closed) for stream in self._host.node.control.streams}
+        what = "the record that shows what a late stream has brought"
+        node = self._host.wait_until(partial(_shows_late_streams, vts), left_s(deadline), what)
+        sn = stable_sn(node.control, vts)
         while True:
             seconds = min(left_s(deadline), ASK_S)  # nobody is kept busy for somebody who may be gone by then
             packet = Packet(SETTLE, {"tick": sn.tick, "minor": sn.minor, "timeout_s": seconds})
@@ -93,6 +96,10 @@ class Settling:
         if not packet.fields.get("is_seen"):
             self._store.injector.settle(left_s(deadline))
         return Packet(SETTLE)
+
+
+def _shows_late_streams(vts: Vts, node: Node) -> bool:
+    return not late_batches(node.control, vts, tick_for(node.control, vts))
 
 
 def _vts(answer: Packet) -> dict[str, int]:

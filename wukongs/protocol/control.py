@@ -20,6 +20,7 @@ from wukongs.protocol.records import (
     EndStream,
     Entry,
     Int64,
+    LateJoin,
     Membership,
     MoveQuery,
     OpenPartition,
@@ -37,9 +38,10 @@ THE_FIRST = Sn(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class DeclaredStream:
-    """key: names it everywhere (records.DeclareStream). began: the tick of its group at which it began (None: not yet);
-    it counts from the next tick on. last_batch: None while it is open. gone: for a dropped stream, the SN from which on
-    no vector timestamp names it any more; its tuples up to last_batch stay."""
+    """key: names it everywhere (records.DeclareStream). began: the tick of its group at which it began (None: not yet).
+    counts: the tick behind which it counts, None while it has not begun or is late; joined: the last stream batch that
+    a LateJoin has brought. last_batch: None while it is open. gone: for a dropped stream, the SN from which on no
+    vector timestamp names it any more; its tuples up to last_batch stay."""
 
     key: str
     partitions: tuple[str, ...]
@@ -48,21 +50,32 @@ class DeclaredStream:
     first_tick: Int64 = 0
     payload: str = ""
     began: Int64 | None = None
+    counts: Int64 | None = None
+    joined: Int64 = 0
     last_batch: Int64 | None = None
     is_dropped: bool = False
     gone: Sn | None = None
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it has begun behind the ticks, and has neither come as far as they are nor joined to its end."""
+        return self.began is not None and self.counts is None and self.joined != self.last_batch
+
     def end_of(self, batch: int) -> int:
         """Return the tick at which a stream batch ends; batch 0: the tick before everything."""
         return self.first_tick + batch * self.batch_ticks
+
+    def cover_of(self, batch: int) -> int:
+        """Return the last tick before which no later stream batch ends."""
+        return self.end_of(batch) + self.batch_ticks - 1
 
     def batch_before(self, tick: int) -> int:
         """Return the last stream batch that ends at or before a tick, 0 if there is none."""
         return max(0, (tick - self.first_tick) // self.batch_ticks)
 
     def batch_at(self, tick: int) -> int:
-        """Return the last stream batch that a snapshot of a tick holds, 0 if there is none."""
-        if self.began is None or tick <= self.began:
+        """Return the last stream batch that the ticks up to this one show, 0 if there is none."""
+        if self.counts is None or tick <= self.counts:
             return 0
         batch = self.batch_before(tick)
         return batch if self.last_batch is None else min(batch, self.last_batch)
@@ -105,14 +118,23 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """What a LateJoin has brought."""
+
+    sn: Sn
+    stream: str
+    batch: Int64
+
+
+@dataclass(frozen=True, slots=True)
 class Control:
     """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i; replica_sets: these,
     each once.
 
     keys: per name the key of the stream that was declared under it last. exceptions: per text the number of its
     re-encoding; requests: per client the number of its last change; view: the index of the last membership record;
-    marks, updates and advances are in order. floor: records before this SN may have been forgotten here (`forget`); the
-    rest is the same on every node at one index."""
+    marks, updates, advances and joins are in order. floor: records before this SN may have been forgotten here
+    (`forget`); the rest is the same on every node at one index."""
 
     shards: tuple[tuple[Int64, ...], ...]
     replica_sets: frozenset[tuple[Int64, ...]]
@@ -129,6 +151,7 @@ class Control:
     marks: tuple[Mark, ...] = ()
     updates: tuple[Mark, ...] = ()
     advances: tuple[Advance, ...] = ()
+    joins: tuple[Join, ...] = ()
     floor: Sn = THE_FIRST
 
     @property
@@ -183,8 +206,9 @@ class Control:
         """Return the vector timestamp that an SN stands for, of the streams that have something by then."""
         ticks = {advance.group: advance.tick for advance in self.advances if advance.sn <= sn}
         ticks[LIVE] = sn.tick
+        joined = {join.stream: join.batch for join in self.joins if join.sn <= sn}
         there = (stream for stream in self.streams.values() if stream.gone is None or sn < stream.gone)
-        batches = {stream.key: stream.batch_at(ticks.get(stream.group, 0)) for stream in there}
+        batches = {one.key: max(one.batch_at(ticks.get(one.group, 0)), joined.get(one.key, 0)) for one in there}
         return {key: batch for key, batch in batches.items() if batch}
 
 
@@ -198,7 +222,13 @@ def genesis(node_count: int, replica_count: int, shard_count: int) -> Control:
 def is_valid(control: Control, entry: Entry) -> bool:
     """Whether an entry at the next index changes anything. Leaders append no entry that does not, and nobody applies
     one. The answer depends only on the log before the entry, so it is the same everywhere."""
-    return (not isinstance(entry.record, TICKED) or _has_place(control, entry)) and is_news(control, entry.record)
+    record, tick = entry.record, entry.tick
+    if isinstance(record, TICKED) and not _has_place(control, entry):
+        return False
+    if not is_news(control, record):
+        return False
+    # Later ticks show what ends after the record.
+    return not isinstance(record, LateJoin) or record.batch <= control.streams[record.stream].batch_before(tick or 0)
 
 
 def is_news(control: Control, record: Record) -> bool:
@@ -215,6 +245,9 @@ def is_news(control: Control, record: Record) -> bool:
             return stream is not None and stream.last_batch is None and name not in stream.partitions
         case BeginStream(stream=key):
             return control.takes_in(key) and control.streams[key].began is None
+        case LateJoin(stream=key, batch=batch):
+            stream = control.streams.get(key)
+            return stream is not None and stream.gone is None and stream.is_late and batch > stream.joined
         case EndStream(stream=key, is_cut=True):
             return key in control.streams and control.streams[key].is_dropped and control.streams[key].gone is None
         case EndStream(stream=key):
@@ -262,18 +295,22 @@ def apply(control: Control, entry: Entry) -> Control:
 
 def forget(control: Control, floor: Sn) -> Control:
     """Return the state without the parts that only SNs before this one need. Of the ticked records at or before it the
-    last one stays, of each clock group its place there; streams that are gone are left out. No record becomes valid or
-    void by it."""
+    last one stays, of each clock group and each late stream its place there; streams that are gone are left out. No
+    record becomes valid or void by it."""
     if floor <= control.floor:
         return control
     groups = {advance.group: advance for advance in control.advances if advance.sn <= floor}
+    streams = {key: one for key, one in control.streams.items() if one.gone is None or one.gone > floor}
+    late = {key for key, one in streams.items() if one.counts is None or one.counts >= floor.tick}
+    joined = {join.stream: join for join in control.joins if join.sn <= floor and join.stream in late}
     return replace(
         control,
         floor=floor,
-        streams={key: one for key, one in control.streams.items() if one.gone is None or one.gone > floor},
+        streams=streams,
         marks=_since(control.marks, floor),
         updates=_since(control.updates, floor),
         advances=tuple(one for one in control.advances if one.sn > floor or one == groups[one.group]),
+        joins=tuple(one for one in control.joins if one.sn > floor or one == joined.get(one.stream)),
     )
 
 
@@ -319,10 +356,16 @@ def _with(control: Control, record: Record) -> Control:
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key]
             return _with_stream(control, replace(stream, partitions=(*stream.partitions, name)))
-        case BeginStream(stream=key):
-            group = control.streams[key].group
-            began = sn.tick if group == LIVE else control.groups.get(group, 0)
-            return _with_stream(control, replace(control.streams[key], began=began))
+        case BeginStream(stream=key, empty_to=empty_to):
+            stream = control.streams[key]
+            began = sn.tick if stream.group == LIVE else control.groups.get(stream.group, 0)
+            is_late = stream.group == LIVE and stream.batch_before(began) > empty_to
+            return _with_stream(control, replace(stream, began=began, counts=None if is_late else began))
+        case LateJoin(stream=key, batch=batch):
+            stream = control.streams[key]
+            has_come = batch == stream.batch_before(sn.tick)
+            stream = replace(stream, joined=batch, counts=sn.tick if has_come else None)
+            return _with_stream(replace(control, joins=(*control.joins, Join(sn, key, batch))), stream)
         case EndStream(stream=key, last_batch=last_batch, is_cut=is_cut):
             if is_cut:
                 return _cut(control, control.streams[key], last_batch)

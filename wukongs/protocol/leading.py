@@ -1,5 +1,6 @@
 """A leader's work besides keeping the log. It appends the records that others ask for, if they are valid there. It
-proposes what nobody else can: which nodes are out, which nodes vote, how far other clock groups are."""
+proposes what nobody else can: which nodes are out, which nodes vote, how far late streams and other clock groups are.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from wukongs.protocol.records import (
     TICKED,
     AdvanceGroup,
     Entry,
+    LateJoin,
     Membership,
     Record,
     Role,
@@ -24,7 +26,7 @@ from wukongs.protocol.records import (
     Voters,
     Vts,
 )
-from wukongs.protocol.snapshots import tick_for, tick_in
+from wukongs.protocol.snapshots import late_batches, tick_for, tick_in
 
 Outcome = tuple[Log, list[Action]]
 
@@ -58,10 +60,21 @@ def lead(log: Log, control: Control, progress: Progress, out: list[Membership], 
         return log, []
     groups = sorted({stream.group for stream in control.live_streams if stream.group != LIVE})
     records: list[Record] = [AdvanceGroup(group, tick_in(control, group, progress.stable)) for group in groups]
+    records += late_joins(log, control, progress, vts)
     records += cuts(held_control(log, control), progress)
     log, actions = admit(log, control, vts, [*out, *records])
     log, more = _change_voters(log, control)
     return log, actions + more
+
+
+def late_joins(log: Log, control: Control, progress: Progress, vts: Vts) -> list[LateJoin]:
+    """Return what a leader can bring of late streams now: as far as its stable VTS has them, and its own ticks have
+    come. A stream with a record in flight has to wait for that."""
+    if not any(stream.is_late for stream in control.live_streams):
+        return []
+    held = held_control(log, control)
+    found = late_batches(held, progress.stable, tick_for(held, vts))
+    return [LateJoin(key, batch) for key, batch in found.items() if held.streams[key] == control.streams[key]]
 
 
 def has_voters_to_change(log: Log, control: Control) -> bool:

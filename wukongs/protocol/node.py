@@ -64,6 +64,7 @@ from wukongs.protocol.records import (
     Change,
     DropStream,
     EndStream,
+    LateJoin,
     Nothing,
     Record,
     Role,
@@ -174,7 +175,7 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
 
 
 def _is_leaders_own(record: Record) -> bool:
-    return isinstance(record, Nothing | Voters) or (isinstance(record, EndStream) and record.is_cut)
+    return isinstance(record, Nothing | Voters | LateJoin) or (isinstance(record, EndStream) and record.is_cut)
 
 
 def _inserted(node: Node, event: Inserted) -> Outcome:

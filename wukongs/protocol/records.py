@@ -112,9 +112,23 @@ class OpenPartition(Tagged, frozen=True):
 
 
 class BeginStream(Tagged, frozen=True):
-    """The stream has its first tuple or advance: it holds ticks back from here on."""
+    """The stream has its first tuple or advance. empty_to: nothing of it is in stream batches up to this one, as far as
+    the proposer knows.
+
+    It holds ticks back from here on, unless it begins late: a stream batch after `empty_to` ends at or before the tick
+    of this record. Then LateJoin records show it, until it has come as far as the ticks."""
 
     stream: str
+    empty_to: Int64 = 0
+
+
+class LateJoin(Tagged, frozen=True):
+    """From this SN on, reads see the stream batches of a late stream up to this one. If it is the last one that ends at
+    or before the tick of this record, the stream is late no more: it holds ticks back from here on. Only leaders say
+    that."""
+
+    stream: str
+    batch: Int64
 
 
 class EndStream(Tagged, frozen=True):
@@ -197,6 +211,7 @@ Record = (
     | DeclareStream
     | OpenPartition
     | BeginStream
+    | LateJoin
     | EndStream
     | DropStream
     | AdvanceGroup
@@ -210,6 +225,7 @@ TICKED = (
     DeclareStream,
     OpenPartition,
     BeginStream,
+    LateJoin,
     EndStream,
     DropStream,
     AdvanceGroup,

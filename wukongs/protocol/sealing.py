@@ -46,14 +46,21 @@ class Verdict(Enum):
 class Partition:
     """Rows [0, offset) of a source partition are here, stream batches up to `closed` are complete.
 
-    epoch: the newest writer's. ends: by stream batch, in order, of those that are not inserted yet and have rows here,
+    epoch: the newest writer's. empty_to: nothing is in stream batches up to this one, by the first thing that has come.
+    ends: by stream batch, in order, of those that are not inserted yet and have rows here,
     the row behind the last. is_ended: nothing comes after `closed`."""
 
     offset: int = 0
     closed: int = 0
     epoch: int = 0
+    empty_to: int = 0
     ends: Mapping[int, int] = field(default_factory=dict)
     is_ended: bool = False
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has come of it."""
+        return not (self.offset or self.closed or self.is_ended)
 
     @property
     def reached(self) -> int:
@@ -98,7 +105,8 @@ def add_piece(intake: StreamIntake, piece: PieceOffered) -> tuple[StreamIntake, 
     if piece.first_offset != partition.offset or is_late or partition.is_ended:
         return intake, Verdict.REFUSED
     ends = {**partition.ends, piece.batch: piece.end_offset}
-    partition = replace(partition, offset=piece.end_offset, epoch=piece.epoch, ends=ends)
+    empty_to = piece.batch - 1 if partition.is_fresh else partition.empty_to
+    partition = replace(partition, offset=piece.end_offset, epoch=piece.epoch, empty_to=empty_to, ends=ends)
     return _with(intake, piece.partition, partition), Verdict.TAKEN
 
 
@@ -118,7 +126,8 @@ def take_marker(intake: StreamIntake, marker: Marker) -> tuple[StreamIntake, Ver
         offset = marker.end_offset
         ends = {**ends, max(marker.batch, partition.reached): offset}
     closed = max(marker.batch, partition.reached if marker.is_last else partition.closed)
-    partition = Partition(offset, closed, marker.epoch, ends, marker.is_last)
+    empty_to = marker.batch if partition.is_fresh else partition.empty_to
+    partition = Partition(offset, closed, marker.epoch, empty_to, ends, marker.is_last)
     return _with(intake, marker.partition, partition), Verdict.TAKEN
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from wukongs.protocol import dropping, gossip, membership
-from wukongs.protocol.leading import has_voters_to_change
+from wukongs.protocol.leading import has_voters_to_change, late_joins
 from wukongs.protocol.log import LogRole
 from wukongs.protocol.records import BeginStream, Change, EndStream, Record, Role
 from wukongs.protocol.state import Node
@@ -20,7 +20,7 @@ def is_waited_for(node: Node) -> bool:
     log = node.log
     return (
         log.leader is None
-        or (log.standing is LogRole.LEADER and (log.last > log.commit or has_voters_to_change(log, node.control)))
+        or (log.standing is LogRole.LEADER and _has_to_lead(node))
         or bool(node.pending)
         or any(claim.unasked for claim in node.claims.values())
         or node.role is not Role.IN
@@ -35,6 +35,15 @@ def is_waited_for(node: Node) -> bool:
             node.vts,
             dropping.frozen(node.control, node.intakes),
         )
+    )
+
+
+def _has_to_lead(node: Node) -> bool:
+    log, control = node.log, node.control
+    return (
+        log.last > log.commit
+        or has_voters_to_change(log, control)
+        or bool(late_joins(log, control, node.progress, node.vts))
     )
 
 
@@ -62,8 +71,9 @@ def wanted_of_streams(node: Node) -> list[Record]:
         stream = node.control.streams[key]
         last_batch = intake.last_batch(stream.partitions)
         if stream.began is None:
-            if any(one.offset or one.closed for one in intake.partitions.values()):
-                found.append(BeginStream(key))
+            begun = [one.empty_to for one in intake.partitions.values() if one.offset or one.closed]
+            if begun:
+                found.append(BeginStream(key, min(begun)))
         elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
             found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
     return found

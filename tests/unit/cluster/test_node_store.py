@@ -16,7 +16,7 @@ from tests.unit.cluster.wires import Wires, wired
 from tests.unit.wire.pieces import make_piece
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.slices import SLICES
-from wukongs.cluster.times import first_tick_of, unpacked
+from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.errors import CompactedError, StreamError
 from wukongs.live.declarations import stream_options
 from wukongs.live.pieces import Close
@@ -69,7 +69,7 @@ def test_loads_updates_and_streams_are_read_at_the_sns_that_the_log_gave(wires: 
     assert [unpacked(one).minor for one in (second, third, fourth, fifth, sixth)] == [1, 2, 3, 4, 5]
     assert unpacked(first).tick == 0
     at_200 = unpacked(second).tick << 20
-    assert at_200 == (200 + LIVE_MS) << 20
+    assert at_200 == (299 + LIVE_MS) << 20, "the next stream batch ends at 300"
     expected = {
         first: ["l1"],
         at_200: ["a", "b", "l1"],
@@ -134,7 +134,7 @@ def test_whole_slices_go_with_the_last_query_that_reads_them(wires: Wires) -> No
     stream.advance(9000)
     engine.settle(SETTLE_S)
     for one in wires.nodes:  # the last shares and their texts went, too; timestamps are younger than history_ms
-        assert one.store.held().oldest_firing == 9000 + LIVE_MS
+        assert one.store.held().oldest_firing == 9099 + LIVE_MS
         until(lambda store=one.store: shares_of(store) == 0)  # type: ignore[misc]
         assert len(one.store.core.registry.transient) <= 1  # the name of the default graph
     query = engine.register(register_text("RANGE 100ms STEP 100ms", "q3"))
@@ -160,7 +160,7 @@ def test_a_marker_that_is_noted_after_its_tick_is_shown_begins_the_stream(
         note = node.store.take_close
 
         def noted_late(message: Close) -> None:
-            until(lambda: node.store.exposure.shown == 200 + LIVE_MS)
+            until(lambda: node.store.exposure.shown == 299 + LIVE_MS)
             note(message)
 
         monkeypatch.setattr(node.store, "take_close", noted_late)
@@ -186,7 +186,7 @@ def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
         for number in range(1, 40):
             stream.push([at(f"s{k}", 100 * number + k, term=f"o{number}") for k in range(1, 31)])
         stream.advance(4000)
-        tick = 4000 + LIVE_MS
+        tick = 4099 + LIVE_MS
         until(lambda: home.store.exposure.exposed.tick == tick)
         assert home.store.missing_slices() == [MissingSlices(A, 2, 40)]
         assert home.store.reached.tick < home.store.exposure.exposed.tick
@@ -226,27 +226,38 @@ def test_a_query_moves_to_another_node_with_the_history() -> None:
         assert not wires.nodes[0].store.records.streams[A].is_home
 
 
-def test_what_a_late_stream_has_closed_before_shows_at_the_next_tick(wires: Wires) -> None:
-    engine = wires.nodes[-1].engine
+def test_a_late_stream_joins_the_stored_graph_by_records_until_it_has_come_as_far(wires: Wires) -> None:
+    engine, core = wires.nodes[-1].engine, wires.nodes[-1].store.core
+    with core.lock:
+        reader = core.arrangement.open(core.sn, "a reader that keeps all SNs")
     first, late = engine.stream(A, batch_ms=100), engine.stream(B, batch_ms=100)
     query = engine.register(register_text("RANGE 100ms STEP 100ms", stream=B))
     first.push([at("a", 950), at("a2", 1001)])
     engine.settle(SETTLE_S)
     late.push([at("b", 150), at("b2", 250), at("b3", 960)])
-    late.advance(1000)
     engine.settle(SETTLE_S)
-    assert windows(query) == {}
+    assert list(windows(query)) == list(range(200, 1000, 100))
     first.advance(1200)
+    engine.settle(SETTLE_S)
+    assert subjects(engine) == ["a", "a2", "b", "b2"], "the late stream holds nothing back"
     late.advance(1200)
     engine.settle(SETTLE_S)
-    found = windows(query)
-    assert {end_ms: found[end_ms] for end_ms in found if found[end_ms]} == {200: ["b"], 300: ["b2"], 1000: ["b3"]}
-    assert min(found) == 200
-    assert max(found) == 1200
-    begun = wires.nodes[0].host.node.control.streams[B].began
-    assert begun == 1000 + LIVE_MS
-    assert names(engine.query("SELECT ?s { ?s ?p ?o }", at=(begun + 1) << 20)) == ["a", "b", "b2", "b3"]
-    assert subjects(engine) == ["a", "a2", "b", "b2", "b3"]
+    assert list(windows(query)) == [1000, 1100, 1200]
+    late.push([at("b4", 1250)])
+    late.advance(1300)
+    engine.settle(SETTLE_S)
+    assert subjects(engine) == ["a", "a2", "b", "b2", "b3"], "it counts now"
+    first.advance(1300)
+    engine.settle(SETTLE_S)
+    assert subjects(engine) == ["a", "a2", "b", "b2", "b3", "b4"]
+    control = wires.nodes[0].host.node.control
+    assert control.streams[B].began == 1099 + LIVE_MS
+    assert control.streams[B].counts == 1299 + LIVE_MS
+    assert {join.sn.tick - LIVE_MS for join in control.joins} == {1099, 1299}
+    at_last = packed(control.joins[-1].sn)
+    assert names(engine.query("SELECT ?s { ?s ?p ?o }", at=at_last - 1)) == ["a", "a2", "b", "b2"]
+    assert names(engine.query("SELECT ?s { ?s ?p ?o }", at=at_last)) == ["a", "a2", "b", "b2", "b3"]
+    reader.close()
 
 
 def test_a_dropped_stream_is_gone_and_its_name_is_free(wires: Wires) -> None:

@@ -17,6 +17,7 @@ from wukongs.protocol.records import (
     DropStream,
     EndStream,
     Entry,
+    LateJoin,
     Membership,
     MoveQuery,
     OpenPartition,
@@ -48,6 +49,8 @@ def with_records(*records: Record, tick: int = 4, leader: Voter = Voter(0, 0)) -
         OpenPartition("t", "p"),
         OpenPartition("s", "p"),
         BeginStream("t"),
+        LateJoin("t", 1),
+        LateJoin("s", 1),
         EndStream("s", 3),
         AdvanceGroup("live", 9),
         AdvanceGroup("replay", 0),
@@ -189,7 +192,7 @@ def test_a_stream_that_a_query_reads_is_not_dropped() -> None:
 
 
 def test_a_dropped_stream_ends_where_its_cut_says_and_not_beyond_what_time_has_reached() -> None:
-    control = with_records(STREAM, BeginStream("s"), DropStream("s"))
+    control = with_records(STREAM, BeginStream("s", 2), DropStream("s"))
     cut = EndStream("s", 9, is_cut=True)
     assert not is_valid(with_records(STREAM, BeginStream("s")), Entry(1, cut, 4, Voter(0, 0))), "it is not dropped"
     assert not is_valid(control, Entry(1, EndStream("s", 9), 4, Voter(0, 0))), "what its sources say counts no more"
@@ -198,6 +201,13 @@ def test_a_dropped_stream_ends_where_its_cut_says_and_not_beyond_what_time_has_r
     assert (gone.streams["s"].last_batch, gone.streams["s"].gone) == (6, Sn(12, 1))
     assert gone.vts_at(Sn(12, 0)) == {"s": 6}
     assert gone.vts_at(Sn(12, 1)) == {}
+
+
+def test_a_dropped_stream_that_is_late_ends_where_its_last_join_says() -> None:
+    control = with_records(STREAM, BeginStream("s"), LateJoin("s", 1), DropStream("s"), EndStream("s", 9, is_cut=True))
+    assert (control.streams["s"].last_batch, control.streams["s"].gone) == (1, Sn(4, 5))
+    assert control.vts_at(Sn(4, 4)) == {"s": 1}
+    assert not is_valid(control, Entry(1, LateJoin("s", 2), 4, Voter(0, 0))), "it is gone"
 
 
 def test_who_is_on_the_way_when_a_stream_goes_begins_anew() -> None:

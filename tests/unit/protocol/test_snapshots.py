@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wukongs.protocol.control import Control, apply, genesis, is_valid
+from wukongs.protocol.control import Control, apply, forget, genesis, is_valid
 from wukongs.protocol.records import (
     AdvanceGroup,
     BeginStream,
@@ -13,6 +13,7 @@ from wukongs.protocol.records import (
     DeclareStream,
     EndStream,
     Entry,
+    LateJoin,
     Record,
     Sn,
     Voter,
@@ -46,14 +47,15 @@ LIVE = (
 def test_ticks_come_from_the_streams_that_have_begun() -> None:
     control = control_with(*LIVE)
     assert tick_in(control, "live", {"a": 7, "b": 0}) == 7
-    control = control_with(*LIVE, (7, BeginStream("b")))
+    control = control_with(*LIVE, (7, BeginStream("b", 2)))
     assert tick_in(control, "live", {"a": 9, "b": 0}) == 7
+    assert tick_in(control, "live", {"a": 9, "b": 2}) == 8
     assert tick_in(control, "live", {"a": 9, "b": 3}) == 9
-    assert tick_in(control, "live", {"a": 12, "b": 3}) == 9
+    assert tick_in(control, "live", {"a": 12, "b": 3}) == 11, "the next stream batch of b ends at 12"
 
 
 def test_a_stream_counts_from_the_tick_after_its_beginning() -> None:
-    control = control_with(*LIVE, (7, BeginStream("b")))
+    control = control_with(*LIVE, (7, BeginStream("b", 2)))
     assert control.vts_at(Sn(7, 9)) == {"a": 7}
     assert control.vts_at(Sn(8, 0)) == {"a": 8, "b": 2}
     assert control.vts_at(Sn(9, 0)) == {"a": 9, "b": 3}
@@ -61,25 +63,83 @@ def test_a_stream_counts_from_the_tick_after_its_beginning() -> None:
 
 def test_a_streams_numbers_may_begin_anywhere() -> None:
     control = control_with((0, DeclareStream("a", ("p",), 100, first_tick=30)), (0, BeginStream("a")))
-    assert tick_in(control, "live", {"a": 17_000_000}) == 1_700_000_030
+    assert tick_in(control, "live", {"a": 17_000_000}) == 1_700_000_129
     assert control.vts_at(Sn(1_700_000_029, 0)) == {"a": 16_999_999}
     assert control.vts_at(Sn(1_700_000_030, 0)) == {"a": 17_000_000}
     assert control.vts_at(Sn(20, 0)) == {}
-    assert tick_in(control, "live", {}) == 30
+    assert tick_in(control, "live", {}) == 129
 
 
 def test_a_stream_that_is_complete_holds_nothing_back() -> None:
     control = control_with(*LIVE, (0, BeginStream("b")), (3, EndStream("a", 4)))
     assert tick_in(control, "live", {"a": 3, "b": 5}) == 3
-    assert tick_in(control, "live", {"a": 4, "b": 5}) == 15
+    assert tick_in(control, "live", {"a": 4, "b": 5}) == 17
     assert control.vts_at(Sn(15, 0)) == {"a": 4, "b": 5}
 
 
-def test_what_a_late_stream_brought_is_seen_though_no_time_passes_any_more() -> None:
-    control = control_with(*LIVE, (7, BeginStream("b")), (7, EndStream("a", 7)), (7, EndStream("b", 1)))
-    sn = stable_sn(control, {"a": 7, "b": 1})
+def test_with_no_stream_open_the_clock_stands_at_the_greatest_end() -> None:
+    control = control_with(*LIVE, (0, BeginStream("b")), (3, EndStream("a", 4)), (3, EndStream("b", 2)))
+    assert tick_in(control, "live", {"a": 4, "b": 2}) == 6
+    control = control_with(*LIVE, (9, EndStream("a", 4)))
+    assert tick_in(control, "live", {"a": 4}) == 9, "it never falls"
+
+
+def test_what_another_partition_brings_of_earlier_is_seen_though_no_time_passes_any_more() -> None:
+    control = control_with(*LIVE, (7, BeginStream("b", 2)), (7, EndStream("a", 7)), (7, EndStream("b", 2)))
+    sn = stable_sn(control, {"a": 7, "b": 2})
     assert sn == Sn(8, 0)
-    assert control.vts_at(sn) == {"a": 7, "b": 1}
+    assert control.vts_at(sn) == {"a": 7, "b": 2}
+
+
+LATE = (*LIVE, (10, BeginStream("b", 0)))
+
+
+def test_a_late_stream_holds_nothing_back_until_it_has_come_as_far() -> None:
+    control = control_with(*LATE)
+    assert control.streams["b"].is_late
+    assert tick_in(control, "live", {"a": 20, "b": 1}) == 20
+    control = control_with(*LATE, (12, LateJoin("b", 3)))
+    assert tick_in(control, "live", {"a": 20, "b": 3}) == 20
+    control = control_with(*LATE, (12, LateJoin("b", 4)))
+    assert not control.streams["b"].is_late
+    assert tick_in(control, "live", {"a": 20, "b": 4}) == 14
+    assert tick_in(control, "live", {"a": 20, "b": 5}) == 17
+
+
+def test_a_late_stream_shows_what_records_bring_and_then_what_ticks_cover() -> None:
+    control = control_with(*LATE, (10, LateJoin("b", 1)), (11, load(1)), (13, LateJoin("b", 4)))
+    assert control.vts_at(Sn(10, 1)) == {"a": 10}
+    assert control.vts_at(Sn(10, 2)) == {"a": 10, "b": 1}
+    assert control.vts_at(Sn(13, 0)) == {"a": 13, "b": 1}
+    assert control.vts_at(Sn(13, 1)) == control.vts_at(Sn(14, 0)) | {"a": 13} == {"a": 13, "b": 4}
+    assert control.vts_at(Sn(15, 0)) == {"a": 15, "b": 5}
+
+
+def test_a_late_join_is_exposed_where_the_stable_vts_has_what_it_names() -> None:
+    control = control_with(*LATE, (10, LateJoin("b", 1)), (10, load(1)), (10, LateJoin("b", 2)))
+    assert stable_sn(control, {"a": 12}) == Sn(10, 1)
+    assert stable_sn(control, {"a": 12, "b": 1}) == Sn(10, 3)
+    assert stable_sn(control, {"a": 12, "b": 2}) == Sn(12, 0)
+
+
+def test_a_late_join_brings_news_of_a_late_stream_and_nothing_of_later() -> None:
+    def is_sound(control: Control, tick: int, batch: int) -> bool:
+        return is_valid(control, Entry(1, LateJoin("b", batch), tick, LEADER))
+
+    control = control_with(*LATE, (10, LateJoin("b", 2)))
+    assert [is_sound(control, 12, batch) for batch in (1, 2, 3, 4, 5)] == [False, False, True, True, False]
+    assert not is_sound(control_with(*LIVE, (10, BeginStream("b", 3))), 12, 1), "it is not late"
+    assert not is_sound(control_with(*LIVE), 12, 1), "it has not begun"
+    assert not is_sound(control_with(*LATE, (10, LateJoin("b", 2)), (11, EndStream("b", 2))), 12, 3), "it has ended"
+
+
+def test_what_late_streams_have_brought_is_forgotten_once_ticks_say_it() -> None:
+    control = control_with(*LATE, (10, LateJoin("b", 1)), (11, LateJoin("b", 2)), (12, LateJoin("b", 4)))
+    for floor, left in ((Sn(10, 2), 3), (Sn(11, 0), 3), (Sn(11, 1), 2), (Sn(12, 1), 1), (Sn(13, 0), 0)):
+        short = forget(control, floor)
+        assert len(short.joins) == left, floor
+        for sn in (floor, Sn(13, 0), Sn(15, 0)):
+            assert short.vts_at(sn) == control.vts_at(sn)
 
 
 def test_minors_count_the_records_behind_a_tick() -> None:
@@ -127,7 +187,7 @@ def test_ticks_and_snapshots_never_fall_and_stay_inside_the_stable_vts(
         (0, DeclareStream(f"s{n}", ("p",), ticks, first_tick=first)) for n, (ticks, _, _, first) in enumerate(streams)
     ]
     began = sorted(range(len(streams)), key=lambda n: streams[n][1])
-    records += [(streams[n][1], BeginStream(f"s{n}")) for n in began]
+    records += [(streams[n][1], BeginStream(f"s{n}", 9)) for n in began]
     end = max(tick for tick, _ in records)
     records += [(end, EndStream(f"s{n}", last)) for n, (_, _, last, _) in enumerate(streams) if last is not None]
     control = control_with(*records)
