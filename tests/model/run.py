@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.model.dropping import Dropping
+from tests.model.late import Late
 from tests.model.membership import Membership
 from tests.model.minors import LATE, Minors, Size
 from tests.model.progress import Progress
@@ -31,6 +32,10 @@ def without_node_0(label: str) -> bool:
     return healed(label) and "node 0" not in label
 
 
+def without_the_late_stream(label: str) -> bool:
+    return "of late" not in label
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A model to explore. A `goal` has to be reachable from each state by steps whose labels are `allowed`."""
@@ -42,8 +47,17 @@ class Instance:
     allowed: Callable[[str], bool] = healed
 
 
-def settling(name: str, model: Sealing | Progress | Minors | Membership | Dropping, states: int) -> Instance:
+def settling(name: str, model: Sealing | Progress | Minors | Membership | Dropping | Late, states: int) -> Instance:
     return Instance(name, model, states, model.settled)
+
+
+def not_held_back(model: Late, states: int) -> Instance:
+    """The ticks go on without a late stream for good, until it counts."""
+    return Instance(f"ticks without the {_size(model)}", model, states, model.goes_on, without_the_late_stream)
+
+
+def _size(model: Late) -> str:
+    return f"late stream, stream batches of each {model.batches}, records {model.records_max}"
 
 
 def minors(size: Size, states: int) -> Instance:
@@ -74,6 +88,8 @@ SMALL = (
     going_on(Size(1, 1, 2, 1), 5_020),
     settling("membership, ticks 1, updates 0, observer 2", Membership(observer=2, updates=0), 5_773),
     settling("dropping, stream batches 1", Dropping(1), 3_019),
+    settling(_size(Late(2)), Late(2), 8_097),
+    not_held_back(Late(2), 8_097),
 )
 
 FULL = (
@@ -87,6 +103,8 @@ FULL = (
     settling("membership, ticks 1, updates 1, observer 0", Membership(observer=0), 84_900),
     settling("membership, ticks 1, updates 1, observer 2", Membership(observer=2), 44_064),
     settling("dropping, stream batches 2", Dropping(2), 38_471),
+    settling(_size(Late(3)), Late(3), 284_234),
+    not_held_back(Late(3), 284_234),
 )
 
 

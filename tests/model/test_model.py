@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.model import dropping, membership, minors, progress, sealing
+from tests.model import dropping, late, membership, minors, progress, sealing
 from tests.model.dropping import Dropping
+from tests.model.late import Late
 from tests.model.membership import Membership
 from tests.model.minors import Minors, Size
 from tests.model.progress import Progress
-from tests.model.run import SMALL, Instance, going_on, healed, main, problem, without_node_0
+from tests.model.run import SMALL, Instance, going_on, healed, main, not_held_back, problem, settling, without_node_0
 from tests.model.sealing import Sealing
 from tests.model.search import TooManyStatesError, explore, story_of, stuck, walk
 
@@ -126,6 +127,47 @@ def test_each_rule_of_dropping_is_needed(rule: str, violated: str, steps: int) -
     assert story is not None
     print(story)
     assert (story.violation, len(story.steps)) == (violated, steps)
+
+
+@pytest.mark.parametrize(
+    ("rules", "size", "violated", "steps"),
+    [
+        (("brings_what_has_ended",), (3, 1), "what is shown of a stream never falls", 15),
+        (("brings_stable", "shows_stable"), (2, 1), "what is shown of a late stream is on every node", 4),
+    ],
+)
+def test_rules_of_late_are_needed(rules: tuple[str, ...], size: tuple[int, int], violated: str, steps: int) -> None:
+    story = explore(Late(*size, _without(*rules))).story
+    assert story is not None
+    print(story)
+    assert (story.violation, len(story.steps)) == (violated, steps)
+
+
+@pytest.mark.parametrize("rule", ["begins_late", "brings_stable"])
+def test_without_a_rule_a_late_stream_holds_ticks_back(rule: str) -> None:
+    told = problem(*_explored(not_held_back(Late(2, 1, _without(rule)), 0)))
+    assert told is not None
+    assert "what is wanted cannot be reached" in told
+
+
+def test_a_late_stream_that_counts_too_early_is_never_whole() -> None:
+    """What is between its record and the tick of the record is shown by neither."""
+    told = problem(*_explored(settling("late", Late(2, 2, _without("counts_when_whole")), 0)))
+    assert told is not None
+    assert "what is wanted cannot be reached" in told
+
+
+def test_what_leaders_bring_is_everywhere_whoever_looks() -> None:
+    """That a node shows only what its own stable VTS has is a second lock on the same door."""
+    assert explore(Late(2, 2, _without("shows_stable"))).story is None
+
+
+def _without(*rules: str) -> late.Rules:
+    return replace(late.Rules(), **dict.fromkeys(rules, False))
+
+
+def _explored(instance: Instance) -> tuple[Instance, Any]:
+    return instance, explore(instance.model)
 
 
 @pytest.mark.parametrize(

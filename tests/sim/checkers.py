@@ -274,8 +274,9 @@ class Model:
     def _batches(self, stream: StreamData, sn: Any) -> list[tuple[Any, int]]:
         """Return the stream batches of an SN, each with the first SN that has it: of a stream that is gone, those that
         were visible when it went."""
-        end, last = self.clock.course(stream.key).gone_at or (None, stream.last)
-        until = sn if end is None or sn < end else end
+        course = self.clock.course(stream.key)
+        until = sn if course.gone_at is None or sn < course.gone_at else course.gone_at
+        last = stream.last if course.last is None else course.last
         seen = ((self.clock.shown_at(stream.key, batch), batch) for batch in stream.batches(0, last))
         return [(since, batch) for since, batch in seen if since is not None and since <= until]
 

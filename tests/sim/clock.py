@@ -19,14 +19,14 @@ NEVER = 1 << 62
 @dataclass(frozen=True)
 class Course:
     """What the log says of a stream. counts_after: the tick after which it counts (NEVER: it has not begun, or is
-    late); brought: by the SNs of records, the stream batch up to which they show it; gone_at: the SN where it goes, and
-    the last stream batch that stays."""
+    late); brought: by the SNs of records, the stream batch up to which they show it; last: where it ends, or is cut;
+    gone_at: the SN where it goes."""
 
     counts_after: int = NEVER
     has_begun: bool = False
     brought: tuple[tuple[Any, int], ...] = ()
     last: int | None = None
-    gone_at: tuple[Any, int] | None = None
+    gone_at: Any = None
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Clock:
                 counts_after = sn.tick if batch == self._ended_by(key, sn.tick) else NEVER
                 return clock._with(key, counts_after=counts_after, brought=(*course.brought, (tuple(sn), batch)))
             case DropStream(stream=key) if not self.course(key).has_begun:
-                return clock._with(key, gone_at=(tuple(sn), 0))
+                return clock._with(key, gone_at=tuple(sn), last=0)
             case EndStream(stream=key, last_batch=batch, is_cut=True):
-                return clock._with(key, gone_at=(tuple(sn), batch))
+                return clock._with(key, gone_at=tuple(sn), last=batch)
             case EndStream(stream=key, last_batch=batch):
                 return clock._with(key, last=batch)
             case AdvanceGroup(group=group, tick=tick):
@@ -102,7 +102,7 @@ class Clock:
         without."""
         found = {}
         for key, course in self.courses.items():
-            if course.gone_at is not None and tuple(sn) >= course.gone_at[0]:
+            if course.gone_at is not None and tuple(sn) >= course.gone_at:
                 continue
             data, tick = self.streams[key], sn[0]
             if data.group != "live":
