@@ -16,8 +16,8 @@ In three places there is more than one answer:
 
 * An operation may close several stream batches of a late stream. They join by one record or by several. A firing reads
   the record of its own last stream batch, and may or may not see the later ones: `Firing.readings` has each cut.
-* A query may fire at times that its streams had covered when it was registered, if one of them has longer stream batches
-  than another. What it would read need not be held for it: it may also read the snapshot of its registration.
+* A query may fire at times that its streams had covered when it was registered, if one of them has longer stream
+  batches than another. What it would read need not be held: it may also read the snapshot of its registration.
 * `Firing.is_open` marks firings of which the rules do not say whether they come: see `register` and `resume`.
 """
 
@@ -82,8 +82,9 @@ class Standing:
         return self.stream.closed_ms + self.stream.batch_ms - 1
 
     def joined(self, t: int) -> SN:
-        """The number at which the last stream batch that ends at or before t has joined."""
-        end_ms = t // self.stream.batch_ms * self.stream.batch_ms
+        """The number at which the last stream batch that ends at or before t has joined. After its end a stream has no
+        other than those that had closed by then."""
+        end_ms = min(t // self.stream.batch_ms * self.stream.batch_ms, self.stream.closed_ms)
         if end_ms in self.late:
             return self.late[end_ms]
         if self.begun is not None and end_ms <= self.begun[1]:
@@ -158,9 +159,9 @@ class EventTime:
         self.changes.append((sn, deletes, inserts))
 
     def register(self, name: str, clause: DatasetClause, every_ms: int | None = None) -> None:
-        """Streams that have ended count with their end in the rule of the first firing. It may also be read so that an
-        ended stream has closed every later time. What the clock has passed need not be held any more for a query that reads
-        stored graphs, unless one of its streams is late. Firings in between are open."""
+        """Streams that have ended count with their end in the rule of the first firing. It may also be read so that
+        an ended stream has closed every later time. What the clock has passed need not be held any more for a query
+        that reads stored graphs, unless one of its streams is late. Firings in between are open."""
         self.operations += 1
         step_ms = every_ms or min(window.step_ms for window in clause.windows)
         query = self.queries[name] = OracleQuery(clause, step_ms, None, NOWHERE, self._now())
