@@ -434,6 +434,9 @@ class Machine:
         self.exposed = sn
         self.told.append((sn, vts))
 
+    def stable(self, vts: Vts) -> None:
+        pass
+
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         pass
 

@@ -16,7 +16,7 @@ from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
-from wukongs.cluster.node_payloads import read_source
+from wukongs.cluster.node_payloads import read_registration, registration
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
@@ -32,7 +32,7 @@ from wukongs.live.query_templates import constants_of
 from wukongs.live.reading import terms_of
 from wukongs.live.stream import Stream
 from wukongs.live.update import cleared_names, evaluated
-from wukongs.live.windows import makes_stream
+from wukongs.live.windows import counts_from, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
@@ -179,12 +179,14 @@ class ClusterBackend:
         with core.lock:
             core.check_is_open()
             check_windows(core, query, self._injector.queries)
+            states = [core.stream(window.stream) for window in query.dataset.windows]
+            from_ms = counts_from(core.clock_ms(), states, reads_stored(query))
         self._claims.settle_texts([term.text for term in constants_of(query)])
         control = self._host.node.control
         streams = tuple(sorted({control.key_of(window.stream) for window in query.dataset.windows}))
-        payload, me = json.dumps(source._asdict()), self._host.me.node
-        record: RegisterQuery | MoveQuery = RegisterQuery(name, streams, (me,), payload)
-        left = free_name(self._host, self._store, name, payload)
+        me = self._host.me.node
+        record: RegisterQuery | MoveQuery = RegisterQuery(name, streams, (me,), registration(source, from_ms))
+        left = free_name(self._host, self._store, name, source)
         if left is not None:
             homes = tuple(sorted(left.nodes))
             record = MoveQuery(name, (me,), before=homes)
@@ -253,7 +255,7 @@ class ClusterBackend:
         return found
 
     def _distant_query(self, name: str, node: int, registered: Registered) -> DistantQuery:
-        source = read_source(registered.payload, name)
+        source, _ = read_registration(registered.payload, name)
         addresses = self.ingest_addresses
         address = addresses[node] if node < len(addresses) else None
         is_stream = makes_stream(parse_continuous(source))

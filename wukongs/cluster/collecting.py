@@ -224,7 +224,7 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -
     or no longer)."""
     core, records, exposure = store.core, store.records, store.exposure
     with core.lock:
-        if exposure.reached != sn or exposure.shown != sn.tick or not core.is_absorbed:
+        if exposure.reached != sn or exposure.shown != sn.tick:
             raise NodeUnavailable(f"node {store.me} stands at SN {packed(exposure.reached)}, not at {packed(sn)}")
         streams = [_part(wanted, name, stream) for name, stream in exposure.streams.items()]
         return Collected(

@@ -86,7 +86,7 @@ class Exposure:
         counting = [one for one in self.streams.values() if one.counts_ms is not None and one.counts_ms < shown_ms]
         if not counting:
             return None
-        return FOREVER_MS if all(one.state.is_ended for one in counting) else shown_ms
+        return FOREVER_MS if all(one.is_over for one in counting) else shown_ms
 
     def exposed_ms(self) -> int:
         return ms_of(self.shown)

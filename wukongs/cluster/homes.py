@@ -9,8 +9,10 @@ import numpy as np
 
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import is_silent
+from wukongs.cluster.node_payloads import read_registration
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.live.continuous import QuerySource
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DropQuery, Role
@@ -31,8 +33,8 @@ def closing_here(node: Node, store: NodeStore) -> bool:
     )
 
 
-def free_name(host: Host, store: NodeStore, name: str, payload: str) -> Registered | None:
-    """Wait until a query of this name and payload may be registered; return the one that it goes on with, if a node
+def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> Registered | None:
+    """Wait until a query of this name and source may be registered; return the one that it goes on with, if a node
     that was taken out has left one.
 
     Raises StreamError (the name is taken), NodeUnavailable (by a query of a node that does not answer)."""
@@ -41,7 +43,7 @@ def free_name(host: Host, store: NodeStore, name: str, payload: str) -> Register
         seen = host.node
         homes = known.nodes.keys()
         if not homes & seen.control.with_role(Role.IN):
-            if known.payload == payload:
+            if read_registration(known.payload, name)[0] == source:
                 return known
             _drop(host, name, known)
             continue

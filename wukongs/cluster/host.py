@@ -82,6 +82,9 @@ class Store(Protocol):
     def expose(self, sn: Sn, vts: Vts) -> object:
         """Carry out Expose."""
 
+    def stable(self, vts: Vts) -> object:
+        """Note what is inserted on every node."""
+
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> object:
         """Keep what readers of some node may still ask for."""
 
@@ -221,6 +224,7 @@ class Host:
         self._draws = draws or random.Random()
         self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._next: deque[ev.Event] = deque()
+        self._stable: Vts = {}
         self._errands: dict[int, Callable[[Errand | None], object]] = {}
         self._errand_numbers = itertools.count(1)
         self._outcomes: set[Future[Any]] = set()
@@ -490,6 +494,9 @@ class Host:
             with self._changed:
                 self.node = node  # nobody sees a record in it before the store has taken it in
                 self._changed.notify_all()
+        if self.catching_up.is_installed and node.progress.stable != self._stable:
+            self._stable = node.progress.stable
+            self._store.stable(self._stable)
         self._tell_decided()
 
     def _tell_decided(self) -> None:

@@ -51,12 +51,19 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
     return options
 
 
-def read_source(payload: str, name: str) -> QuerySource:
-    """Return the text of a query to register. Raises DataError."""
-    found = _read(payload, f"query {name}", ("text", "base", "output"))
+def registration(source: QuerySource, from_ms: int | None) -> str:
+    """Return the payload of RegisterQuery. from_ms: the event time from which the query counts."""
+    return json.dumps({**source._asdict(), "from_ms": from_ms})
+
+
+def read_registration(payload: str, name: str) -> tuple[QuerySource, int | None]:
+    """Return the text of a query to register, and the event time from which it counts. Raises DataError."""
+    found = _read(payload, f"query {name}", ("text", "base", "output", "from_ms"))
     if not isinstance(found["text"], str) or not _is_text(found["base"]) or not _is_text(found["output"]):
         raise DataError(f"query {name}: expected text, base and output as texts, found {payload[:200]!r}")
-    return QuerySource(found["text"], found["base"], found["output"])
+    if found["from_ms"] is not None and type(found["from_ms"]) is not int:
+        raise DataError(f"query {name}: expected from_ms as milliseconds, found {found['from_ms']!r}")
+    return QuerySource(found["text"], found["base"], found["output"]), found["from_ms"]
 
 
 class ChangePayload(NamedTuple):

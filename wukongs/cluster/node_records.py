@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from wukongs.cluster.exposure import Due, Exposure
-from wukongs.cluster.node_payloads import ChangePayload, read_change, read_options, read_source
+from wukongs.cluster.node_payloads import ChangePayload, read_change, read_options, read_registration
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.staging import Staging
@@ -29,6 +29,7 @@ from wukongs.live.core import Core
 from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector
 from wukongs.live.stream_state import StreamState
+from wukongs.live.windows import counts_from, reads_stored
 from wukongs.protocol.records import (
     BeginStream,
     Change,
@@ -172,7 +173,9 @@ class NodeRecords:
             case DeclareStream():
                 return self._declare(index, record), _ready
             case BeginStream(stream=name, empty_to=empty_to) if name in self.streams:
-                self.streams[name].begin(sn.tick, empty_to)
+                begun = self.streams[name]
+                to, counts = begun.begin(sn.tick, empty_to)
+                return lambda: begun.begun(self._core, to, packed(sn), counts=counts), _ready
             case LateJoin(stream=name, batch=batch) if name in self.streams:
                 return self._join(self.streams[name], batch, sn)
             case EndStream(stream=name, last_batch=last_batch, is_cut=True) if name in self.streams:
@@ -191,9 +194,9 @@ class NodeRecords:
                 return lambda: self._drop(dropped), _ready
             case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
                 self._registered[name] = RecordedQuery(index, streams, payload)
-                return self._run_on(name, nodes)
+                return self._run_on(name, nodes, is_new=True)
             case MoveQuery(query=name, nodes=nodes) if name in self._registered:
-                return self._run_on(name, nodes)
+                return self._run_on(name, nodes, is_new=False)
             case DropQuery(query=name):
                 return self._drop_query(name), _ready
             case Change(payload=payload):
@@ -227,7 +230,7 @@ class NodeRecords:
 
             def run() -> None:
                 for name, found in mine.items():
-                    self._try(found.index, partial(self._register, name, found))
+                    self._try(found.index, partial(self._register, name, found, is_new=False))
 
             self._exposure.add_due(Due(sn, run, lambda: self._is_home_of(needed)))
 
@@ -257,14 +260,14 @@ class NodeRecords:
         del self._core.streams[name], self._exposure.streams[name]
 
     def _join(self, stream: NodeStream, batch: int, sn: Sn) -> tuple[Callable[[], None], Callable[[], bool]]:
-        stream.bring(batch, sn.tick)
+        counts = stream.bring(batch, sn.tick)
 
         def is_ready() -> bool:
             if stream.missing_at(self._exposure.exposed_ms()):
                 self._ask_for_slices()
             return stream.has(batch) or stream.key not in self.streams
 
-        return lambda: stream.join(batch, self._core, packed(sn)), is_ready
+        return lambda: stream.join(self._core, batch, packed(sn), counts=counts), is_ready
 
     def _end(self, stream: NodeStream) -> None:
         stream.ends = True
@@ -284,13 +287,15 @@ class NodeRecords:
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    def _run_on(self, name: str, nodes: Collection[int]) -> tuple[Callable[[], None], Callable[[], bool]]:
+    def _run_on(
+        self, name: str, nodes: Collection[int], *, is_new: bool
+    ) -> tuple[Callable[[], None], Callable[[], bool]]:
         found = self._registered[name]
 
         def run() -> None:
             self.homes[name] = found, tuple(nodes)
             if self._me in nodes:
-                self._register(name, found)
+                self._register(name, found, is_new=is_new)
             else:
                 self._stop(name, found)
 
@@ -306,26 +311,22 @@ class NodeRecords:
             self._ask_for_slices()
         return all(stream.missing_at(shown_ms) is None for stream in found)
 
-    def _register(self, name: str, found: RecordedQuery) -> None:
+    def _register(self, name: str, found: RecordedQuery, *, is_new: bool) -> None:
+        """Run a query here. is_new: from the event time that its record says; else it goes on from what is shown."""
         if name in self._injector.queries:
             return
         try:
-            source = read_source(found.payload, name)
+            source, from_ms = read_registration(found.payload, name)
             query = parse_continuous(source)
             if query.registration is None or query.registration.name != name:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query, self._injector.queries)
-            from_ms = self._counts_from({window.stream for window in query.dataset.windows})
+            if not is_new:
+                states = [self._core.stream(window.stream) for window in query.dataset.windows]
+                from_ms = counts_from(self._core.clock_ms(), states, reads_stored(query))
             register_query(self._core, self._injector, query, None, source, found.index, from_ms)
         finally:
             self._leave(found.streams)
-
-    def _counts_from(self, names: Collection[str]) -> int | None:
-        """Return the event time from which a query over some streams counts: what is shown of them, or was closed of
-        those whose beginning is exposed, but nothing of them yet."""
-        streams = [self._exposure.streams[name] for name in names]
-        closed = [one.closed_at_beginning() if one.state.closed_ms is None else one.state.closed_ms for one in streams]
-        return min((ms for ms in closed if ms is not None), default=None)
 
     def _drop_query(self, name: str) -> Callable[[], None]:
         registered = self._registered.pop(name, None)

@@ -160,7 +160,7 @@ class NodeStore:
             stream = self._stream(self.key_of(message.stream))
             stream.note_close(message)
             if stream.state.first_ms is None:
-                stream.show(self.exposure.exposed_ms())
+                stream.come()
                 self.injector.wake()
 
     def seal(self, action: SealBatch) -> bool:
@@ -246,9 +246,9 @@ class NodeStore:
         """Take in a committed record (Apply). Those with an SN take effect when that is exposed; ReEncode at once.
 
         DeclareStream.payload: the options of a stream as JSON (wukongs.live.declarations.stream_options).
-        RegisterQuery.payload: {"text", "base", "output"}. Change.payload: {"change": what it was staged as, "graph":
-        that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null among
-        them: the default graph), "operations": of an update, 0: it is a load}; graphs by their IRIs."""
+        RegisterQuery.payload: {"text", "base", "output", "from_ms"}. Change.payload: {"change": what it was staged as,
+        "graph": that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null
+        among them: the default graph), "operations": of an update, 0: it is a load}; graphs by their IRIs."""
         with self.core.lock:
             self.records.apply(index, record, sn)
 
@@ -265,6 +265,37 @@ class NodeStore:
             self.injector.wake()
             if self.missing_slices():
                 self._ask_for_slices()
+
+    def stable(self, vts: Vts) -> None:
+        """Let windows read what is inserted on every node. vts: the stable vector timestamp."""
+        with self.core.lock:
+            for key, batch in vts.items():
+                stream = self.records.streams.get(key)
+                if stream is not None and (stream.stable_to is None or batch + stream.before > stream.stable_to):
+                    stream.stable_to = batch + stream.before
+                    stream.come()
+            self.injector.wake()
+            if self.missing_slices():
+                self._ask_for_slices()
+
+    def wait_for_streams(self, vts: Vts, timeout_s: float) -> None:
+        """Wait until windows may read the stream batches of a vector timestamp here. Raises as wait_for."""
+        self.check_may_wait()
+        deadline = time.monotonic() + timeout_s
+        with self.core.lock:
+            while behind := self._behind(vts):
+                self.core.check_is_open()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise StreamError(
+                        f"stream {behind[0]} has not come here as far as it is closed within {timeout_s:g} s: another "
+                        "node holds it back; wait longer, or ask another node"
+                    )
+                self.core.changed.wait(min(left, 0.01))
+
+    def _behind(self, vts: Vts) -> list[str]:
+        streams = self.records.streams
+        return [key for key, batch in vts.items() if key in streams and not streams[key].has_come(batch)]
 
     @property
     def failure(self) -> BaseException | None:
@@ -314,7 +345,8 @@ class NodeStore:
         """Return what this node needs of other nodes before it can go on."""
         with self.core.lock:
             exposed_ms = ms_of(self.exposure.exposed.tick)
-            found = [(stream.key, stream.missing_at(exposed_ms)) for stream in self.exposure.streams.values()]
+            streams = self.exposure.streams.values()
+            found = [(stream.key, stream.missing_at(exposed_ms, is_ahead=True)) for stream in streams]
             return [MissingSlices(stream, *missing) for stream, missing in found if missing is not None]
 
     def _ask_for_slices(self) -> None:

@@ -22,12 +22,11 @@ import numpy as np
 
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows, SliceShares
-from wukongs.cluster.times import batches_before, ms_of, packed, tick_at
+from wukongs.cluster.times import batches_before, ms_of
 from wukongs.errors import DataError, StreamError
 from wukongs.live.core import Core
 from wukongs.live.pieces import Close, Piece, check_batch_number
 from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, StreamState, WholeSlice
-from wukongs.protocol.records import Sn
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MAX_MS
@@ -44,11 +43,23 @@ _STANDING = (
     "brought",
     "last_batch",
     "ends",
+    "is_over",
     "inserted_to",
     "_first_advance_ms",
     "_first_piece",
 )
-_SHOWN = ("is_ended", "is_dropped", "closed_ms", "first_ms", "last_ms", "tuple_count")
+_SHOWN = (
+    "is_ended",
+    "is_dropped",
+    "closed_ms",
+    "first_ms",
+    "last_ms",
+    "tuple_count",
+    "counts",
+    "record_to",
+    "joins",
+)
+_EVERY_BATCH = 1 << 60
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +80,11 @@ class NodeStream:
     last_batch: int | None = None
     ends: bool = False
     """Its EndStream is exposed."""
+    is_over: bool = False
+    """The ticks have passed its end, too."""
     inserted_to: int | None = None
+    stable_to: int | None = None
+    """The last stream batch that is inserted on every node."""
     shares: SliceShares = field(default_factory=SliceShares)
     is_home: bool = False
     whole_to: int = 0
@@ -109,22 +124,24 @@ class NodeStream:
         """The time up to which its stream batches are inserted here."""
         return None if self.inserted_to is None else self.inserted_to * self.state.batch_ms
 
-    def begin(self, tick: int, empty_to: int) -> None:
+    def begin(self, tick: int, empty_to: int) -> tuple[int, bool]:
         """Note when the stream begins by the log: late, or its stream batches are visible behind that. empty_to: the
-        protocol's number."""
+        protocol's number. Return up to which stream batch it has nothing, and whether it counts from there on."""
         self.began_ms = ms_of(tick)
-        if self.began_ms // self.state.batch_ms <= self.before + empty_to:
-            self._count_from(self.began_ms)
+        last = self.began_ms // self.state.batch_ms
+        if last > self.before + empty_to:
+            return self.before + empty_to, False
+        self.counts_ms = self.began_ms
+        return last, True
 
-    def _count_from(self, time_ms: int) -> None:
-        self.counts_ms = time_ms
-        self.state.joins_at = packed(Sn(tick_at(time_ms) + 1, 0))
-
-    def bring(self, batch: int, tick: int) -> None:
-        """Note up to which stream batch a record brings the stream while it is late: the protocol's number."""
+    def bring(self, batch: int, tick: int) -> bool:
+        """Note up to which stream batch a record brings the stream while it is late: the protocol's number. Return
+        whether it counts from there on."""
         self.brings = batch + self.before
-        if self.brings == ms_of(tick) // self.state.batch_ms:
-            self._count_from(ms_of(tick))
+        if self.brings != ms_of(tick) // self.state.batch_ms:
+            return False
+        self.counts_ms = ms_of(tick)
+        return True
 
     def end_with(self, batch: int) -> None:
         """Note with which stream batch the stream ends by the log: the protocol's number."""
@@ -161,9 +178,8 @@ class NodeStream:
             setattr(self, name, standing[name])
         for name in _SHOWN:
             setattr(self.state, name, standing[name])
+        self.state.joins = [(to, sn) for to, sn in standing["joins"]]
         self._opened = set(standing["opened"])
-        if self.counts_ms is not None:
-            self._count_from(self.counts_ms)
 
     def kept_pieces(self) -> list[Piece]:
         """Return the pieces of stream batches that are not exposed yet, as they have come, inserted or not."""
@@ -228,6 +244,7 @@ class NodeStream:
             self._inserted.append(piece)
         self._pieces = later
         self.inserted_to = to
+        self.come()
 
     def _insert(self, piece: Piece, registry: NodeRegistry, mine: BoolArray) -> None:
         encoded, transient_ids = registry.confirm(piece.encoded, piece.timing)
@@ -262,10 +279,11 @@ class NodeStream:
         state.ring, state.whole, state.evicted_to = SliceRing(), {}, None
         return np.concatenate(gone)
 
-    def missing_at(self, time_ms: int) -> tuple[int, int] | None:
+    def missing_at(self, time_ms: int, *, is_ahead: bool = False) -> tuple[int, int] | None:
         """Return the first and the last stream batch that a home lacks to show a time, of those that are inserted here;
-        None if it lacks none."""
-        named = [number for number in (self.covered_to(time_ms), self.brings) if number is not None]
+        None if it lacks none. is_ahead: also what windows read that do not wait for that time."""
+        known = [self.covered_to(time_ms), self.brings, self.stable_to if is_ahead else None]
+        named = [number for number in known if number is not None]
         if not named or not self.is_home or self.inserted_to is None:
             return None
         last = min(max(named), self.inserted_to)
@@ -306,6 +324,7 @@ class NodeStream:
             else:
                 state.expect(number, whole)
         self.whole_to = last
+        self.come()
         return gone
 
     def _waiting_slices(self) -> list[WholeSlice]:
@@ -327,31 +346,51 @@ class NodeStream:
 
     # --- exposed ------------------------------------------------------------------------------------------------------
 
+    def come(self) -> None:
+        """Let windows read the stream batches that are complete here and inserted on every node: they go by the stream
+        itself, not by the ticks."""
+        if self.stable_to is None:
+            return
+        number, state = min(self.stable_to, self._ready_to), self.state
+        if number > self.before:
+            if state.first_ms is None:
+                state.first_ms = self._first_at(number) if self.is_home else number * state.batch_ms
+            closed_ms = number * state.batch_ms
+            state.closed_ms = closed_ms if state.closed_ms is None else max(closed_ms, state.closed_ms)
+        if self.ends and self.last_batch is not None and number >= self.last_batch:
+            state.is_ended = True
+
+    def has_come(self, batch: int) -> bool:
+        """Tell whether windows may read the stream batches up to one: the protocol's number."""
+        stable_to = self.before if self.stable_to is None else self.stable_to
+        return batch + self.before <= min(stable_to, self._ready_to)
+
     def show(self, time_ms: int) -> None:
         """Let readers see what a time covers: all stream batches that end at or before it."""
         number, state = self.covered_to(time_ms), self.state
         if number is not None:
             self._inserted = [piece for piece in self._inserted if piece.batch_number > number]
-            if state.first_ms is None:
-                state.first_ms = self._first_at(number) if self.is_home else number * state.batch_ms
-            if state.first_ms is not None:
-                state.closed_ms = number * state.batch_ms
+            self.stable_to = number if self.stable_to is None else max(number, self.stable_to)
+        self.come()
         if self.ends and (self.before if number is None else number) == self.last_batch:
-            state.is_ended = True
-            state.closed_ms = None if number is None else number * state.batch_ms
+            self.is_over = state.is_ended = state.counts = True
+            state.record_to = None
 
-    def join(self, batch: int, core: Core, sn: int) -> None:
-        """Show what a record brings of a late stream, and let its timeless tuples join the stored graph at its SN."""
+    def begun(self, core: Core, to: int, sn: int, *, counts: bool) -> None:
+        """Let readers see that the stream has begun: it has nothing up to a stream batch, and counts or is late."""
+        self.state.counts = counts
+        self.state.record_to = to if counts else _EVERY_BATCH
+        core.join(self.state, to, sn)
+
+    def join(self, core: Core, batch: int, sn: int, *, counts: bool) -> None:
+        """Show what a record brings of a late stream, and let its timeless tuples join the stored graph at its SN.
+        counts: from there on it is late no more."""
         state = self.state
         self.brought = batch + self.before
+        if counts:
+            state.counts, state.record_to = True, self.brought
         self.show(self.brought * state.batch_ms)
-        graphs, subjects, predicates, objects = [_NOTHING], [_NOTHING], [_NOTHING], [_NOTHING]
-        while (number := state.next_batch()) is not None and number <= self.brought:
-            for columns, column in zip((graphs, subjects, predicates, objects), state.seal(number), strict=True):
-                columns.append(column)
-        core.revoke_old_handles()
-        joined = [np.concatenate(columns) for columns in (graphs, subjects, predicates, objects)]
-        core.arrangement.absorb(sn, *joined)
+        core.join(state, self.brought, sn)
 
     def _first_at(self, number: int) -> int | None:
         """Return the time of the first tuple or advance, None while the stream batches up to this one do not say."""

@@ -53,7 +53,7 @@ class Settling:
         sn = stable_sn(node.control, vts)
         while True:
             seconds = min(left_s(deadline), ASK_S)  # nobody is kept busy for somebody who may be gone by then
-            packet = Packet(SETTLE, {"tick": sn.tick, "minor": sn.minor, "timeout_s": seconds})
+            packet = Packet(SETTLE, {"tick": sn.tick, "minor": sn.minor, "timeout_s": seconds, "vts": vts})
             try:
                 ask_members(self._host, self._peers, dict.fromkeys(members, packet), seconds + TELL_S)
                 return
@@ -94,6 +94,7 @@ class Settling:
         deadline = time.monotonic() + timeout_s
         self._store.wait_for(Sn(tick, minor), timeout_s)
         if not packet.fields.get("is_seen"):
+            self._store.wait_for_streams(_vts(packet), left_s(deadline))
             self._store.injector.settle(left_s(deadline))
         return Packet(SETTLE)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -190,8 +190,6 @@ class Core:
         """Constants of every query, with their ids."""
         self.streams: dict[str, StreamState] = {}
         self.sealed_ms: int | None = None
-        self._unsealed: dict[int, list[Columns]] = {}
-        """SN -> timeless tuples that join the stored graph there; their slices are sealed already."""
         self.late_sn = -1
         """The newest SN under which tuples of a stream that was late were sealed: it is not that of their time."""
         self._held: Handle | None = None
@@ -282,7 +280,7 @@ class Core:
     def seal(self, end_ms: int, ahead_ms: Mapping[str, int]) -> None:
         """Make slices of the stream batches of all streams that end at end_ms, and let their timeless tuples join the
         stored graph if the clock has passed that time: all in one batch. ahead_ms: as for next_end."""
-        clock_ms = self.clock_ms()
+        clock_ms, timeless = self.clock_ms(), []
         for state in self.streams.values():
             number = state.next_slice()
             if number is not None and number * state.batch_ms == end_ms <= self._slices_to(state, clock_ms, ahead_ms):
@@ -291,9 +289,8 @@ class Core:
             if number is None or clock_ms is None or number * state.batch_ms != end_ms:
                 continue
             if _joins_by_clock(state, number, clock_ms):
-                # At a node, a stream that began after others had passed this time joins at a later number.
-                sn = max(self.sn_of(end_ms), state.joins_at)
-                self._unsealed.setdefault(sn, []).append(state.take_timeless(number))
+                timeless.append(state.take_timeless(number))
+        self._absorb(self.sn_of(end_ms), timeless)
         if clock_ms is not None and end_ms <= clock_ms:
             self.move_to(end_ms)
 
@@ -312,8 +309,7 @@ class Core:
         state.joins.append((to, sn))
         if found:
             self.late_sn = max(sn, self.late_sn)
-            self._unsealed.setdefault(sn, []).extend(found)
-        self._absorb_up_to(sn, sn)
+        self._absorb(sn, found)
         self.pass_to(sn + 1)
         self._hold(sn)
 
@@ -329,11 +325,6 @@ class Core:
         sn = tick_sn(min(time_ms, self.progress.exposed_ms()))
         return min(max(sn, *(state.joined_at(time_ms) for state in states), -1), self.sn)
 
-    @property
-    def is_absorbed(self) -> bool:
-        """Whether the timeless tuples of all slices are in the stored graph."""
-        return not self._unsealed
-
     def merge(self, fuel: int) -> bool:
         """Go on with merges that seals have left: each merge of the stored graph by at most `fuel` values, and the
         blocks of each stream. Return whether there is more to do.
@@ -347,7 +338,6 @@ class Core:
     def move_to(self, time_ms: int) -> None:
         """Note that everything up to a time is sealed, and so in the stored graph, as far as that is exposed."""
         time_ms = min(time_ms, self.progress.exposed_ms())
-        self._absorb_up_to(self.sn_of(time_ms), tick_sn(time_ms))
         if self.sealed_ms is None or time_ms > self.sealed_ms:
             self.sealed_ms = time_ms
             self.pass_to(tick_sn(time_ms) + 1)
@@ -361,16 +351,15 @@ class Core:
         if held is not None:
             held.close()
 
-    def _absorb_up_to(self, sn: int, expected: int) -> None:
-        """Seal the timeless tuples that join the stored graph at an SN or before. expected: the SN of their time."""
-        for joins_at in sorted(at for at in self._unsealed if at <= sn):
-            columns = [np.concatenate(column) for column in zip(*self._unsealed.pop(joins_at), strict=True)]
-            self.revoke_old_handles()
-            if joins_at != expected:
-                self.late_sn = joins_at
-            if self.replayed_to is None or joins_at >= self.arrangement.trace.upper:
-                self.arrangement.absorb(joins_at, *columns)
-            self.pass_to(joins_at + 1)
+    def _absorb(self, sn: int, timeless: Sequence[Columns]) -> None:
+        """Seal timeless tuples under a snapshot number."""
+        if not timeless:
+            return
+        columns = [np.concatenate(column) for column in zip(*timeless, strict=True)]
+        self.revoke_old_handles()
+        if self.replayed_to is None or sn >= self.arrangement.trace.upper:
+            self.arrangement.absorb(sn, *columns)
+        self.pass_to(sn + 1)
 
     def pass_to(self, upper: int) -> None:
         """Note that everything below a snapshot number is sealed."""

@@ -116,8 +116,6 @@ class StreamState:
     had passed them. None: those of all stream batches join when the clock passes them."""
     joins: list[tuple[int, int]] = field(default_factory=list)
     """These records, in order: the stream batch up to which each has brought the stream, and its SN."""
-    joins_at: int = 0
-    """Its timeless tuples join the stored graph at this SN or later."""
     whole: dict[int, WholeSlice] | None = None
     is_recovered: bool = False
     """It was found in the data folder, and nobody has asked for it yet."""

@@ -12,7 +12,9 @@ from wukongs.cluster import homes as homes_module
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped
 from wukongs.cluster.members import SILENT_PULSES
+from wukongs.cluster.node_payloads import registration
 from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.live.continuous import QuerySource
 from wukongs.protocol.control import Member, Registered
 from wukongs.protocol.membership import Watch
 from wukongs.protocol.messages import Incarnation
@@ -22,8 +24,8 @@ from wukongs.protocol.state import Cluster, Kept, Node, boot
 SINCE = Sn(3, 1)
 
 
-def query(home: int, payload: str = "text") -> Registered:
-    return Registered((), {home: SINCE}, payload, SINCE)
+def query(home: int) -> Registered:
+    return Registered((), {home: SINCE}, registration(QuerySource("text"), 5), SINCE)
 
 
 class Host:
@@ -77,8 +79,8 @@ def same(node: Node) -> Node:
     return replace(node)
 
 
-def free(host: Host, *running: str, payload: str = "text") -> Registered | None:
-    return free_name(host, Store(*running), "q", payload)  # type: ignore[arg-type]
+def free(host: Host, *running: str, text: str = "text") -> Registered | None:
+    return free_name(host, Store(*running), "q", QuerySource(text))  # type: ignore[arg-type]
 
 
 def test_a_name_that_nobody_has_is_free() -> None:
@@ -96,7 +98,7 @@ def test_a_query_of_a_node_that_is_out_goes_on_if_it_is_the_same() -> None:
 def test_another_query_of_a_node_that_is_out_is_dropped(is_superseded: bool) -> None:
     host = Host({"q": query(1)})
     host.node, host.is_superseded = out(host.node), is_superseded
-    assert free(host, payload="another text") is None
+    assert free(host, text="another text") is None
     assert host.records == [DropQuery("q", SINCE)]
 
 

@@ -18,6 +18,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change, DeclareStream, RegisterQuery, Sn
 from wukongs.settings import Settings
 
+REGISTERED = '{"text": "t", "base": null, "output": null, "from_ms": 5}'
 LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"
 
 
@@ -104,8 +105,9 @@ def test_records_that_cannot_be_carried_out_do_nothing() -> None:
                 "batch_ms = 0",
             ),
             (DeclareStream(A, ("",), 100, first_tick=tick + 1, payload=options), SettingsError, "do not fit batch_ms"),
-            (RegisterQuery("q", (), (0,), "[]"), DataError, "expected a payload with text, base, output"),
-            (RegisterQuery("q", (), (0,), '{"text": 1, "base": null, "output": null}'), DataError, "as texts"),
+            (RegisterQuery("q", (), (0,), "[]"), DataError, "expected a payload with text, base, output, from_ms"),
+            (RegisterQuery("q", (), (0,), REGISTERED.replace('"t"', "1")), DataError, "as texts"),
+            (RegisterQuery("q", (), (0,), REGISTERED.replace("5", "5.5")), DataError, "from_ms as milliseconds"),
             (
                 Change("c", 1, '{"change": 1, "graph": null, "cleared": [], "operations": 1}', None, 0),
                 DataError,
@@ -123,9 +125,7 @@ def test_records_that_cannot_be_carried_out_do_nothing() -> None:
                 host.carry_out(ev.Submitted(structs.replace(record, **{named: f"http://ex/{place}"})), 30)
         assert not engine.streams()
         engine.stream(A, batch_ms=100)
-        other = RegisterQuery(
-            "other", (A,), (0,), f'{{"text": "{register_text("RANGE 1s STEP 1s")}", "base": null, "output": null}}'
-        )
+        other = RegisterQuery("other", (A,), (0,), REGISTERED.replace('"t"', f'"{register_text("RANGE 1s STEP 1s")}"'))
         with pytest.raises(DataError, match="query other: its text registers another name"):
             host.carry_out(ev.Submitted(other), 30)
         with pytest.raises(WukongsError, match="is no multiple of its batch_ms = 100"):
