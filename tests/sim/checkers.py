@@ -92,6 +92,7 @@ class Checkers:
                 self._check_join(before, key, batch, sn)
             case DropStream(stream=key) if not before.course(key).has_begun:
                 self.gone.add(key)
+                self.highest.pop(key, None)
             case EndStream(stream=key, is_cut=True):
                 self.gone.add(key)
                 self.highest.pop(key, None)
