@@ -61,7 +61,8 @@ class Standing:
     stream: OracleStream
     counts: bool = False
     begun: tuple[SN, int] | None = None
-    """The record of its beginning, if there was a clock by then; all that ended at or before this time joined there."""
+    """The record of its beginning, or of its end if it never began, if there was a clock by then; all that ended at or
+    before this time joined there."""
     late: dict[int, SN] = field(default_factory=dict)
     """The ends of stream batches that closed when the clock had passed them."""
 
@@ -160,8 +161,8 @@ class EventTime:
 
     def register(self, name: str, clause: DatasetClause, every_ms: int | None = None) -> None:
         """Streams that have ended count with their end in the rule of the first firing. It may also be read so that
-        an ended stream has closed every later time. What the clock has passed need not be held any more for a query
-        that reads stored graphs, unless one of its streams is late. Firings in between are open."""
+        an ended stream has closed every later time. A query that reads stored graphs may find gone what the clock has
+        passed, and what its late streams had covered. Firings in between are open."""
         self.operations += 1
         step_ms = every_ms or min(window.step_ms for window in clause.windows)
         query = self.queries[name] = OracleQuery(clause, step_ms, None, NOWHERE, self._now())
@@ -196,7 +197,9 @@ class EventTime:
         standing, clock_ms = self.standings[iri], self.clock_ms
         stream, was_begun, closed_ms = standing.stream, standing.is_begun, standing.stream.closed_ms
         change(stream)
-        if standing.is_begun:
+        if not standing.is_begun and clock_ms is not None:
+            standing.begun = SN(clock_ms, self.operations), clock_ms
+        elif standing.is_begun:
             standing.counts |= clock_ms is None or standing.cover_ms >= clock_ms
             if clock_ms is not None:
                 if not was_begun:
@@ -227,8 +230,8 @@ class EventTime:
         closed = [each.stream.closed_ms for each in begun]
         running = [each.stream.closed_ms for each in begun if each.is_open]
         surely_ms = min(running) if running else max(closed)
-        if query.reads_stored and self.clock_ms is not None and not any(each.is_late for each in begun):
-            surely_ms = max(surely_ms, self.clock_ms)
+        if query.reads_stored and self.clock_ms is not None:
+            surely_ms = max(surely_ms, min([self.clock_ms, *(each.cover_ms for each in begun if each.is_late)]))
         return min(closed), surely_ms
 
     def first_ms(self, query: OracleQuery) -> int | None:
