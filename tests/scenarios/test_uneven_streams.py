@@ -524,6 +524,7 @@ def test_an_end_on_a_multiple_is_the_last_firing(life: Life) -> None:
     assert life.windows("q") == {600: ["a6"]}
 
 
+@pytest.mark.differs("cluster-1", "cluster-3", reason="a cluster does not note the end of a stream that never began")
 @story
 def test_a_stream_that_ends_before_it_begins_is_waited_for_no_more(life: Life) -> None:
     life.stream(A)
@@ -545,6 +546,7 @@ def test_a_stream_that_begins_after_all_others_have_ended(life: Life) -> None:
     life.push(A, ("a9", 850))
     life.end(A)
     life.push(B, ("b1", 50), ("b2", 150))
+    assert life.windows("stored") == {100: ["a9", "b1"]}
     life.load("loaded")
     life.advance(B, 200)
     assert life.windows("stored") == {100: ["a9", "b1"], 200: ["a9", "b1", "b2", "loaded"]}

@@ -102,6 +102,7 @@ class NodeStream:
 
     def __post_init__(self) -> None:
         self.state.whole = {}
+        self.state.record_to = _EVERY_BATCH  # until the record of its beginning is exposed
 
     def counts_by_shard(self) -> Int64Array:
         """Return how many tuples have come so far, those that wait as well, by the shards of their subjects. A replica
