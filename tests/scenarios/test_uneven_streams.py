@@ -431,6 +431,32 @@ def test_a_late_stream_holds_only_the_queries_with_a_window_on_it(life: Life) ->
     assert life.windows("a")[1300] == ["b1"]
 
 
+@story
+def test_a_stream_that_passes_the_clock_in_one_push_is_seen_whole(life: Life) -> None:
+    """Its stream batches behind the clock have joined when a firing beyond it reads the stored graph."""
+    life.stream(A, batch_ms=1000)
+    life.stream(B, timing=False)
+    life.advance(A, 1200)
+    life.register("stored", over("stored", (B, TICK), also=STORED, every="250ms"))
+    life.end(A)
+    life.push(B, ("b14", 1433), ("b23", 2335))
+    assert life.windows("stored") == each(1500, 2250, "b14", step=250)
+
+
+@story
+def test_a_late_stream_that_passes_the_clock_after_the_other_has_ended(life: Life) -> None:
+    life.stream(A, timing=False)
+    life.stream(B, batch_ms=500, timing=False)
+    life.register("stored", over("stored", (A, TICK), (B, "RANGE 500ms STEP 500ms"), also=STORED, every="250ms"))
+    life.push(A, ("a20", 2031))
+    life.push(B, ("b14", 1400))
+    life.end(A)
+    life.push(B, ("b23", 2353), ("b29", 2953), ("b32", 3203))
+    found = life.windows("stored")
+    assert list(found) == list(range(1500, 3251, 250))
+    assert [found[t] for t in (2500, 3000)] == [["a20", "b14", "b23"], ["a20", "b14", "b23", "b29"]]
+
+
 # --- stream batches of different length -------------------------------------------------------------------------------
 
 
@@ -513,6 +539,16 @@ def test_the_last_firing_is_at_or_after_the_greatest_end(life: Life) -> None:
     life.end(C)
     assert life.windows("stored") == {300: ["a1", "b2"], 600: ["b5"]}
     assert life.windows("a") == {300: ["a1"]}
+
+
+@story
+def test_the_last_firing_reads_what_was_loaded_before_it(life: Life) -> None:
+    life.stream(A)
+    life.advance(A, 1900)
+    life.register("stored", over("stored", (A, TICK), also=STORED, every="700ms"))
+    life.load("loaded")
+    life.end(A)
+    assert life.windows("stored") == {2100: ["loaded"]}
 
 
 @story
@@ -609,6 +645,21 @@ def test_what_closes_while_a_query_is_paused_is_skipped_and_nothing_else(life: L
     life.resume("q")
     life.advance(B, 600)
     assert life.windows("q") == {t: [f"a{t // 100}"] for t in (100, 200, 500, 600)}
+
+
+@story
+def test_a_pause_takes_back_nothing_that_was_due(life: Life) -> None:
+    life.stream(A, batch_ms=500)
+    life.push(A, ("a1", 101))
+    life.register("q", over("q", (A, "RANGE 500ms STEP 500ms"), every="150ms"))
+    life.pause("q")
+    life.resume("q")
+    life.advance(A, 1000)
+    assert life.windows("q") == {
+        **each(150, 450, step=150),
+        **each(600, 900, "a1", step=150),
+        **each(1050, 1350, step=150),
+    }
 
 
 # --- recovery in the middle -------------------------------------------------------------------------------------------
