@@ -6,7 +6,8 @@ waits for the whole slices that it needs from other nodes. Nothing behind it is 
 stage shows streams; `reached` is how far reads may see.
 
 Loads, updates and ticks are sealed at exactly the SNs that the protocol has given them, which rise. So the trace of a
-node is an ordinary one. What a late stream has brought becomes stored triples at the SN of the record that says so.
+node is an ordinary one. Stream batches of a late stream become stored triples at the SN of the record
+that brings them.
 """
 
 from __future__ import annotations

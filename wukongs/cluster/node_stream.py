@@ -76,7 +76,7 @@ class NodeStream:
     counts_ms: int | None = None
     brings: int | None = None
     brought: int | None = None
-    """What LateJoin records have brought that are exposed."""
+    """The last stream batch that LateJoin records have brought, of those that are exposed."""
     last_batch: int | None = None
     ends: bool = False
     """Its EndStream is exposed."""

@@ -136,7 +136,7 @@ class _Replay:
         for record in journal.wal.read(self._start, self._synced):
             journal.position = record.lsn
             if record.lsn > self._start:
-                self._move_to(record.sn)
+                self._move_to(record.sn, is_change=record.kind == CHANGE)
             self._apply(record)
         journal.position = journal.wal.next_lsn
         self._injector.replay()
@@ -150,9 +150,11 @@ class _Replay:
             if found is not None:
                 self._remembered.setdefault(int(lsn), []).append(Remembered.from_json(found))
 
-    def _move_to(self, upper: int) -> None:
-        """Seal and fire up to where the stored graph stood."""
-        if upper > self._core.upper:
+    def _move_to(self, upper: int, *, is_change: bool) -> None:
+        """Seal and fire up to where the stored graph stood. is_change: firings read otherwise after the record."""
+        if upper == self._core.upper and is_change:
+            self._injector.replay(upper)
+        elif upper > self._core.upper:
             self._injector.replay(upper)
             time_ms = tick_of(upper - 1)
             if time_ms is not None:
@@ -300,6 +302,7 @@ class _Replay:
 
     def _change_join(self, change: dict[str, Any], _: int) -> None:
         self._core.join(self._core.streams[change["stream"]], change["to"], change["sn"])
+        self._core.progress.moved(self._core)
 
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
         source = QuerySource(change["text"], change["base"], change.get("output"))

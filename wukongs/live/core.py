@@ -96,6 +96,8 @@ class OwnProgress:
     def __init__(self) -> None:
         self.stands_ms: int | None = None
         self._is_open = False
+        self._cap_ms = FOREVER_MS
+        """Ticks wait here for the record that brings what a stream has closed behind the clock, now that it counts."""
         self._cannot_log = False
 
     def moved(self, core: Core) -> None:
@@ -113,9 +115,13 @@ class OwnProgress:
             covers = [max((one.closed_ms for one in begun if one.closed_ms is not None), default=NOT_YET_MS)]
         if not is_held and covers != [NOT_YET_MS]:
             self.stands_ms = min(covers) if stands_ms is None else max(stands_ms, min(covers))
+        caps = [one.record_ms for one in begun if one.counts and one.joined_ms != FOREVER_MS]
+        self._cap_ms = min(caps, default=FOREVER_MS)
 
     def clock_ms(self, core: Core) -> int | None:
-        return self.stands_ms if self._is_open or self.stands_ms is None else FOREVER_MS
+        if self.stands_ms is None:
+            return None
+        return min(self.stands_ms if self._is_open else FOREVER_MS, self._cap_ms)
 
     def exposed_ms(self) -> int:
         return FOREVER_MS if self.stands_ms is None else self.stands_ms
@@ -146,6 +152,7 @@ class OwnProgress:
             log.warning("stream %s is behind, and does not join the stored graph yet: %s", state.iri, error)
             return False
         core.join(state, state.record_to, sn)
+        self.moved(core)
         return True
 
 
@@ -321,9 +328,11 @@ class Core:
         """Return the snapshot number that a firing at a time reads. states: the streams of its windows.
 
         That is the number of the time, or of the record that brought the last stream batch up to then of one of the
-        streams. The last firing of streams that have ended may come after all that is exposed; it reads what is."""
-        sn = tick_sn(min(time_ms, self.progress.exposed_ms()))
-        return min(max(sn, *(state.joined_at(time_ms) for state in states), -1), self.sn)
+        streams. The last firing of streams that have ended may come after all that is exposed: it reads the newest."""
+        newest = self.upper - 1
+        if time_ms > self.progress.exposed_ms():
+            return newest
+        return min(max(tick_sn(time_ms), *(state.joined_at(time_ms) for state in states), -1), newest)
 
     def merge(self, fuel: int) -> bool:
         """Go on with merges that seals have left: each merge of the stored graph by at most `fuel` values, and the

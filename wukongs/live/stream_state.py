@@ -296,6 +296,11 @@ class StreamState:
             return FOREVER_MS
         return (self.joins[-1][0] + 1) * self.batch_ms - 1 if self.joins else None
 
+    @property
+    def record_ms(self) -> int:
+        """The time up to which stream batches join the stored graph by records."""
+        return FOREVER_MS if self.record_to is None else (self.record_to + 1) * self.batch_ms - 1
+
     def joined_at(self, time_ms: int) -> int:
         """Return the SN of the record that brought the last stream batch up to a time, or else of the first record. -1:
         that stream batch has joined when the clock passed it."""

@@ -119,7 +119,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a LateJoin has brought."""
+    """The stream batch up to which the LateJoin at an SN has brought a stream."""
 
     sn: Sn
     stream: str

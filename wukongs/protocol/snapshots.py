@@ -18,7 +18,7 @@ different batch_ticks do not hold each other back between their ends.
 
 *A stream counts* from the record of its beginning (BeginStream) at tick b on: then all that ends by b + 1 is seen at
 b + 1, and ticks wait for it. But where it has a stream batch that ended by b, it is *late*. Its source may be hours
-behind, and ticks do not wait for it. What the stable VTS has of it is seen by LateJoin records, each behind the tick of
+behind, and ticks do not wait for it. LateJoin records show as much of it as the stable VTS has, each behind the tick of
 its leader's own VTS. A LateJoin that brings the last stream batch that ends by its own tick T makes the stream count:
 the snapshot of T has all of it that a tick T has, so ticks go on from there as if it had always counted.
 
@@ -27,8 +27,8 @@ the snapshot of T has all of it that a tick T has, so ticks go on from there as 
   all later ticks where it is not covered (`stable_sn`), so a late stream must not bring one that some node has yet to
   insert. Every node that is waited for has it already; others only have to hear of that. The leader's local VTS would
   let a slow replica of a late stream hold back all streams.
-* What a LateJoin names is no more than some stable VTS, so no node that is IN lacks it, and a cut of the stream when it
-  is dropped (dropping.py) is not below it.
+* A LateJoin names no more than some stable VTS has, so no node that is IN lacks it, and a cut of the stream when it is
+  dropped (dropping.py) is not below it.
 
 Why two nodes never mean different things by one SN. Both know the same records up to it, since the tick after T(i) is
 exposed only where record i is known:
