@@ -17,8 +17,8 @@ import numpy as np
 from wukongs.adapters.planner import PartitionSetup, WorkItem
 from wukongs.adapters.source import Rows, SetAside
 from wukongs.live.pieces import Piece, timing_mask
+from wukongs.store.encoded import TermCutter
 from wukongs.wire.link import IngestLink
-from wukongs.wire.sharding import TermCutter
 
 EXAMPLES_MAX = 20
 """Rows that were set aside and are kept as examples, per item and in a report; all are counted."""

@@ -84,6 +84,7 @@ def _declare(
                 history_ms=stream.history_ms,
                 slice_bytes_max=stream.slice_bytes_max,
                 index=stream.index,
+                idle_timeout_ms=stream.idle_timeout_ms,
             )
         except (DataError, SettingsError, StreamError) as error:
             raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None

@@ -69,6 +69,7 @@ class StreamConfig:
     history_ms: int | None = None
     slice_bytes_max: int | None = None
     index: Literal["all", "matching"] = "all"
+    idle_timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +166,7 @@ def _stream(reader: TableReader) -> StreamConfig:
         history_ms=reader.integer("history_ms", None),
         slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),
         index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
+        idle_timeout_ms=reader.integer("idle_timeout_ms", None, low=1),
     )
 
 

@@ -14,8 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.encoded import Encoded
-from wukongs.wire.sharding import TermCutter
+from wukongs.store.encoded import Encoded, TermCutter
 
 NO_TIME = -(1 << 62)
 """Stands for the time of a row that has none, and for the time before the first row."""

@@ -129,6 +129,47 @@ def replace_ids(column: Int64Array, old: Int64Array, new: Int64Array) -> Int64Ar
     return np.where(old[found] == column, new[found], column)
 
 
+class TermCutter:
+    """Cuts rows out of encoded tuples, each cut with just the texts that its rows need.
+
+    The clashes, which are next to never there, go along whole: the codes in the columns count them.
+    """
+
+    def __init__(self, encoded: Encoded) -> None:
+        self._encoded = encoded
+        order = np.argsort(encoded.terms.ids, kind="stable")
+        sorted_ids = encoded.terms.ids[order]
+        columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs)
+        self._places = [_places(column, sorted_ids, order) for column in columns]
+
+    def cut(self, rows: Int64Array) -> Encoded:
+        """Return the rows with these numbers, in this order."""
+        encoded, term_count = self._encoded, len(self._encoded.terms)
+        used = np.zeros(term_count + 1, np.bool_)
+        for places in self._places:
+            used[places[rows]] = True
+        terms = encoded.terms.take(np.flatnonzero(used[:term_count]))
+        times = encoded.timestamps[rows] if len(encoded.timestamps) else encoded.timestamps
+        return Encoded(
+            encoded.subjects[rows],
+            encoded.predicates[rows],
+            encoded.objects[rows],
+            encoded.graphs[rows],
+            times,
+            terms,
+            encoded.clashes,
+        )
+
+
+def _places(column: Int64Array, sorted_ids: Int64Array, order: Int64Array) -> Int64Array:
+    """Return the row of each id in the term table, len(sorted_ids) for an id without text there (inlined, unbound)."""
+    missing = len(sorted_ids)
+    if missing == 0:
+        return np.zeros(len(column), np.int64)
+    found = np.minimum(np.searchsorted(sorted_ids, column), missing - 1)
+    return np.where(sorted_ids[found] == column, order[found], missing)
+
+
 @dataclass(frozen=True, slots=True)
 class MalformedLine:
     """A line that was set aside: its number (from 1), the column (from 1) where reading failed, why, and its text."""

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import time
+
 import wukongs
 from wukongs.live.core import Core
+from wukongs.live.embedded import EmbeddedBackend
 from wukongs.wire.ingest_service import IngestService
 
 
 def core_of(engine: wukongs.Engine) -> Core:
     """Return the state of an engine."""
     return engine._core
+
+
+class ManualClock:
+    """The clock of the machine for one engine, which tests move on in place of sleeping."""
+
+    def __init__(self, engine: wukongs.Engine) -> None:
+        self.passed_s = 0.0
+        self.engine = engine
+        engine._core.now_s = self
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.passed_s
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass, and have the engine look at the clock."""
+        self.passed_s += seconds
+        assert isinstance(self.engine._backend, EmbeddedBackend)
+        self.engine._backend.watch.look()
 
 
 def ingest_of(engine: wukongs.Engine) -> IngestService:

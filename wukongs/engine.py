@@ -19,6 +19,7 @@ from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.embedded import EmbeddedBackend
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder, NoJournal
+from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.stream import Stream
 from wukongs.query.execution.bindings import bind
@@ -195,19 +196,38 @@ class Engine:
         history_ms: int | None = None,
         slice_bytes_max: int | None = None,
         index: Literal["all", "matching"] = "all",
+        lateness_ms: int = 0,
+        on_late: OnLate = None,
+        idle_timeout_ms: int | None = None,
     ) -> Stream:
         """Declare a stream. timing: IRIs of the predicates whose tuples only live in windows, or True for all; into:
         IRI of the graph that the other tuples join (default: the default graph); batch_ms: length of a stream batch;
         history_ms: how long slices are kept at least; slice_bytes_max: what slices, their blocks and transient terms
         may take: when it is full, the oldest slices go, and windows that needed them raise BudgetExceeded instead of
         being reported. index: "matching" keeps only tuples whose predicate a registered query can match in a window, so
-        that a query registered later may get windows marked partial. A stream that was found in the data folder is
+        that a query registered later may get windows marked partial. lateness_ms: how far behind the newest tuple one
+        may come and still be in its windows. on_late: is given the tuples that come later: a function that takes a
+        table as push_arrow does, the path of a file that grows by lines of N-Quads, or "count", which is enough with a
+        lateness_ms. Without either, a time that falls is a StreamError. idle_timeout_ms: a stream that brings nothing
+        for so long, by the clock of the machine, closes what it has and follows the other streams, until it brings
+        something again; what then comes behind them is late. A stream that was found in the data folder is
         returned to whoever first declares it with the same options. Raises StreamError (declared already),
         SettingsError.
         """
         name = graph_term(stream_iri).text[1:-1]
-        options = stream_options(self._core.settings, timing, batch_ms, into, history_ms, slice_bytes_max, index)
-        return self._backend.declare(name, options)
+        options = stream_options(
+            self._core.settings,
+            timing,
+            batch_ms,
+            into,
+            history_ms,
+            slice_bytes_max,
+            index,
+            lateness_ms,
+            on_late,
+            idle_timeout_ms,
+        )
+        return self._backend.declare(name, options, LateTuples(name, on_late))
 
     def drop_stream(self, stream_iri: str) -> None:
         """Forget a stream and its slices; what it added to the stored graph stays, and so does what it has closed by

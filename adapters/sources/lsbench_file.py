@@ -78,7 +78,7 @@ class LsbenchFile:
         offsets = rows.first_offset + good
         encoded = replace(encoded, timestamps=np.array(timed, np.int64))
         if np.any(timed == NO_TIME):
-            from wukongs.wire.sharding import TermCutter
+            from wukongs.store.encoded import TermCutter
 
             kept = np.flatnonzero(timed != NO_TIME)
             encoded, offsets = TermCutter(encoded).cut(kept), offsets[kept]

@@ -113,7 +113,8 @@ class Watch:
         for number in range(1, self.done + 1):
             what = operation(self.seed, number)
             if what.kind == "push":
-                model.push(what.stream, [(triple, what.time_ms) for triple in what.triples])
+                model.push(what.stream, what.rows())
+                model.loaded |= set(what.late)
             elif what.kind == "load":
                 model.loaded |= set(what.triples)
             elif what.kind == "update":

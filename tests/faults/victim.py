@@ -19,7 +19,7 @@ import tempfile
 from typing import Any
 
 import wukongs
-from tests.faults.workload import BATCH_MS, EX, QUERIES, STREAMS, TIMING, operation, query_text
+from tests.faults.workload import BATCH_MS, EX, LATENESS_MS, QUERIES, STREAMS, TIMING, operation, query_text
 from wukongs.store.disk import Disk
 
 SETTINGS = wukongs.Settings(log_segment_bytes=8192, checkpoint_bytes=40_000)
@@ -65,7 +65,8 @@ class Victim:
         self.queries = {name: self.engine.register(query_text(name)) for name in QUERIES}
 
     def _declare(self, iri: str) -> Any:
-        stream = self.engine.stream(iri, timing=[TIMING], batch_ms=BATCH_MS, history_ms=300)
+        options = {"timing": [TIMING], "batch_ms": BATCH_MS, "history_ms": 300}
+        stream = self.engine.stream(iri, **options, lateness_ms=LATENESS_MS[iri])  # type: ignore[arg-type]
         if not self.engine.stats()["streams"][iri]["tuples"]:
             stream.advance(0)
         return stream
@@ -88,7 +89,8 @@ class Victim:
     def do(self, number: int, is_first: bool) -> None:
         what = operation(self.order["seed"], number)
         if what.kind == "push":
-            rows = [(*(f"<{term}>" for term in triple), what.time_ms) for triple in what.triples]
+            behind = [(triple, what.time_ms - 200) for triple in what.late]
+            rows = [(*(f"<{term}>" for term in triple), t) for triple, t in [*what.rows(), *behind]]
             try:
                 self.streams[what.stream].push(rows)
             except wukongs.StreamError:

@@ -18,12 +18,14 @@ UPDATED = iri(EX + "updated")
 BATCH_MS = 100
 STEP_MS = 200
 RANGE_MS = 600
+LATENESS_MS = {STREAMS[0]: 40, STREAMS[1]: 0}
+"""The first stream sorts: its tuples come out of order, and one of each push is late."""
 QUERIES = {name: STREAMS[at] for at, name in enumerate(("first", "second"))}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """kind: push, load, update, checkpoint. Tuples of a push have one time, later than all before on that stream.
+    """kind: push, load, update, checkpoint. Tuples of a push are later than all before on that stream, but for late.
 
     An update has a predicate of its own, so that nothing else depends on it; applied twice it is as if applied once."""
 
@@ -32,6 +34,13 @@ class Operation:
     triples: tuple[Triple, ...] = ()
     time_ms: int = 0
     request: tuple[update_ast.Operation, ...] = ()
+    late: tuple[Triple, ...] = ()
+
+    def rows(self) -> list[tuple[Triple, int]]:
+        """The tuples of a push that are on time, with their times, in the order in which they come."""
+        lateness_ms = LATENESS_MS[self.stream]
+        offsets = [place * 13 % lateness_ms if lateness_ms else 0 for place in range(len(self.triples))]
+        return [(triple, self.time_ms - offset) for triple, offset in zip(self.triples, offsets, strict=True)]
 
     def text(self) -> str:
         return " ; ".join(update_ast.text_of(part) for part in self.request)
@@ -49,7 +58,9 @@ def operation(seed: int, number: int) -> Operation:
     kind = rng.choices(["push", "load", "update", "checkpoint"], [12, 2, 4, 1])[0]
     if kind == "update":
         return Operation(kind, request=_request(rng, number))
-    return Operation(kind, STREAMS[number % 2], triples if kind != "checkpoint" else (), 40 * number)
+    stream = STREAMS[number % 2]
+    late = ((EX + f"late{number}", EX + "p", EX + "o"),) if kind == "push" and LATENESS_MS[stream] else ()
+    return Operation(kind, stream, triples if kind != "checkpoint" else (), 40 * number, late=late)
 
 
 def _request(rng: random.Random, number: int) -> tuple[update_ast.Operation, ...]:

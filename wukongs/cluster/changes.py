@@ -25,10 +25,10 @@ from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change, Sn
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.encoded import Encoded, TermCutter, TermTable
 from wukongs.wire.packet_columns import tuples_in, tuples_packet
 from wukongs.wire.packets import Packet, Peers
-from wukongs.wire.sharding import TermCutter, split
+from wukongs.wire.sharding import split
 
 log = logging.getLogger("wukongs")
 STAGE = "stage"

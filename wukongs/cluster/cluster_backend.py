@@ -24,10 +24,11 @@ from wukongs.cluster.writing import ClusterSink, Writers
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term
 from wukongs.csparql.updates import Operation
-from wukongs.errors import CompactedError, NodeUnavailable, StorageError, StreamError
+from wukongs.errors import CompactedError, NodeUnavailable, SettingsError, StorageError, StreamError
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.declarations import check_windows, parse_continuous
+from wukongs.live.lateness import COUNT, LateTuples
 from wukongs.live.query_templates import constants_of
 from wukongs.live.reading import terms_of
 from wukongs.live.stream import Stream
@@ -135,7 +136,13 @@ class ClusterBackend:
 
     # --- streams and registered queries -------------------------------------------------------------------------------
 
-    def declare(self, name: str, options: dict[str, Any]) -> Stream:
+    def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
+        refused = [option for option in ("lateness_ms", "on_late", "idle_timeout_ms") if option in options]
+        if refused:
+            raise SettingsError(
+                f"stream {name}: a cluster has no {' or '.join(refused)} so far: leave it out, push in order of time "
+                "and advance streams that bring nothing, or declare the stream in an engine of its own"
+            )
         self._store.check_may_wait()
         self._core.check_is_open()
         if options["into"] is not None:
@@ -151,7 +158,8 @@ class ClusterBackend:
     def declared(self, name: str) -> Stream:
         """Return a stream that somebody has declared. Raises StreamError (unknown)."""
         with self._core.lock:
-            return Stream(self._core.stream(name), self._sink, self._core.settings.hash_bits)
+            late = LateTuples(name, COUNT)
+            return Stream(self._core.stream(name), self._sink, self._core.settings.hash_bits, late)
 
     def drop(self, stream_iri: str) -> None:
         self._store.check_may_wait()

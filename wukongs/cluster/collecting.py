@@ -28,13 +28,13 @@ from wukongs.live.stream_state import Fragment
 from wukongs.protocol.records import Sn
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import Encoded, TermCutter
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import TermReader, term_table, with_texts
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.packet_columns import term_arrays, tuples_packet
 from wukongs.wire.packets import Array, Packet
-from wukongs.wire.sharding import ShardMap, TermCutter, ends_of
+from wukongs.wire.sharding import ShardMap, ends_of
 
 STATE = "state"
 HEAD, TRIPLES, AGREED, STAGED, END = "head", "triples", "agreed", "staged", "end"

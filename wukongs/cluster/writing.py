@@ -29,10 +29,11 @@ from wukongs.live.pieces import Piece, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
-from wukongs.store.encoded import Encoded
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded, TermCutter
 from wukongs.wire.packet_columns import text_of, time_of, timeout_of, tuples_in, tuples_packet
 from wukongs.wire.packets import Packet, Peers
-from wukongs.wire.sharding import TermCutter, split_piece
+from wukongs.wire.sharding import split_piece
 
 log = logging.getLogger("wukongs")
 PUSH = "push"
@@ -381,6 +382,7 @@ class Writers:
             return writer
 
 
+_NO_ROWS: Int64Array = np.empty(0, np.int64)
 PUSH_S = 60.0
 """How long the nodes may take to have what was pushed."""
 
@@ -391,10 +393,11 @@ class ClusterSink:
     def __init__(self, core: Core, writers: Writers) -> None:
         self._core, self._writers = core, writers
 
-    def take(self, state: StreamState, encoded: Encoded) -> None:
+    def take(self, state: StreamState, encoded: Encoded) -> Int64Array:
         self._check_is_open(state)
         if len(encoded):
             self._writers.push(state.iri, encoded, PUSH_S)
+        return _NO_ROWS
 
     def advance(self, state: StreamState, time_ms: int) -> None:
         self._check_is_open(state)

@@ -34,7 +34,7 @@ from wukongs.errors import StorageError
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.journal import Change
-from wukongs.live.pieces import Chunk, Told
+from wukongs.live.pieces import Chunk, Pushed, Told
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.snapshot import tick_of
@@ -56,7 +56,7 @@ class SegmentMark:
 
 @dataclass(slots=True)
 class LoggedLoad:
-    """A load or update whose first record is lsn; stored at sn (None: not committed yet)."""
+    """A load or update, or late tuples, whose first record is lsn; stored at sn (None: not committed yet)."""
 
     lsn: int
     sn: int | None = None
@@ -89,6 +89,8 @@ class DurableJournal:
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._marks: deque[SegmentMark] = deque()
         self._loads: dict[int, LoggedLoad] = {}
+        self._late: deque[LoggedLoad] = deque()
+        """Pushes with late tuples that are stored, in order."""
         self._dropped_upper: dict[int, int] = {}
         """How far the stored graph had come when a stream (by LSN) was dropped: all that it had closed is before."""
         self.position: int | None = None
@@ -112,7 +114,7 @@ class DurableJournal:
         if self.wal.written_bytes - self._bytes_at_checkpoint >= settings.checkpoint_bytes:
             self._wanted.set()
 
-    def note(self, message: Told, then: Callable[[], None]) -> int:
+    def note(self, message: Told | Pushed, then: Callable[[], None]) -> int:
         self._log_acknowledgements()
         lsn = self.wal.append(MESSAGE, message_payload(message), self._core.upper)
         self._pending.append((lsn, then))
@@ -133,19 +135,26 @@ class DurableJournal:
         """Note that a record holds a chunk of a load or update, also while the log is replayed."""
         self._loads.setdefault(number, LoggedLoad(lsn))
 
+    def note_late(self, lsn: int, pushed: Pushed) -> None:
+        """Note that a record may hold late tuples that are stored, also while the log is replayed."""
+        if pushed.sn is not None:
+            self._late.append(LoggedLoad(lsn, pushed.sn))
+
     def abandon(self, number: int) -> None:
         with self._core.lock:
             load = self._loads.get(number)
             if load is not None and load.sn is None:
                 del self._loads[number]
 
-    def commit(self, change: Change | Told) -> int:
+    def commit(self, change: Change | Told | Pushed) -> int:
         self.prepare()
         self._log_acknowledgements()
         if isinstance(change, dict):
             lsn = self.wal.commit(CHANGE, [json.dumps(change).encode()], self._core.upper)
         else:
             lsn = self.wal.commit(MESSAGE, message_payload(change), self._core.upper)
+            if isinstance(change, Pushed):
+                self.note_late(lsn, change)
         self._apply()
         if isinstance(change, dict):
             self.define(lsn, change)
@@ -323,7 +332,8 @@ class DurableJournal:
 
     def _start(self, sn: int, needed: dict[int, int | None], oldest: Fired | None) -> int:
         """Return the head of the newest segment that has all that is not stored at an SN or is needed again."""
-        limits = [load.lsn for load in self._loads.values() if load.sn is None or load.sn > sn]
+        loads = (*self._loads.values(), *self._late)
+        limits = [load.lsn for load in loads if load.sn is None or load.sn > sn]
         if oldest is not None:
             limits.append(oldest.lsn)
         limit = min(limits, default=self._marks[-1].lsn + 1)
@@ -344,6 +354,8 @@ class DurableJournal:
             self._marks.popleft()
         for number in [n for n, load in self._loads.items() if load.sn is not None and load.sn <= plan.sn]:
             del self._loads[number]
+        while self._late and (self._late[0].sn or 0) <= plan.sn:
+            self._late.popleft()
         for each in list(self.definitions.values()):
             if each.until is not None and each.until < plan.start:
                 del self.definitions[each.lsn]
@@ -402,7 +414,7 @@ class ReadOnlyJournal:
     def prepare(self) -> None:
         self._refuse()
 
-    def note(self, message: Told, then: Callable[[], None]) -> int:
+    def note(self, message: Told | Pushed, then: Callable[[], None]) -> int:
         self._refuse()
 
     def wait(self, lsn: int | None = None) -> None:
@@ -414,7 +426,7 @@ class ReadOnlyJournal:
     def abandon(self, number: int) -> None:
         pass
 
-    def commit(self, change: Change | Told) -> int:
+    def commit(self, change: Change | Told | Pushed) -> int:
         self._refuse()
 
     def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:

@@ -12,16 +12,19 @@ from dataclasses import replace
 import numpy as np
 
 from wukongs.live.header import Frame
-from wukongs.live.pieces import Chunk, Piece, Told, chunk_frames, from_frames, to_frames
+from wukongs.live.pieces import Chunk, Piece, Pushed, Told, chunk_frames, from_frames, pushed_frames, to_frames
 
 MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
 """The kinds: the state of streams and queries at the head of a segment; a message of wukongs.live.pieces; another
 change; up to which window the results of queries were taken."""
 
 
-def message_payload(message: Told | Chunk) -> list[Frame]:
+def message_payload(message: Told | Chunk | Pushed) -> list[Frame]:
     """Return the payload of a record that holds a message."""
-    frames = chunk_frames(message) if isinstance(message, Chunk) else to_frames(message)
+    if isinstance(message, Chunk):
+        frames = chunk_frames(message)
+    else:
+        frames = pushed_frames(message) if isinstance(message, Pushed) else to_frames(message)
     sizes = [len(frame) for frame in frames]
     payload: list[Frame] = [struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)]
     for frame, size in zip(frames, sizes, strict=True):
@@ -31,7 +34,7 @@ def message_payload(message: Told | Chunk) -> list[Frame]:
     return payload
 
 
-def message_in(payload: memoryview) -> Told | Chunk:
+def message_in(payload: memoryview) -> Told | Chunk | Pushed:
     """Return the message of a record whose checksum is right."""
     data = memoryview(bytes(payload))
     count = int.from_bytes(data[:8], "little")

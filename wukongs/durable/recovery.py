@@ -26,11 +26,13 @@ from wukongs.errors import CorruptionError, SettingsError, StorageError
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
+from wukongs.live.idleness import apply as apply_idleness
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder, NoJournal
-from wukongs.live.pieces import Chunk, Close, Open, Piece, Told
+from wukongs.live.lateness import sort_in
+from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
 from wukongs.live.reporting import Remembered
-from wukongs.live.stream import take_piece
+from wukongs.live.stream import store_late, take_piece
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.live.windows import counts_from, reads_stored
 from wukongs.query.terms.names import graph_term
@@ -168,6 +170,9 @@ class _Replay:
             message = message_in(record.payload)
             if isinstance(message, Chunk):
                 self._keep(message, record.lsn)
+            elif isinstance(message, Pushed):
+                self._journal.note_late(record.lsn, message)
+                self._take_call(message)
             else:
                 self._apply_message(message)
         elif record.kind == CHANGE:
@@ -244,6 +249,8 @@ class _Replay:
         ledger = state.open_partition(message.partition)
         if isinstance(message, Piece):
             self._take(state, message)
+            if message.partition == PUSH_PARTITION:
+                state.complete(PUSH_PARTITION, int(message.encoded.timestamps[-1]) - 1)
         elif isinstance(message, Close):
             ledger.close(message)
             state.complete(message.partition, message.complete_ms)
@@ -270,8 +277,17 @@ class _Replay:
             if needed.any():
                 take_piece(self._core, state, rest)
             state.ledgers[piece.partition].taken(piece)
-        if piece.partition == PUSH_PARTITION:
-            state.complete(PUSH_PARTITION, int(times[-1]) - 1)
+
+    def _take_call(self, pushed: Pushed) -> None:
+        state = self._core.streams[pushed.piece.stream]
+        state.open_partition(pushed.piece.partition)
+        call = sort_in(pushed, state.lateness_of(pushed.piece.partition))
+        state.count_late(call.is_late, pushed.piece.timing)
+        self._take(state, call.piece)
+        store_late(self._core, state, pushed, call)
+        if pushed.piece.partition == PUSH_PARTITION:
+            state.complete(PUSH_PARTITION, call.complete_ms)
+        self._core.progress.moved(self._core)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -303,6 +319,9 @@ class _Replay:
     def _change_join(self, change: dict[str, Any], _: int) -> None:
         self._core.join(self._core.streams[change["stream"]], change["to"], change["sn"])
         self._core.progress.moved(self._core)
+
+    def _change_idle(self, change: dict[str, Any], _: int) -> None:
+        apply_idleness(self._core, change)
 
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
         source = QuerySource(change["text"], change["base"], change.get("output"))
@@ -345,6 +364,7 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "stream": _Replay._change_stream,
     "drop": _Replay._change_drop,
     "end": _Replay._change_end,
+    "idle": _Replay._change_idle,
     "join": _Replay._change_join,
     "register": _Replay._change_register,
     "close": _Replay._change_close,

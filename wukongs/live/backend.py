@@ -15,6 +15,7 @@ from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term
 from wukongs.csparql.updates import Operation
 from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.lateness import LateTuples
 from wukongs.live.stream import Stream
 from wukongs.live.subscription import Subscription
 from wukongs.query.limits import Limits
@@ -64,8 +65,8 @@ class Backend(Protocol):
 
     def update(self, operations: Sequence[Operation], limits: Limits) -> int: ...
 
-    def declare(self, name: str, options: dict[str, Any]) -> Stream:
-        """options: as stream_options has made them."""
+    def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
+        """options: as stream_options has made them; late: is given the late tuples."""
 
     def drop(self, stream_iri: str) -> None: ...
 

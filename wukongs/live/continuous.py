@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -252,6 +252,20 @@ class ContinuousQuery:
             closed_ms = self._core.progress.closed_ms(self._core)
             told = waits_for(self._states, closed_ms, self._next_firing(), self.windows.reads_stored)
             return f"{self.name} {told}"
+
+    def waits_on(self) -> Collection[str]:
+        """Return the streams that have to come further, or to begin, before the query fires next. Called with the lock
+        held."""
+        if self.is_closed or self.is_paused or self.due() is not None:
+            return ()
+        not_begun = [name for name, state in self._states.items() if not (state.is_started or state.is_ended)]
+        if not_begun:
+            return not_begun
+        next_ms, asked = self._next_firing(), list(self._states.values())
+        if self.windows.reads_stored:
+            asked += [state for state in self._core.streams.values() if state.counts]
+        covers = {state.iri: state.cover_ms for state in asked}
+        return [name for name, ms in covers.items() if ms is None or (next_ms is not None and ms < next_ms)]
 
     # --- firing, called by the injector -------------------------------------------------------------------------------
 

@@ -102,10 +102,10 @@ class OwnProgress:
 
     def moved(self, core: Core) -> None:
         self._cannot_log = False
-        stands_ms, begun = self.stands_ms, [one for one in core.streams.values() if one.is_started or one.is_ended]
-        for state in begun:
-            if not state.counts:
-                _begin_to_count(state, stands_ms)
+        stands_ms, begun = self.stands_ms, self._begun(core)
+        if idle := [state for state in core.streams.values() if state.is_idle and not state.is_ended]:
+            _follow([one for one in begun if one.counts and not (one.is_ended or one.is_idle)], idle)
+            begun = self._begun(core)
         running = [state for state in begun if not state.is_ended]
         covers = [state.cover_ms for state in running if state.counts and state.cover_ms is not None]
         # One that has closed nothing may still begin earlier than its first tuple so far.
@@ -117,6 +117,14 @@ class OwnProgress:
             self.stands_ms = min(covers) if stands_ms is None else max(stands_ms, min(covers))
         caps = [one.record_ms for one in begun if one.counts and one.joined_ms != FOREVER_MS]
         self._cap_ms = min(caps, default=FOREVER_MS)
+
+    def _begun(self, core: Core) -> list[StreamState]:
+        """Return the streams that have begun, after those that have reached the clock were let count."""
+        begun = [one for one in core.streams.values() if one.is_started or one.is_ended]
+        for state in begun:
+            if not state.counts:
+                _begin_to_count(state, self.stands_ms)
+        return begun
 
     def clock_ms(self, core: Core) -> int | None:
         if self.stands_ms is None:
@@ -156,6 +164,14 @@ class OwnProgress:
         return True
 
 
+def _follow(leading: Collection[StreamState], idle: Collection[StreamState]) -> None:
+    """Close idle streams as far as the slowest of the others (wukongs.live.idleness)."""
+    closed = [state.closed_ms for state in leading if state.closed_ms is not None]
+    if closed:
+        for state in idle:
+            state.close_idle(min(closed))
+
+
 def _begin_to_count(state: StreamState, clock_ms: int | None) -> None:
     """Let a stream that has begun count if it has reached the clock; else note what is to join by records."""
     if state.cover_ms is None:
@@ -182,6 +198,8 @@ class Core:
         progress: Progress | None = None,
     ) -> None:
         self.settings = settings
+        self.now_s: Callable[[], float] = time.monotonic
+        """The clock of the machine; event time does not hang on it but for streams with an idle_timeout_ms."""
         self.progress: Progress = progress or OwnProgress()
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)

@@ -14,6 +14,7 @@ from wukongs.errors import SettingsError, StreamError
 from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
+from wukongs.live.lateness import OnLate, on_late_option
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState
@@ -33,14 +34,18 @@ def stream_options(
     history_ms: int | None,
     slice_bytes_max: int | None,
     index: str,
+    lateness_ms: int = 0,
+    on_late: OnLate = None,
+    idle_timeout_ms: int | None = None,
 ) -> dict[str, Any]:
-    """Return the options of a stream as JSON, checked, with the defaults filled in. Raises SettingsError, DataError."""
+    """Return the options of a stream as JSON, checked, with the defaults filled in; those of time that it does not use
+    are left out. Raises SettingsError, DataError."""
     if index not in ("all", "matching"):
         raise SettingsError(f'index = {index!r}: expected "all" or "matching"')
     if isinstance(timing, str):
         raise SettingsError(f"timing = {timing!r}: expected a list of predicates' IRIs, or True for all tuples")
     slice_bytes_max = settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max
-    return {
+    options = {
         "timing": timing if isinstance(timing, bool) else [graph_term(text).text for text in timing or ()],
         "batch_ms": positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
         "into": None if into is None else graph_term(into).text,
@@ -48,6 +53,12 @@ def stream_options(
         "slice_bytes_max": positive("slice_bytes_max", slice_bytes_max, 1, "bytes"),
         "index": index,
     }
+    of_time = {
+        "lateness_ms": positive("lateness_ms", lateness_ms, 0) or None,
+        "on_late": on_late_option(on_late),
+        "idle_timeout_ms": None if idle_timeout_ms is None else positive("idle_timeout_ms", idle_timeout_ms, 1),
+    }
+    return options | {name: value for name, value in of_time.items() if value is not None}
 
 
 def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
@@ -69,6 +80,10 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
         core.settings,
         options["slice_bytes_max"],
         SliceFilter() if options["index"] == "matching" else None,
+        lateness_ms=options.get("lateness_ms", 0),
+        sorts="lateness_ms" in options or "on_late" in options,
+        idle_timeout_ms=options.get("idle_timeout_ms"),
+        active_s=core.now_s(),
         options=options,
         lsn=lsn,
     )

@@ -19,7 +19,9 @@ from wukongs.live.core import Core
 from wukongs.live.declarations import check_windows, declare_stream, drop_stream, register_query
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder
+from wukongs.live.lateness import LateTuples
 from wukongs.live.stream import CoreSink, Stream
+from wukongs.live.watch import Watch
 from wukongs.live.windows import counts_from, reads_stored
 from wukongs.query.limits import Limits
 from wukongs.query.plans.prepared import PreparedQueries
@@ -42,6 +44,17 @@ class EmbeddedBackend:
     ) -> None:
         self._core, self._injector, self._prepared, self._folder = core, injector, prepared, folder
         self._sink = CoreSink(core, injector)
+        self.watch = Watch(core, injector)
+        with core.lock:
+            for state in core.streams.values():
+                state.active_s = core.now_s()
+        if core.streams:
+            try:
+                with core.lock:
+                    self.watch.start()
+            except BaseException:
+                self.close()
+                raise
 
     def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
         from wukongs.live.bulk_load import load
@@ -58,7 +71,7 @@ class EmbeddedBackend:
 
         return update(self._core, self._injector, operations, limits)
 
-    def declare(self, name: str, options: dict[str, Any]) -> Stream:
+    def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
         """A stream that was found in the data folder goes to whoever first declares it with the same options."""
         core = self._core
         with core.lock:
@@ -68,12 +81,13 @@ class EmbeddedBackend:
                 lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
                 state = declare_stream(core, name, options, lsn)
                 self._injector.start()
+                self.watch.start()
             elif state.is_recovered and state.options == options:
                 state.is_recovered = False
             else:
                 known = f", with {state.options} in the data folder" if state.is_recovered else ""
                 raise StreamError(f"stream {name} is declared already{known}: drop_stream it first to declare it anew")
-        return Stream(state, self._sink, core.settings.hash_bits)
+        return Stream(state, self._sink, core.settings.hash_bits, late)
 
     def drop(self, stream_iri: str) -> None:
         core = self._core
@@ -146,6 +160,7 @@ class EmbeddedBackend:
             self._core.is_closed = True
             registered = list(self._injector.queries.values())
         self._injector.stop()
+        self.watch.stop()
         if self._folder is not None:
             self._folder.close()
         for query in registered:
@@ -180,6 +195,9 @@ def stats_of(
                     "slices_evicted": state.evicted_count,
                     "tuples_not_indexed": state.slice_filter.discarded_count if state.slice_filter else 0,
                     "waiting_bytes": state.waiting_bytes,
+                    "late": state.late_count,
+                    "dropped": state.dropped_count,
+                    "is_idle": state.is_idle,
                 }
                 for state in core.streams.values()
             },

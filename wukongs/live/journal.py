@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from wukongs.live.pieces import Told
+from wukongs.live.pieces import Pushed, Told
 from wukongs.store.encoded import Encoded
 
 Change: TypeAlias = dict[str, Any]
@@ -30,7 +30,7 @@ class Journal(Protocol):
     def prepare(self) -> None:
         """Be ready for `note`. Called with the engine's lock held, before anything is changed."""
 
-    def note(self, message: Told, then: Callable[[], None]) -> int:
+    def note(self, message: Told | Pushed, then: Callable[[], None]) -> int:
         """Log what was just taken; `then` is called once it is safe. Return its LSN, to wait for.
 
         Called with the engine's lock held, after prepare() and without letting go of the lock in between."""
@@ -46,7 +46,7 @@ class Journal(Protocol):
     def abandon(self, number: int) -> None:
         """Forget the chunks of a load or an update that has failed."""
 
-    def commit(self, change: Change | Told) -> int:
+    def commit(self, change: Change | Told | Pushed) -> int:
         """Log a change and return its LSN when it, and everything before it, is safe; the caller applies it then.
 
         Called with the engine's lock held. After an error the change must not be made."""
@@ -81,7 +81,7 @@ class NoJournal:
     def prepare(self) -> None:
         pass
 
-    def note(self, message: Told, then: Callable[[], None]) -> int:
+    def note(self, message: Told | Pushed, then: Callable[[], None]) -> int:
         then()
         return 0
 
@@ -94,7 +94,7 @@ class NoJournal:
     def abandon(self, number: int) -> None:
         pass
 
-    def commit(self, change: Change | Told) -> int:
+    def commit(self, change: Change | Told | Pushed) -> int:
         return 0
 
     def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:

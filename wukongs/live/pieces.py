@@ -1,14 +1,14 @@
 """The messages of a stream's writer, Open, Piece, Close and Finish, and their frames on the wire and in the log.
 
-The log holds the Chunks of loads and updates, too.
+The log holds the Chunks of loads and updates, too, and what is Pushed to streams that sort.
 
-The frames of a message are a JSON header (header.py) and, for a Piece or a Chunk, three Arrow IPC record batches: its
+The frames of a message are a JSON header (header.py) and, for those with tuples, three Arrow IPC record batches: the
 tuples, the texts of its terms, and those of its clashing terms (an empty frame when there are none). Their schemas
 belong to the protocol version and do not travel. Nothing that comes in is unpickled or evaluated. Any frames of a peer
 give a message, or a DataError that names the fault.
 
-Invariants of a decoded Piece or Chunk: all columns have one length; ids are >= 0 or codes of its clashes (a graph may
-be UNBOUND); the terms are distinct, and every id that is not inlined has its text. Of a Piece: 0 <= first_offset <
+Invariants of a decoded message with tuples: all columns have one length; ids are >= 0 or codes of its clashes (a graph
+may be UNBOUND); the terms are distinct, and every id that is not inlined has its text. Of a Piece: 0 <= first_offset <
 end_offset.
 """
 
@@ -92,15 +92,29 @@ class Chunk:
     goes: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pushed:
+    """The tuples of one call to a stream that sorts, in the order of their arrival; late ones are among them.
+
+    piece: its tuples may be of several stream batches; it names none. stands_ms: a tuple at or before this time is late
+    (None: none is, so far). sn: the late tuples that are timeless join the stored graph there; None: there are none.
+    """
+
+    piece: Piece
+    stands_ms: int | None
+    sn: int | None
+
+
 Told: TypeAlias = Open | Piece | Close | Finish
 """The messages of writers; the log of a data folder holds them too."""
 
 _KINDS: dict[type, str] = {Open: "open", Piece: "piece", Close: "close", Finish: "finish"}
 TOLD = tuple(_KINDS.values())
-_CHUNK = "chunk"
+_CHUNK, _PUSHED = "chunk", "pushed"
 _PIECE_NUMBERS = ("epoch", "first_offset", "end_offset", "piece", "batch_number")
+_PIECE_FIELDS = ("stream", "partition", *_PIECE_NUMBERS)
 _TUPLE = ("subject", "predicate", "object", "graph")
-_MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number", "closed_ms"})
+_MAY_BE_NEGATIVE = frozenset({"piece", "complete_ms", "end_offset", "batch_number", "closed_ms", "stands_ms"})
 
 
 def timing_mask(encoded: Encoded, timing: bool | Sequence[str]) -> BoolArray:
@@ -134,7 +148,7 @@ def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> lis
     beside: dict[str, Int64Array | BoolArray] = {}
     fields: dict[str, Any]
     if isinstance(message, Piece):
-        fields = {name: getattr(message, name) for name in ("stream", "partition", *_PIECE_NUMBERS)}
+        fields = {name: getattr(message, name) for name in _PIECE_FIELDS}
         beside.update(timestamp_ms=message.encoded.timestamps, timing=message.timing)
         if message.places is not None:
             fields["is_share"] = True
@@ -150,6 +164,14 @@ def chunk_frames(chunk: Chunk) -> list[Frame]:
     """Return the frames of a chunk."""
     header = write_header({"kind": _CHUNK, "number": chunk.number, "goes": chunk.goes})
     return [header, *_tuple_frames(chunk.encoded, {})]
+
+
+def pushed_frames(pushed: Pushed) -> list[Frame]:
+    """Return the frames of what was pushed."""
+    piece = pushed.piece
+    fields = {name: getattr(piece, name) for name in _PIECE_FIELDS}
+    header = write_header({"kind": _PUSHED, "stands_ms": pushed.stands_ms, "sn": pushed.sn, **fields})
+    return [header, *_tuple_frames(piece.encoded, {"timestamp_ms": piece.encoded.timestamps, "timing": piece.timing})]
 
 
 @lru_cache(maxsize=3)
@@ -191,12 +213,14 @@ def _terms_frame(terms: TermTable) -> Frame:
 # --- from frames ------------------------------------------------------------------------------------------------------
 
 
-def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chunk:
+def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chunk | Pushed:
     """Return the message of some frames. is_trusted: a checksum says that to_frames made these frames, so the ids and
     texts of their tuples are not checked.
 
     Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big)."""
-    header = read_kind(frames, (*TOLD, _CHUNK))
+    header = read_kind(frames, (*TOLD, _CHUNK, _PUSHED))
+    if header["kind"] == _PUSHED:
+        return _read_pushed(frames, header, is_trusted)
     if header["kind"] != _CHUNK:
         return read_told(header, frames, is_trusted)
     encoded, _ = _read_tuples(frames, _CHUNK, (), is_trusted)
@@ -281,6 +305,13 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
     stream, partition = text_field(header, "piece", "stream"), text_field(header, "piece", "partition")
     timed = replace(encoded, timestamps=times)
     return Piece(stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places)
+
+
+def _read_pushed(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Pushed:
+    stands_ms, sn = (
+        None if header.get(name) is None else int_field(header, _PUSHED, name) for name in ("stands_ms", "sn")
+    )
+    return Pushed(_read_piece(frames, header, is_trusted), stands_ms, sn)
 
 
 def _read_tuples(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from wukongs.errors import StreamError
 from wukongs.live.core import Core
+from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
-from wukongs.live.pieces import Close, Piece, timing_mask
+from wukongs.live.lateness import LateTuples, Sorted, sort_in
+from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import Int64Array
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+_NO_ROWS: Int64Array = np.empty(0, np.int64)
 TABLE_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
 """The columns of a table that is pushed; it may also have a graph."""
 
@@ -65,8 +69,9 @@ def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
 class Sink(Protocol):
     """Takes what is pushed to streams: a CoreSink, or the writers of a cluster. Raises as the methods of Stream."""
 
-    def take(self, state: StreamState, encoded: Encoded) -> None:
-        """Add tuples, in order of time; they are safe when it returns."""
+    def take(self, state: StreamState, encoded: Encoded) -> Int64Array:
+        """Add tuples, in order of time if the stream does not sort them; they are safe when it returns. Return the
+        numbers of those that are late."""
 
     def advance(self, state: StreamState, time_ms: int) -> None:
         """Close the stream batches up to a time."""
@@ -78,12 +83,13 @@ class Sink(Protocol):
 class Stream:
     """Tuples in. All methods may be called from any thread; calls of one stream are taken one after the other."""
 
-    def __init__(self, state: StreamState, sink: Sink, hash_bits: int) -> None:
+    def __init__(self, state: StreamState, sink: Sink, hash_bits: int, late: LateTuples) -> None:
         self.iri = state.iri
         self.batch_ms = state.batch_ms
         self._state = state
         self._sink = sink
         self._hash_bits = hash_bits
+        self._late = late
 
     def __repr__(self) -> str:
         return f"<Stream {self.iri}: {self._state.tuple_count} tuples, closed up to {self._state.closed_ms} ms>"
@@ -96,6 +102,7 @@ class Stream:
     def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
         """Add (subject, predicate, object, timestamp_ms) tuples, in order of time; return how many.
 
+        A stream with lateness_ms or on_late sorts them; late ones, which its windows do not have, are not counted.
         Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
         falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
         returns when the tuples are safe; StorageError says that they are not. On a full disk they are kept in memory,
@@ -126,8 +133,10 @@ class Stream:
     def _encode_and_take(self, *columns: Any) -> int:
         """Encode the columns of encode_columns, blank nodes in the scope of this stream, and take the tuples."""
         encoded = encode_columns(*columns, scope=self.iri.encode(), hash_bits=self._hash_bits)
-        self._sink.take(self._state, encoded)
-        return len(encoded)
+        late = self._sink.take(self._state, encoded)
+        if len(late):
+            self._late.give(columns, late)
+        return len(encoded) - len(late)
 
 
 class CoreSink:
@@ -136,31 +145,43 @@ class CoreSink:
     def __init__(self, core: Core, injector: Injector) -> None:
         self._core, self._injector = core, injector
 
-    def take(self, state: StreamState, encoded: Encoded) -> None:
+    def take(self, state: StreamState, encoded: Encoded) -> Int64Array:
         core = self._core
-        with core.lock:
+        if not len(encoded):
+            with core.lock:
+                core.check_is_open()
+            return _NO_ROWS
+        timing = timing_mask(encoded, state.timing)
+
+        def piece() -> Piece:
             core.check_is_open()
-            if not len(encoded):
-                return
             state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
             state.check_room(len(encoded))
-            core.journal.prepare()
-            timing = timing_mask(encoded, state.timing)
-            ledger = state.open_partition(PUSH_PARTITION)
-            end_offset = ledger.end_offset + len(encoded)
-            piece = Piece(state.iri, PUSH_PARTITION, 0, ledger.end_offset, end_offset, 0, 0, encoded, timing)
-            complete_ms = int(encoded.timestamps[-1]) - 1
-            take_piece(core, state, piece)
-            state.promise(PUSH_PARTITION, complete_ms)
-            lsn = core.journal.note(piece, lambda: self._complete(state, complete_ms))
+            first = state.open_partition(PUSH_PARTITION).end_offset
+            return Piece(state.iri, PUSH_PARTITION, 0, first, first + len(encoded), 0, 0, encoded, timing)
+
+        with core.lock:
+            core.check_is_open()
+            state.check_is_open()
+            be_active(core, state)
+            if state.may_be_late:
+                lsn, late = take_call(core, self._injector, state, piece)
+            else:
+                taken, complete_ms, late = piece(), int(encoded.timestamps[-1]) - 1, _NO_ROWS
+                core.journal.prepare()
+                take_piece(core, state, taken)
+                state.promise(PUSH_PARTITION, complete_ms)
+                lsn = core.journal.note(taken, lambda: self._complete(state, complete_ms))
         core.journal.wait(lsn)
+        return late
 
     def advance(self, state: StreamState, time_ms: int) -> None:
         core = self._core
         with core.lock:
             core.check_is_open()
-            state.check_timestamps(np.array([], np.int64), PUSH_PARTITION)
+            state.check_timestamps(_NO_ROWS, PUSH_PARTITION)
             state.check_range(time_ms)
+            be_active(core, state)
             core.journal.prepare()
             end_offset = state.open_partition(PUSH_PARTITION).end_offset
             state.promise(PUSH_PARTITION, time_ms)
@@ -183,10 +204,61 @@ class CoreSink:
         self._injector.wake()
 
 
+def take_call(core: Core, injector: Injector, state: StreamState, piece: Callable[[], Piece]) -> tuple[int, Int64Array]:
+    """Take a call of which tuples may be late; return its record, to wait for, and the numbers of those that are.
+
+    piece: checks the call as the stream stands now, and returns it in the order of arrival; it is asked again if the
+    lock was let go of. Called with the lock held. Raises what piece raises, and StorageError."""
+    pushed = _pushed(state, piece())
+    partition = pushed.piece.partition
+    lateness_ms = state.lateness_of(partition)
+    call = sort_in(pushed, lateness_ms)
+    if call.late is not None:
+        injector.catch_up()  # it lets go of the lock
+        pushed = replace(_pushed(state, piece()), sn=core.next_sn)
+        call = sort_in(pushed, lateness_ms)
+
+    def complete() -> None:
+        if partition == PUSH_PARTITION:
+            state.complete(partition, call.complete_ms)
+            core.progress.moved(core)
+            injector.wake()
+
+    if call.late is not None:
+        lsn = core.journal.commit(pushed)
+    else:
+        core.journal.prepare()
+    state.count_late(call.is_late, pushed.piece.timing)
+    take_piece(core, state, call.piece)
+    if call.late is not None:
+        store_late(core, state, pushed, call)
+        complete()
+    else:
+        if partition == PUSH_PARTITION:
+            state.promise(partition, call.complete_ms)
+        lsn = core.journal.note(pushed, complete)
+    return lsn, np.flatnonzero(call.is_late)
+
+
+def _pushed(state: StreamState, piece: Piece) -> Pushed:
+    return Pushed(piece, state.stands_ms(piece.partition), None)
+
+
+def store_late(core: Core, state: StreamState, pushed: Pushed, call: Sorted) -> None:
+    """Let the late timeless tuples of a call join the stored graph, unless a checkpoint holds them already. Called with
+    the lock held."""
+    if call.late is None or pushed.sn is None:
+        return
+    if pushed.sn < core.arrangement.trace.upper:
+        core.pass_to(pushed.sn + 1)
+    else:
+        core.absorb(pushed.sn, [core.registry.confirm(call.late)[0]], state.into)
+
+
 def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
     """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
-    encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
-    if len(encoded):
+    if len(piece.encoded):
+        encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
         state.begin(int(encoded.timestamps[0]))
-    state.take(encoded, piece.timing, transient_ids, piece.partition)
+        state.take(encoded, piece.timing, transient_ids, piece.partition)
     state.ledgers[piece.partition].taken(piece)

@@ -31,6 +31,8 @@ FRAGMENT_BYTES_PER_TUPLE = 41
 _BYTES_PER_TRANSIENT_TERM = 24
 """A dictionary takes about so much for a term, beside its text."""
 _PROGRESS = ("closed_ms", "first_ms", "last_ms", "is_ended", "tuple_count")
+_LATE = {"late_count": 0, "dropped_count": 0, "is_idle": False, "idle_ms": None}
+"""Fields that heads of older logs do not have, with what they stand at then."""
 _CLOCK = ("counts", "record_to", "joins")
 """How the stream stands to the clock of the stored graph; segments of older logs do not say it."""
 FOREVER_MS = 1 << 62
@@ -96,6 +98,19 @@ class StreamState:
     evicted_to: int | None = None
     """The last stream batch that was dropped for want of room although a registered window needed it."""
     evicted_count: int = 0
+    lateness_ms: int = 0
+    sorts: bool = False
+    """Whether what is pushed may be out of order (wukongs.live.lateness)."""
+    late_count: int = 0
+    """Tuples that have come too late for their windows."""
+    dropped_count: int = 0
+    """Those of them that are timing, and so are nowhere."""
+    idle_timeout_ms: int | None = None
+    active_s: float = 0.0
+    """When it was declared, opened again, pushed to or advanced last, by the engine's clock."""
+    is_idle: bool = False
+    idle_ms: int | None = None
+    """It was closed up to there for want of tuples: a tuple behind that is late, and no error."""
     options: dict[str, Any] = field(default_factory=dict)
     """The options of its declaration, as JSON."""
     lsn: int = 0
@@ -137,6 +152,13 @@ class StreamState:
     def is_started(self) -> bool:
         return self.first_ms is not None
 
+    @property
+    def may_begin_earlier(self) -> bool:
+        """Whether tuples may still come of an earlier stream batch than its first ones."""
+        if self.is_ended or self.closed_ms is None or self.first_ms is None:
+            return not self.is_ended
+        return self.lateness_ms > 0 and self.closed_ms < self._floor(self.first_ms - 1)
+
     def open_partition(self, partition: str) -> PartitionLedger:
         """Declare a source partition: the stream's batches close only when it says so, too."""
         if partition not in self.ledgers:
@@ -155,27 +177,51 @@ class StreamState:
         return self.ledgers[partition]
 
     def check_timestamps(self, timestamps: Int64Array, partition: str) -> None:
-        """Raise StreamError unless timestamps do not decrease, come after what is complete, and can be named by SNs."""
+        """Raise StreamError unless timestamps can be named by SNs, do not decrease and come after what is complete. The
+        last two are not asked of a stream that sorts what this partition brings, nor of what comes behind the time up
+        to which the stream was idle."""
         self.check_is_open()
         if len(timestamps) == 0:
             return
-        falls = np.flatnonzero(timestamps[1:] < timestamps[:-1])  # a difference could overflow
+        ends = int(timestamps.min()), int(timestamps.max())
+        if self.lateness_of(partition) is not None:
+            self._check_ranges(*ends)
+            return
+        places = np.arange(len(timestamps)) if self.idle_ms is None else np.flatnonzero(timestamps > self.idle_ms)
+        times = timestamps[places]
+        falls = np.flatnonzero(times[1:] < times[:-1])  # a difference could overflow
         if len(falls):
             at = int(falls[0])
             raise StreamError(
-                f"stream {self.iri}: the timestamp falls from {timestamps[at]} to {timestamps[at + 1]} ms at tuple "
-                f"{at + 1} of the call: timestamps must not decrease. Nothing of this call was applied; sort it by time"
+                f"stream {self.iri}: the timestamp falls from {times[at]} to {times[at + 1]} ms at tuple "
+                f"{places[at + 1]} of the call: timestamps must not decrease. Nothing of this call was applied; sort "
+                "it by time, or declare the stream with lateness_ms or on_late"
             )
-        first, last = int(timestamps[0]), int(timestamps[-1])
-        self.check_range(first)
-        self.check_range(last)
-        stands = [ms for ms in (self._promised_ms.get(partition), self.closed_ms) if ms is not None]
-        complete = max(stands, default=None)
-        if complete is not None and first <= complete:
+        self._check_ranges(*ends)
+        complete = self.stands_ms(partition)
+        if complete is not None and len(times) and times[0] <= complete:
             raise StreamError(
-                f"stream {self.iri}: timestamp {first} ms at tuple 0 of the call, but the stream already stands at "
-                f"{complete + 1} ms: timestamps must not decrease. Nothing of this call was applied"
+                f"stream {self.iri}: timestamp {times[0]} ms at tuple {places[0]} of the call, but the stream already "
+                f"stands at {complete + 1} ms: timestamps must not decrease. Nothing of this call was applied"
             )
+
+    def _check_ranges(self, *times_ms: int) -> None:
+        for time_ms in times_ms:
+            self.check_range(time_ms)
+
+    def lateness_of(self, partition: str) -> int | None:
+        """Return how far behind the newest tuple of a partition another may come; None: they have to come in order."""
+        return self.lateness_ms if self.sorts and partition == PUSH_PARTITION else None
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether a tuple that comes behind others is late, at least at times, in place of an error."""
+        return self.sorts or self.idle_timeout_ms is not None
+
+    def stands_ms(self, partition: str) -> int | None:
+        """Return the time up to which nothing more is taken from a partition, None if it has no bound yet."""
+        stands = [ms for ms in (self._promised_ms.get(partition), self.closed_ms) if ms is not None]
+        return max(stands, default=None)
 
     def check_range(self, time_ms: int) -> None:
         """Raise StreamError for an event time that no SN can name."""
@@ -197,7 +243,7 @@ class StreamState:
             raise StreamError(
                 f"stream {self.iri}: {self.waiting_bytes + size} bytes of unsealed stream batches would exceed "
                 f"queued_bytes_max = {self.settings.queued_bytes_max}: another stream holds this one back (see "
-                "stats()['held_back_by']); advance or close that one, or raise queued_bytes_max"
+                "stats()['held_back_by']), or its own lateness_ms; advance or close that one, or raise queued_bytes_max"
             )
 
     def take(
@@ -246,6 +292,11 @@ class StreamState:
             self.last_ms = last if self.last_ms is None else max(last, self.last_ms)
             self.tuple_count += len(timestamps)
 
+    def count_late(self, is_late: BoolArray, timing: BoolArray) -> None:
+        """Note which tuples of a call have come too late, and which of all are timing."""
+        self.late_count += int(is_late.sum())
+        self.dropped_count += int((is_late & timing).sum())
+
     def begin(self, time_ms: int) -> None:
         """Note that a tuple of this time has come: from then on others wait for the stream."""
         self.first_ms = time_ms if self.first_ms is None else min(time_ms, self.first_ms)
@@ -263,6 +314,19 @@ class StreamState:
         if self.first_ms is None:
             self.first_ms = complete_ms
         self._close_batches()
+
+    @property
+    def newest_end_ms(self) -> int | None:
+        """The end of the stream batch of the newest tuple, None if there is no tuple."""
+        return None if self.last_ms is None else batch_number(self.last_ms, self.batch_ms) * self.batch_ms
+
+    def close_idle(self, time_ms: int) -> None:
+        """Close what ends at or before a time, although nobody has said so: what comes behind it is late."""
+        time_ms = self._floor(time_ms)
+        self.closed_ms = time_ms if self.closed_ms is None else max(self.closed_ms, time_ms)
+        self.idle_ms = self.closed_ms
+        if self.first_ms is None:
+            self.first_ms = self.closed_ms
 
     def finish(self, partition: str) -> None:
         """Note that a partition is at its end. The last one to finish ends the stream: it holds nobody back."""
@@ -379,7 +443,8 @@ class StreamState:
         """Return the tuples of a stream batch by (timestamp, source partition, offset); each partition comes in order
         of its offsets."""
         partitions = sorted({fragment.partition for fragment in fragments})
-        if len(partitions) < 2 or not self.ring.arrivals.is_kept:
+        is_in_order = len(partitions) < 2 and not self.sorts
+        if is_in_order or not self.ring.arrivals.is_kept:
             return columns
         places = [partitions.index(fragment.partition) for fragment in fragments]
         order = np.lexsort((np.repeat(places, [len(f.subjects) for f in fragments]), columns[3]))
@@ -398,7 +463,7 @@ class StreamState:
         }
         arrivals = self.ring.arrivals
         return {
-            **{name: getattr(self, name) for name in (*_PROGRESS, *_CLOCK)},
+            **{name: getattr(self, name) for name in (*_PROGRESS, *_LATE, *_CLOCK)},
             "arrivals_began_after": arrivals.began_after if arrivals.is_kept else None,
             "partitions": partitions,
         }
@@ -407,6 +472,8 @@ class StreamState:
         """Stand where another one stood."""
         for name in _PROGRESS:
             setattr(self, name, progress[name])
+        for name, default in _LATE.items():
+            setattr(self, name, progress.get(name, default))
         self.counts = progress.get("counts", self.is_started or self.is_ended)
         self.record_to = progress.get("record_to")
         self.joins = [(to, sn) for to, sn in progress.get("joins", ())]

@@ -81,9 +81,8 @@ def first_firing(step_ms: int, states: Collection[StreamState], from_ms: int | N
     states: its streams; from_ms: the time from which it counts by the record of its registration."""
     if from_ms is not None:
         return first_multiple(step_ms, from_ms, is_strict=True)
-    known = [state.first_ms is not None and state.closed_ms is not None for state in states if not state.is_ended]
-    if not all(known):
-        return None  # not begun, or another source partition may still bring an earlier first tuple
+    if any(state.may_begin_earlier for state in states):
+        return None
     first_ms = min((state.first_ms for state in states if state.first_ms is not None), default=None)
     return None if first_ms is None else first_multiple(step_ms, first_ms, is_strict=False)
 

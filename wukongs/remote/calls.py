@@ -90,8 +90,11 @@ _NOT_GIVEN = {
     "history_ms": None,
     "slice_bytes_max": None,
     "index": "all",
+    "lateness_ms": 0,
+    "on_late": None,
+    "idle_timeout_ms": None,
 }
-_DECLARED = ("stream_iri", "timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
+_DECLARED = ("stream_iri", *_NOT_GIVEN)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.bulk_load import log_malformed
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
+from wukongs.live.lateness import OnLate
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -195,9 +196,16 @@ class RemoteEngine:
         history_ms: int | None = None,
         slice_bytes_max: int | None = None,
         index: Literal["all", "matching"] = "all",
+        lateness_ms: int = 0,
+        on_late: OnLate = None,
+        idle_timeout_ms: int | None = None,
     ) -> RemoteStream:
         """Do the same as Engine.stream; a stream that another client has declared with the same options is shared with
-        it."""
+        it. on_late: a path is one of the node's machine; a function is a SettingsError."""
+        if callable(on_late):
+            raise SettingsError(
+                'on_late is a function, and the node cannot call it: give the path of a file there, or "count"'
+            )
         options = {
             "stream_iri": str(stream_iri),
             "timing": timing if isinstance(timing, bool | str) else [str(one) for one in timing or ()],
@@ -206,6 +214,9 @@ class RemoteEngine:
             "history_ms": history_ms,
             "slice_bytes_max": slice_bytes_max,
             "index": index,
+            "lateness_ms": lateness_ms,
+            "on_late": None if on_late is None else os.fspath(on_late),
+            "idle_timeout_ms": idle_timeout_ms,
         }
         stream = RemoteStream(self._connection, options)
         self._use(stream)

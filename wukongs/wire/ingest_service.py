@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from wukongs.errors import StreamError
 from wukongs.live.core import Core
+from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
-from wukongs.live.stream import take_piece
+from wukongs.live.stream import take_call, take_piece
 from wukongs.live.stream_state import StreamState
 from wukongs.wire.messages import Opened
 
@@ -38,6 +39,7 @@ class IngestService:
             state = self._core.stream(piece.stream)
             ledger = state.opened_partition(piece.partition)
             if ledger.admit(piece):
+                be_active(self._core, state)
                 check_batch_number(piece, state.batch_ms)
                 timestamps = piece.encoded.timestamps
                 if len(timestamps) != len(piece.encoded) or len(piece.timing) != len(piece.encoded):
@@ -45,12 +47,26 @@ class IngestService:
                         f"stream {piece.stream}: {len(piece.encoded)} tuples with {len(timestamps)} timestamps and "
                         f"{len(piece.timing)} timing marks: expected one of each for every tuple"
                     )
-                state.check_timestamps(timestamps, piece.partition)
-                state.check_room(len(piece.encoded))
-                self._core.journal.prepare()
-                take_piece(self._core, state, piece)
-                lsn = self._core.journal.note(piece, lambda: None)
+                if state.idle_ms is not None:
+                    lsn, _ = take_call(self._core, self._injector, state, lambda: self._checked(state, piece))
+                else:
+                    self._checked(state, piece)
+                    self._core.journal.prepare()
+                    take_piece(self._core, state, piece)
+                    lsn = self._core.journal.note(piece, lambda: None)
         self._core.journal.wait(lsn)  # also for a repeat: the first one may not be safe yet
+
+    def _checked(self, state: StreamState, piece: Piece) -> Piece:
+        """Return a piece that may be taken. Raises StreamError."""
+        self._core.check_is_open()
+        if not state.opened_partition(piece.partition).admit(piece):
+            raise StreamError(
+                f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
+                f"{piece.end_offset} came twice at the same time: send each piece once"
+            )
+        state.check_timestamps(piece.encoded.timestamps, piece.partition)
+        state.check_room(len(piece.encoded))
+        return piece
 
     def close_batches(self, message: Close) -> None:
         lsn = None
@@ -59,6 +75,7 @@ class IngestService:
             state = self._core.stream(message.stream)
             state.check_range(message.complete_ms)
             ledger = state.opened_partition(message.partition)
+            be_active(self._core, state)
             self._core.journal.prepare()
             if ledger.close(message):
                 state.promise(message.partition, message.complete_ms)

@@ -21,7 +21,7 @@ from wukongs.csparql.terms import iri
 from wukongs.errors import SettingsError
 from wukongs.live.pieces import Piece
 from wukongs.store.dtypes import CLASH_FIRST, BoolArray, Int32Array, Int64Array
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import Encoded, TermCutter
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.messages import Place
 
@@ -128,44 +128,3 @@ def split_piece(piece: Piece, shard_map: ShardMap) -> list[tuple[int, Piece]]:
         (node, replace(piece, piece=node, encoded=cutter.cut(rows), timing=piece.timing[rows], places=places[rows]))
         for node, rows in split(piece.encoded, shard_map, piece.timing)
     ]
-
-
-class TermCutter:
-    """Cuts rows out of encoded tuples, each cut with just the texts that its rows need.
-
-    The clashes, which are next to never there, go along whole: the codes in the columns count them.
-    """
-
-    def __init__(self, encoded: Encoded) -> None:
-        self._encoded = encoded
-        order = np.argsort(encoded.terms.ids, kind="stable")
-        sorted_ids = encoded.terms.ids[order]
-        columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs)
-        self._places = [_places(column, sorted_ids, order) for column in columns]
-
-    def cut(self, rows: Int64Array) -> Encoded:
-        """Return the rows with these numbers, in this order."""
-        encoded, term_count = self._encoded, len(self._encoded.terms)
-        used = np.zeros(term_count + 1, np.bool_)
-        for places in self._places:
-            used[places[rows]] = True
-        terms = encoded.terms.take(np.flatnonzero(used[:term_count]))
-        times = encoded.timestamps[rows] if len(encoded.timestamps) else encoded.timestamps
-        return Encoded(
-            encoded.subjects[rows],
-            encoded.predicates[rows],
-            encoded.objects[rows],
-            encoded.graphs[rows],
-            times,
-            terms,
-            encoded.clashes,
-        )
-
-
-def _places(column: Int64Array, sorted_ids: Int64Array, order: Int64Array) -> Int64Array:
-    """Return the row of each id in the term table, len(sorted_ids) for an id without text there (inlined, unbound)."""
-    missing = len(sorted_ids)
-    if missing == 0:
-        return np.zeros(len(column), np.int64)
-    found = np.minimum(np.searchsorted(sorted_ids, column), missing - 1)
-    return np.where(sorted_ids[found] == column, order[found], missing)

@@ -15,7 +15,7 @@ from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.adapters.source import PreparedSource
 from wukongs.adapters.sources import prepare
 from wukongs.query.terms.rdf_terms import to_ntriples
-from wukongs.wire.sharding import TermCutter
+from wukongs.store.encoded import TermCutter
 
 pytestmark = pytest.mark.shared
 DAY_MS = 86_400_000

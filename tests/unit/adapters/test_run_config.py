@@ -40,6 +40,7 @@ into = "http://ex/g"
 history_ms = 0
 slice_bytes_max = 4096
 index = "matching"
+idle_timeout_ms = 30_000
 source = { kind = "timestamped", path = ["a.nt", "sub/b.nt"], timestamps = "prefix" }
 [[stream]]
 iri = "http://ex/t"
@@ -86,11 +87,11 @@ def test_everything_is_read(folder: Path) -> None:
     assert config.stored == (StoredConfig(file=a, graph="http://ex/g", format="nt"),)
     first, second, third = config.streams
     assert (first.iri, first.batch_ms, first.into, first.history_ms) == ("http://ex/s", 100, "http://ex/g", 0)
-    assert (first.slice_bytes_max, first.index) == (4096, "matching")
+    assert (first.slice_bytes_max, first.index, first.idle_timeout_ms) == (4096, "matching", 30_000)
     assert first.timing == ("http://ex/ga",)
     assert first.source == TimestampedSource(paths=(a, b), timestamps="prefix")
     assert second.timing is True
-    assert (second.slice_bytes_max, second.index) == (None, "all")
+    assert (second.slice_bytes_max, second.index, second.idle_timeout_ms) == (None, "all", None)
     assert second.batch_ms is None
     assert second.source == LsbenchSource(path=a, times=b)
     assert third.timing == ()

@@ -167,7 +167,7 @@ def refused(state: StreamState, times: list[int], partition: str = PUSH_PARTITIO
 def test_a_falling_timestamp_names_its_place() -> None:
     text = refused(state_of(), [1, 5, 5, 4])
     assert "falls from 5 to 4 ms at tuple 3 of the call" in text
-    assert text.endswith("Nothing of this call was applied; sort it by time")
+    assert text.endswith("sort it by time, or declare the stream with lateness_ms or on_late")
 
 
 def test_a_timestamp_that_was_declared_complete_is_refused() -> None:

@@ -10,10 +10,10 @@ import pytest
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.errors import SettingsError
 from wukongs.protocol.control import genesis
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import Encoded, TermCutter
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.assignment import SHARD_COUNT
-from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap, TermCutter, share_of, split, split_piece
+from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap, share_of, split, split_piece
 
 
 def _texts(encoded: Encoded) -> dict[int, str]:
