@@ -38,7 +38,8 @@ from wukongs.store.disk import Disk, storage_errors
 FORMAT = 4
 """The format of the segments that are written. It counts what records may hold as well: 2 came with updates (0012),
 windows that count triples, and results compared between firings; 3 with a message for the chunks of loads and updates;
-4 with pushes out of order (0035). A segment begins with it: builds that know only earlier ones refuse it."""
+ 4 with pushes out of order (0035), cursors, and the times from which pauses and other texts of queries count (0034).
+ A segment begins with it: builds that know only earlier ones refuse it."""
 _MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")
 _CHECKED_FROM = 4

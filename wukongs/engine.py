@@ -13,7 +13,7 @@ from wukongs.csparql.terms import Term
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.live import export
 from wukongs.live.backend import Backend, RegisteredQuery
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.continuous import UNREAD_BYTES_MAX, ContinuousQuery, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.embedded import EmbeddedBackend
@@ -242,15 +242,21 @@ class Engine:
         on_result: Callable[[WindowResult], object] | None = None,
         base: str | None = None,
         output: Output | None = None,
+        *,
+        unread_bytes_max: int = UNREAD_BYTES_MAX,
+        unread: Unread = "drop",
     ) -> ContinuousQuery:
-        """Register a continuous query. on_result: called with each window, in order, by the engine's thread, in place
-        of results(). output: "rstream" reports all rows of each firing, "istream" those that the firing before had not,
-        "dstream" those that only the firing before had; default: what the text says, or else rstream. A query that was
-        found in the data folder goes on, with the windows that were not taken, for whoever first registers the same
-        text. Raises SettingsError (output), QuerySyntaxError, UnsupportedFeatureError, StreamError (an unknown
-        stream, a window that is no multiple of its stream's batch_ms, a name that is taken).
+        """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
+        one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
+        the firing before had not, "dstream" those that only the firing before had; default: what the text says, or else
+        rstream. unread_bytes_max: what the query may hold in windows that some reader has not read yet. Beyond it,
+        "drop" drops the oldest, which readers are told by a GapError in their place, and "end" ends the query with a
+        BudgetExceeded behind its windows. A query that was found in the data folder goes on, with the windows that were
+        not taken, for whoever first registers the same text. Raises SettingsError (an option), QuerySyntaxError,
+        UnsupportedFeatureError, StreamError (an unknown stream, a window that is no multiple of its stream's batch_ms,
+        a name that is taken).
         """
-        source = QuerySource(text, base, output)
+        source = QuerySource(text, base, output, unread_bytes_max, unread)
         return self._backend.register(parse_continuous(source), source, on_result)
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:

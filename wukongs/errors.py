@@ -114,6 +114,25 @@ class BudgetExceeded(WukongsError):
     """A query that would hold more rows or bytes than its budget."""
 
 
+class GapError(WukongsError):
+    """Windows of a query that a reader has lost, in their place among its windows: reading goes on after it.
+
+    query: its name; from_ms, to_ms: the ends of the first and the last lost window; count: how many they are."""
+
+    def __init__(self, query: str, from_ms: int, to_ms: int, count: int) -> None:
+        super().__init__(
+            f"query {query}: {count} windows, those ending from {from_ms} to {to_ms} ms, were dropped before they were "
+            "read: read faster, or raise unread_bytes_max or results_bytes_max. Reading goes on after them"
+        )
+        self.query = query
+        self.from_ms = from_ms
+        self.to_ms = to_ms
+        self.count = count
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.query, self.from_ms, self.to_ms, self.count)
+
+
 class UpdateError(WukongsError):
     """An operation of an update that cannot be done, such as DROP of a graph that is not there; nothing of the update
     was applied."""

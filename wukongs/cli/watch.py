@@ -17,7 +17,8 @@ _EPILOG = """examples:
   wukongs watch --server tcp://127.0.0.1:7411 traffic
   wukongs watch --server tcp://127.0.0.1:7411 traffic --format csv --windows 10 > rows.csv
 
-A window goes to one reader: of two that watch the same query each gets a part. Ctrl-C ends it; the query goes on.
+It begins with the oldest window that the node still holds, and each who watches gets every window. Ctrl-C ends it;
+the query goes on.
 """
 
 

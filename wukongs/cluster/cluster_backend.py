@@ -88,7 +88,6 @@ class ClusterBackend:
 
     def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
         """The triples are divided among the nodes, and seen at one SN on all of them."""
-        self._store.check_may_wait()
         if graph is not None:
             self._claims.settle_texts([graph.text])
         chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
@@ -96,7 +95,6 @@ class ClusterBackend:
 
     def update(self, operations: Sequence[Operation], limits: Limits) -> int:
         """A request is evaluated here, and again if another update came first."""
-        self._store.check_may_wait()
         core = self._core
         core.check_is_open()
         if not operations:
@@ -105,7 +103,7 @@ class ClusterBackend:
         forgotten = 0
         while sn is None:
             try:
-                with self._injector.update_turn():
+                with core.update_turn:
                     sn = self._evaluate_and_stage(operations, limits)
             except Dropped:  # another update was first
                 limits.check()
@@ -143,7 +141,6 @@ class ClusterBackend:
                 f"stream {name}: a cluster has no {' or '.join(refused)} so far: leave it out, push in order of time "
                 "and advance streams that bring nothing, or declare the stream in an engine of its own"
             )
-        self._store.check_may_wait()
         self._core.check_is_open()
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
@@ -162,7 +159,6 @@ class ClusterBackend:
             return Stream(self._core.stream(name), self._sink, self._core.settings.hash_bits, late)
 
     def drop(self, stream_iri: str) -> None:
-        self._store.check_may_wait()
         with self._core.lock:
             self._core.check_is_open()
             self._core.stream(stream_iri)
@@ -180,7 +176,6 @@ class ClusterBackend:
 
         If another node ran the query, with the same text, and was taken out since, this node takes it over: windows
         that ended meanwhile may be missing."""
-        self._store.check_may_wait()
         assert query.registration is not None
         name = query.registration.name
         core = self._core

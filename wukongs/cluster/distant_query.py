@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, StreamError
 from wukongs.live.continuous import ContinuousQuery, QuerySource
-from wukongs.live.subscription import Subscription
+from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.results import WindowResult
 from wukongs.wire.packets import Packet, Peers
 
 OF_QUERY = "query"
-_METHODS = ("explain", "stats", "why", "warnings", "pause", "resume", "close")
+_METHODS = ("explain", "stats", "why", "warnings", "replace", "pause", "resume", "close")
+_OPTIONS = {"explain": ("analyze",), "replace": ("text", "base", "output")}
 ASK_S = 60.0
 
 
@@ -36,10 +38,11 @@ class DistantQuery:
         self.address = address
         self.is_closed = False
         self._peers = peers
-        self.subscription = Subscription(1)
+        self.log = WindowLog(name, UnreadBudget(1), 1)
         """For clients' feeds: says where the windows are, and ends."""
-        self.subscription.put(0, self._elsewhere())
-        self.subscription.close()
+        self._cursor = self.log.cursor()
+        self.log.put(0, self._elsewhere())
+        self.log.close()
 
     def __repr__(self) -> str:
         return f"<DistantQuery {self.name} at node {self.node}>"
@@ -48,13 +51,17 @@ class DistantQuery:
     def text(self) -> str:
         return self.source.text
 
-    def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
+    def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
         """Raises StreamError: the windows of a query are read at its node."""
         raise self._elsewhere()
 
-    def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
+    def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]:
         """Raises StreamError, like results."""
         raise self._elsewhere()
+
+    def cursor(self, group: str | None = None) -> Cursor:
+        """Return the cursor of all readers here: it holds the error that says where the windows are."""
+        return self._cursor
 
     def explain(self, *, analyze: bool = False) -> str:
         return str(self._call("explain", analyze=analyze))
@@ -68,6 +75,10 @@ class DistantQuery:
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._call("warnings"))
 
+    def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
+        """Raises StreamError: a query of a cluster cannot be replaced yet."""
+        self._call("replace", text=text, base=base, output=output)
+
     def pause(self) -> None:
         self._call("pause")
 
@@ -79,7 +90,7 @@ class DistantQuery:
             self._call("close")
             self.is_closed = True
 
-    def _call(self, method: str, **options: bool) -> Any:
+    def _call(self, method: str, **options: Any) -> Any:
         fields = {"query": self.name, "method": method, "options": options}
         return self._peers.ask([(self.node, Packet(OF_QUERY, fields))], ASK_S)[0].fields.get("value")
 
@@ -98,7 +109,7 @@ def query_handler(query_of: Callable[[str], ContinuousQuery | None]) -> Callable
         name, method, options = (packet.fields.get(field) for field in ("query", "method", "options"))
         if not isinstance(name, str) or method not in _METHODS or not isinstance(options, dict):
             raise DataError(f"{OF_QUERY}: expected query, method and options, found {dict(packet.fields)!r:.200}")
-        if options.keys() - {"analyze"} or (options and method != "explain"):
+        if options.keys() - set(_OPTIONS.get(str(method), ())):
             raise DataError(f"{OF_QUERY}: {method} has no options {sorted(options)}")
         query = query_of(name)
         if query is None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from wukongs.cluster.times import ms_of
 from wukongs.errors import DataError, SettingsError
-from wukongs.live.continuous import QuerySource
+from wukongs.live.continuous import QuerySource, Unread
 from wukongs.live.declarations import stream_options
 from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.settings import Settings
@@ -58,12 +58,16 @@ def registration(source: QuerySource, from_ms: int | None) -> str:
 
 def read_registration(payload: str, name: str) -> tuple[QuerySource, int | None]:
     """Return the text of a query to register, and the event time from which it counts. Raises DataError."""
-    found = _read(payload, f"query {name}", ("text", "base", "output", "from_ms"))
-    if not isinstance(found["text"], str) or not _is_text(found["base"]) or not _is_text(found["output"]):
-        raise DataError(f"query {name}: expected text, base and output as texts, found {payload[:200]!r}")
-    if found["from_ms"] is not None and type(found["from_ms"]) is not int:
-        raise DataError(f"query {name}: expected from_ms as milliseconds, found {found['from_ms']!r}")
-    return QuerySource(found["text"], found["base"], found["output"]), found["from_ms"]
+    found = _read(payload, f"query {name}", (*QuerySource._fields, "from_ms"))
+    is_sound = isinstance(found["text"], str) and _is_text(found["base"]) and _is_text(found["output"])
+    if not is_sound or type(found["unread_bytes_max"]) is not int or found["unread"] not in get_args(Unread):
+        raise DataError(
+            f"query {name}: expected text, base and output as texts, how much may be unread, found {payload[:200]!r}"
+        )
+    from_ms = found["from_ms"]
+    if from_ms is not None and type(from_ms) is not int:
+        raise DataError(f"query {name}: expected from_ms as milliseconds, found {from_ms!r}")
+    return QuerySource.of(found), from_ms
 
 
 class ChangePayload(NamedTuple):

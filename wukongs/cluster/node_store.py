@@ -280,7 +280,6 @@ class NodeStore:
 
     def wait_for_streams(self, vts: Vts, timeout_s: float) -> None:
         """Wait until windows may read the stream batches of a vector timestamp here. Raises as wait_for."""
-        self.check_may_wait()
         deadline = time.monotonic() + timeout_s
         with self.core.lock:
             while behind := self._behind(vts):
@@ -307,18 +306,9 @@ class NodeStore:
         with self.core.lock:
             return self.records.refused.get(index)
 
-    def check_may_wait(self) -> None:
-        """Raise StreamError in on_result: what is to become visible here would wait for the end of that call."""
-        if self.injector.is_own_thread:
-            raise StreamError(
-                "on_result of a node's own engine cannot change the cluster, or wait for it: it would wait for itself. "
-                "Do so in another thread"
-            )
-
     def wait_for(self, sn: Sn, timeout_s: float) -> None:
-        """Wait until reads see this SN. Raises StreamError (timeout_s passes first; called from on_result, which would
-        wait for itself), WukongsError (the store is closed)."""
-        self.check_may_wait()
+        """Wait until reads see this SN. Raises StreamError (timeout_s passes first), WukongsError (the store is
+        closed)."""
         deadline = time.monotonic() + timeout_s
         with self.core.lock:
             while self.exposure.reached < sn:

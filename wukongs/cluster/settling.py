@@ -39,7 +39,7 @@ class Settling:
     def settle(self, timeout_s: float | None) -> None:
         """Raises NodeUnavailable (a node is away, or timeout_s passes first), StreamError (that of one node; called
         from on_result)."""
-        if self._store.injector.is_own_thread:
+        if self._store.injector.is_on_result:
             raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
         deadline = time.monotonic() + (FOREVER_S if timeout_s is None else timeout_s)
         members = sorted(members_of(self._host))

@@ -17,6 +17,7 @@ from typing import Any
 
 from wukongs.csparql.algebra import Output
 from wukongs.errors import CorruptionError
+from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 
 OLD_NAME = "catalogue.sqlite"
 ABOUT_KEY = "definitions"
@@ -24,7 +25,8 @@ ABOUT_KEY = "definitions"
 
 @dataclass(slots=True)
 class Definition:
-    """A stream (options) or a query (text, base, output): declared by record lsn; dropped or closed by record until."""
+    """A stream (options) or a query (the fields of its QuerySource): declared by record lsn; dropped or closed by
+    record until."""
 
     lsn: int
     name: str
@@ -33,6 +35,8 @@ class Definition:
     base: str | None = None
     until: int | None = None
     output: Output | None = None
+    unread_bytes_max: int = UNREAD_BYTES_MAX
+    unread: Unread = "drop"
 
 
 def definitions_at(definitions: Iterable[Definition], lsn: int) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Delivery: which windows of an engine with a data folder somebody has taken, and which would have to come again.
 
-A window counts as taken (acknowledged) once on_result has returned, once the results() iterator was asked for the next
-one, or once it was dropped unread for want of room. A handle on the stored graph keeps the snapshot of the oldest
+A window counts as taken (acknowledged) by a cursor once on_result has returned, once the results() iterator was asked
+for the next one, or once it was dropped unread for want of room; and by the query once its own cursor and all named
+ones have taken it. A handle on the stored graph keeps the snapshot of the oldest
 firing without acknowledgement readable. A checkpoint may go up to that snapshot.
 """
 
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from wukongs.live.core import Core
+from wukongs.live.window_log import OWN, Come, Gap
 from wukongs.store.trace import Handle
 
 
@@ -31,8 +34,8 @@ class Delivery:
     """Queries are named by their LSN. Called with the engine's lock held, except for acknowledge."""
 
     def __init__(self, core: Core) -> None:
-        self.acknowledged: dict[int, int] = {}
-        """Per query, the end of the last window that was taken."""
+        self.come: dict[int, dict[str, Come]] = {}
+        """Per query, how far its cursors have come, by name."""
         self._core = core
         self._fired: dict[int, deque[Fired]] = {}
         self._compared: set[int] = set()
@@ -52,26 +55,49 @@ class Delivery:
         if self._held is None:
             self._hold(fired.sn)
 
-    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
-        """Note that the windows of a query up to a time were taken. From any thread."""
+    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
+        """Note how far a cursor of a query has come. From any thread."""
         with self._news_lock:
-            if end_ms > self.acknowledged.get(query_lsn, end_ms - 1):
-                self.acknowledged[query_lsn] = end_ms
+            known = self.come.setdefault(query_lsn, {})
+            before = known.get(cursor)
+            if before is None or (come.through_ms >= before.through_ms and come != before):
+                known[cursor] = come
                 self._news.add(query_lsn)
 
-    def restore(self, acknowledged: dict[int, int]) -> None:
-        """Note what was acknowledged before, according to a checkpoint or a record of the log."""
-        for query_lsn, end_ms in acknowledged.items():
-            self.acknowledged[query_lsn] = max(end_ms, self.acknowledged.get(query_lsn, end_ms))
+    def restore(self, found: Mapping[Any, Any]) -> None:
+        """Note how far cursors had come, according to a checkpoint or a record of the log, as as_json gives it; older
+        folders have only the time of the own cursor."""
+        with self._news_lock:
+            for lsn, cursors in found.items():
+                known = self.come.setdefault(int(lsn), {})
+                for name, told in (cursors if isinstance(cursors, dict) else {OWN: [cursors]}).items():
+                    come = Come(told[0], Gap(*told[1:]) if told[1:] else None)
+                    if name not in known or come.through_ms >= known[name].through_ms:
+                        known[name] = come
 
-    def take_news(self) -> dict[int, int]:
+    def as_json(self, lsns: Collection[int]) -> dict[int, dict[str, list[int]]]:
+        """Return how far the cursors of queries have come."""
+        with self._news_lock:
+            return {
+                lsn: {name: [come.through_ms, *(come.gap or ())] for name, come in cursors.items()}
+                for lsn, cursors in self.come.items()
+                if lsn in lsns
+            }
+
+    def take_news(self) -> dict[int, dict[str, list[int]]]:
         """Return what was acknowledged since the last call."""
         if not self._news:
             return {}
         with self._news_lock:
-            news = {lsn: self.acknowledged[lsn] for lsn in self._news if lsn in self.acknowledged}
+            news = self._news.copy()
             self._news.clear()
-        return news
+        return self.as_json(news)
+
+    def _taken_ms(self, query_lsn: int) -> int | None:
+        """Return the time up to which all cursors have taken a query's windows."""
+        with self._news_lock:
+            cursors = self.come.get(query_lsn, {})
+            return min(come.through_ms for come in cursors.values()) if OWN in cursors else None
 
     def forget(self, query_lsn: int) -> None:
         """Forget the firings of a query that was closed."""
@@ -82,7 +108,7 @@ class Delivery:
         """Return the oldest firing of a query that is not acknowledged, or the one that it is compared with; None if
         all are acknowledged."""
         fired = self._fired.get(query_lsn)
-        taken_ms = self.acknowledged.get(query_lsn)
+        taken_ms = self._taken_ms(query_lsn)
         if not fired or taken_ms is None:
             return fired[0] if fired else None
         spare = 1 if query_lsn in self._compared else 0

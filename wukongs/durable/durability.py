@@ -31,10 +31,12 @@ from wukongs.durable.delivery import Delivery, Fired
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_payload
 from wukongs.errors import StorageError
+from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.journal import Change
 from wukongs.live.pieces import Chunk, Pushed, Told
+from wukongs.live.window_log import Come
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.snapshot import tick_of
@@ -169,13 +171,13 @@ class DurableJournal:
             self.definitions[dropped].until = lsn
             self._dropped_upper[dropped] = self._core.upper
         elif change["op"] == "register":
-            self.definitions[lsn] = Definition(
-                lsn, change["query"], None, change["text"], change["base"], output=change.get("output")
-            )
+            self.definitions[lsn] = Definition(lsn, change["query"], **QuerySource.of(change)._asdict())
         elif change["op"] == "close":
             query_lsn = self._injector.queries[change["query"]].lsn
             self.definitions[query_lsn].until = lsn
             self.delivery.forget(query_lsn)
+        elif change["op"] == "cursor":
+            self.delivery.restore({change["of"]: {change["group"]: change["come"]}})
         elif change["op"] in ("load", "update"):
             self._loads.setdefault(change["number"], LoggedLoad(lsn)).sn = change["sn"]
             if change.get("file") is not None:
@@ -231,8 +233,8 @@ class DurableJournal:
         lsn = self.wal.next_lsn if self.position is None else self.position
         self.delivery.fired(query_lsn, at_ms, lsn, needs_ms, is_compared)
 
-    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
-        self.delivery.acknowledge(query_lsn, end_ms)
+    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
+        self.delivery.acknowledge(query_lsn, cursor, come)
 
     def _log_acknowledgements(self) -> None:
         news = self.delivery.take_news()
@@ -303,7 +305,7 @@ class DurableJournal:
             "start": start,
             "next": self.wal.next_lsn,
             "after_ms": {lsn: ms for lsn, ms in needed.items() if ms is not None},
-            "acknowledged": {lsn: ms for lsn, ms in self.delivery.acknowledged.items() if lsn in self.definitions},
+            "acknowledged": self.delivery.as_json(self.definitions),
             "load_count": core.load_count,
             "query_count": core.query_count,
             ABOUT_KEY: definitions_at(self.definitions.values(), start),
@@ -360,7 +362,7 @@ class DurableJournal:
             if each.until is not None and each.until < plan.start:
                 del self.definitions[each.lsn]
                 self._dropped_upper.pop(each.lsn, None)
-                self.delivery.acknowledged.pop(each.lsn, None)
+                self.delivery.come.pop(each.lsn, None)
 
     # --- the journal itself -------------------------------------------------------------------------------------------
 
@@ -432,7 +434,7 @@ class ReadOnlyJournal:
     def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
         pass
 
-    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
+    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         pass
 
     def checkpoint(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,9 @@ class _Replay:
         """The record up to which the log was safe when the checkpoint was made."""
         self._remembered: dict[int, list[Remembered]] = {}
         """Per query (its LSN): what its firings had to be compared with at the heads of the log's segments."""
-        journal.delivery.restore(_by_lsn(about.get("acknowledged", {})))
+        self._planned: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+        """Per query (its LSN): the texts and pauses that the log has for it."""
+        journal.delivery.restore(about.get("acknowledged", {}))
         core.load_count, core.query_count = about.get("load_count", 0), about.get("query_count", 0)
 
     def run(self) -> None:
@@ -132,9 +134,15 @@ class _Replay:
         core.replayed_to = 0
         for record in journal.wal.read(self._start, self._synced):
             if record.kind == ACKNOWLEDGED:
-                journal.delivery.restore(_by_lsn(json.loads(bytes(record.payload))))
+                journal.delivery.restore(json.loads(bytes(record.payload)))
             elif record.kind == MARK:
                 self._note_remembered(json.loads(bytes(record.payload)))
+            elif record.kind == CHANGE:
+                change = json.loads(bytes(record.payload))
+                if change["op"] == "cursor":
+                    journal.delivery.restore({change["of"]: {change["group"]: change["come"]}})
+                elif change["op"] in ("pause", "replace") and "of" in change and record.lsn > self._start:
+                    self._planned.setdefault(change["of"], []).append((record.lsn, change))
         for record in journal.wal.read(self._start, self._synced):
             journal.position = record.lsn
             if record.lsn > self._start:
@@ -233,8 +241,9 @@ class _Replay:
             if state.last_ms is not None:
                 state.ring.lost_to = batch_number(state.last_ms, state.batch_ms)
         else:
-            self._register(QuerySource(definition.text, definition.base, definition.output), definition.lsn, None)
-            self._injector.queries[definition.name].restore_progress(mark["queries"][str(definition.lsn)])
+            progress = mark["queries"][str(definition.lsn)]
+            self._register(QuerySource.of(progress.get("source", asdict(definition))), definition.lsn, None)
+            self._injector.queries[definition.name].restore_progress(progress)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -303,7 +312,8 @@ class _Replay:
         query = parse_continuous(source)
         registered = register_query(self._core, self._injector, query, None, source, lsn, from_ms)
         registered.is_recovered = True
-        registered.acknowledged_ms = self._journal.delivery.acknowledged.get(lsn)
+        registered.restore_cursors(self._journal.delivery.come.get(lsn, {}))
+        registered.planned = self._planned.pop(lsn, registered.planned)
         registered.reporter.recorded = self._remembered.pop(lsn, [])
 
     def _change_stream(self, change: dict[str, Any], lsn: int) -> None:
@@ -324,7 +334,7 @@ class _Replay:
         apply_idleness(self._core, change)
 
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
-        source = QuerySource(change["text"], change["base"], change.get("output"))
+        source = QuerySource.of(change)
         if "from_ms" in change:
             self._register(source, lsn, change["from_ms"])
             return
@@ -332,11 +342,21 @@ class _Replay:
         states = [core.stream(window.stream) for window in query.dataset.windows]
         self._register(source, lsn, counts_from(core.clock_ms(), states, reads_stored(query)))
 
+    def _change_cursor(self, change: dict[str, Any], _: int) -> None:
+        """Do nothing: named cursors are there from the query's registration on, and have come at least as far."""
+
     def _change_close(self, change: dict[str, Any], _: int) -> None:
         self._injector.queries[change["query"]].end()
 
-    def _change_pause(self, change: dict[str, Any], _: int) -> None:
-        self._injector.queries[change["query"]].is_paused = change["is_paused"]
+    def _change_pause(self, change: dict[str, Any], lsn: int) -> None:
+        query = self._injector.queries[change["query"]]
+        if "of" in change:
+            query.apply_planned(lsn)
+        else:  # the records of older versions do not say from when they count
+            query.is_paused = change["is_paused"]
+
+    def _change_replace(self, change: dict[str, Any], lsn: int) -> None:
+        self._injector.queries[change["query"]].apply_planned(lsn)
 
     def _change_graph(self, change: dict[str, Any], _: int) -> None:
         """Store a load or an update, unless the checkpoint holds it."""
@@ -368,7 +388,9 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "join": _Replay._change_join,
     "register": _Replay._change_register,
     "close": _Replay._change_close,
+    "cursor": _Replay._change_cursor,
     "pause": _Replay._change_pause,
+    "replace": _Replay._change_replace,
     "load": _Replay._change_graph,
     "update": _Replay._change_graph,
 }

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.functions import depends_on_moment
-from wukongs.errors import WukongsError
+from wukongs.errors import BudgetExceeded, SettingsError, StreamError, WukongsError
+from wukongs.live.callbacks import Callbacks, Caller
 from wukongs.live.core import Core
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, spans
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
-from wukongs.live.stream_state import FOREVER_MS
-from wukongs.live.subscription import Subscription
+from wukongs.live.window_log import LAST_MS, OWN, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
+    counts_from,
     covered_ms,
     firing_step,
     first_firing,
     first_multiple,
     makes_stream,
+    reads_stored,
     stored_ms,
     waits_for,
 )
@@ -42,16 +44,31 @@ from wukongs.store.term_registry import TermReader
 log = logging.getLogger("wukongs")
 
 
+Unread: TypeAlias = Literal["drop", "end"]
+UNREAD_BYTES_MAX = 64 << 20
+FIRING_POLL_S = 0.002
+
+
 class QuerySource(NamedTuple):
-    """The text of a query, the base of its relative IRIs, and what its firings report."""
+    """The text of a query, the base of its relative IRIs, and what its firings report; unread_bytes_max: what it may
+    hold in windows that are not read yet; unread: whether it then drops the oldest of them, or ends."""
 
     text: str
     base: str | None = None
     output: Output | None = None
+    unread_bytes_max: int = UNREAD_BYTES_MAX
+    unread: Unread = "drop"
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> QuerySource:
+        """Return the source with these fields; those that are missing have their defaults."""
+        return QuerySource(**{name: fields[name] for name in QuerySource._fields if name in fields})
 
 
 class Schedule(Protocol):
-    """The side of the injector that a registered query calls."""
+    """The side of the injector that a registered query calls. callbacks: the threads that call on_result."""
+
+    callbacks: Callbacks
 
     def wake(self) -> None:
         """Look again whether something is to be done."""
@@ -59,8 +76,18 @@ class Schedule(Protocol):
     def forget(self, query: ContinuousQuery) -> None:
         """Fire a query no more. Called with the lock held."""
 
+    def catch_up(self) -> None:
+        """Wait until all that is due has been picked. Called with the lock held."""
+
+    def replaced(self, query: ContinuousQuery, streams: Iterable[str]) -> None:
+        """Note that a query has another text. streams: those of its text before. Called with the lock held."""
+
     def company_of(self, query: ContinuousQuery) -> int:
         """Return how many other queries are explored together with a query. Called from any thread."""
+
+
+def _no_other_text(source: QuerySource) -> Query:
+    raise AssertionError(source)
 
 
 class ContinuousQuery:
@@ -75,41 +102,59 @@ class ContinuousQuery:
         source: QuerySource = QuerySource(""),  # noqa: B008
         lsn: int = 0,
         from_ms: int | None = None,
+        parse: Callable[[QuerySource], Query] = _no_other_text,
     ) -> None:
         """source: what it was registered with; lsn: the record of the log that registered it; from_ms: the event time
-        from which it counts (QueryWindows.counts_from)."""
+        from which it counts (windows.counts_from); parse: parses and checks another text, with the lock held."""
         assert query.registration is not None
         self.name = query.registration.name
-        self.query = query
-        self.source = source
         self.lsn = lsn
-        self.acknowledged_ms: int | None = None
-        """The end of the last window that was taken before the engine was opened; those up to it do not fire again."""
         self.is_recovered = False
         """It was found in the data folder, and nobody has registered it again yet."""
+        self._core = core
+        self._schedule = schedule
+        self._parse = parse
+        ends = source.unread == "end"
+        self.log = WindowLog(self.name, core.unread, source.unread_bytes_max, self._end_unread if ends else None)
+        self.own = self._durable_cursor(OWN, None)
+        """The cursor of results(), or of on_result if there is one."""
+        self._groups: dict[str, Cursor] = {}
+        """Named cursors, each of a group of readers."""
+        self._results: Cursor | None = None
+        """The cursor of results() beside an on_result."""
+        self._caller: Caller | None = None
+        self._take_text(query, source)
+        self.from_ms = from_ms
+        self._next_ms: int | None = None
+        """The next firing; of a query without step_ms, the earliest time that it may have. None: not known yet."""
+        self.planned: list[tuple[int, dict[str, Any]]] = []
+        """Texts and pauses to come, by the log that is replayed: (LSN, what it says), in order."""
+        self.is_paused = False
+        self.is_closed = False
+        self._is_replaced = False
+        self._is_firing = False
+        """A firing was picked, and has not been reported yet."""
+        self._counts = QueryCounts()
+        if on_result is not None:
+            self._caller = Caller(schedule.callbacks, self.own, on_result, self._counts)
+
+    def _take_text(self, query: Query, source: QuerySource) -> None:
+        """Be the query of a text from now on. Called with the lock held."""
+        assert query.registration is not None
+        self.query = query
+        self.source = source
         self.is_stream = makes_stream(query)
         self.step_ms = firing_step(query)
         """None: it fires when one of its windows moves on, at the end of a stream batch."""
-        self._core = core
-        self._schedule = schedule
-        self._on_result = on_result
-        self._has_backlog = False
-        self.subscription = Subscription(core.settings.results_max, self._acknowledge)
         constants = constants_of(query)
-        ids, self._references = core.registry.reserve([term.text for term in constants])
-        known = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
+        ids, self._references = self._core.registry.reserve([term.text for term in constants])
+        known = ConstantIds(self._core.registry, dict(zip(constants, ids.tolist(), strict=True)))
         self.template = template_of(query)
-        self.windows = QueryWindows(core, query, self.name, known)
+        self.windows = QueryWindows(self._core, query, self.name, known)
         self.plans = PlanMemo(is_patient=True)
         self._answer_to_nothing: Answer | None = None
         """The answer when all windows are empty and nothing else is read; kept if it has no row."""
         self._states = self.windows.states
-        self.from_ms = from_ms
-        self._next_ms: int | None = None
-        """The next firing; of a query without step_ms, the earliest time that it may have. None: not known yet."""
-        self.is_paused = False
-        self.is_closed = False
-        self._counts = QueryCounts()
         self.reporter = Reporter(query.registration)
 
     def __repr__(self) -> str:
@@ -117,15 +162,50 @@ class ContinuousQuery:
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
-        """Iterate over the reported windows, in order. Ends when the query is closed and all is read, or when
-        timeout_s (seconds) pass without a window. Raises the error of a firing that failed; iterate again to go on
-        after it."""
-        return self.subscription.read(timeout_s)
+    def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
+        """Iterate over the reported windows, in order, from where the last call stopped. Beside an on_result the first
+        call begins with the oldest window held. Ends when the query is closed and all is read, or when
+        timeout_s (seconds) pass without a window. Raises the error of a firing that failed, and GapError in the place
+        of windows that were dropped unread; iterate again to go on after it.
 
-    def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
+        group: divide the windows among all who read by this name. The first of them begins with the oldest window
+        held. One who ends before it asks for the next window gives its last one back, so each window is read at least
+        once; in a data folder also after a restart."""
+        return self.cursor(group).read(timeout_s, is_shared=group is not None)
+
+    def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]:
         """Do the same as results, for `async for`."""
-        return self.subscription.aread(timeout_s)
+        return self.cursor(group).aread(timeout_s, is_shared=group is not None)
+
+    def cursor(self, group: str | None = None) -> Cursor:
+        """Return the cursor that results() reads, or that of a group. Raises SettingsError (no name), StorageError."""
+        if group is not None:
+            return self._group(group)
+        with self.log.changed:
+            if self._caller is None:
+                return self.own
+            if self._results is None:
+                self._results = self.log.cursor()
+            return self._results
+
+    def _group(self, name: str) -> Cursor:
+        if not isinstance(name, str) or name == OWN:
+            raise SettingsError(f"group = {name!r}: expected the name of a group of readers")
+        with self._core.lock:
+            found = self._groups.get(name)
+            if found is None:
+                with self.log.changed:
+                    come = self.log.come_of_new
+                    found = self._durable_cursor(name, come)
+                try:
+                    if not self.is_closed:
+                        change = {"op": "cursor", "query": self.name, "of": self.lsn, "group": name}
+                        self._core.journal.commit({**change, "come": [come.through_ms]})
+                except BaseException:
+                    found.close()
+                    raise
+                self._groups[name] = found
+            return found
 
     def close(self) -> None:
         """End the query. Reported windows can still be read. Raises StorageError (it cannot be logged)."""
@@ -145,12 +225,25 @@ class ContinuousQuery:
             self.is_closed = True
             self._schedule.forget(self)
             self._core.registry.release(self._references)
-        self.subscription.close()
+        if self._caller is not None:
+            self._caller.close()
+        self.log.close()
 
     def fail(self, error: WukongsError) -> None:
         """End the query with an error that its reader is told, after what was reported before."""
-        self.subscription.put(-FOREVER_MS, error)  # whoever reads it has acknowledged no window
+        self.log.put(LAST_MS, error)
         self.end()
+
+    def _end_unread(self) -> None:
+        """End the query because nobody reads its windows. The replay of a log leaves that to what comes after it."""
+        if self._core.replayed_to is None and not self.is_closed:
+            error = BudgetExceeded(
+                f"query {self.name} has ended: more windows are unread than unread_bytes_max or results_bytes_max "
+                'allow, and it was registered with unread="end": register it anew, read faster, or allow more'
+            )
+            log.warning("%s", error)
+            self.log.put(LAST_MS, error)
+            self.close()
 
     def pause(self) -> None:
         """Report nothing until resume; windows that close meanwhile are skipped. Raises StorageError."""
@@ -162,31 +255,82 @@ class ContinuousQuery:
 
     def _set_paused(self, is_paused: bool) -> None:
         with self._core.lock:
+            self._wait_for_firing()
             if not self.is_closed:
-                self._core.journal.commit({"op": "pause", "query": self.name, "is_paused": is_paused})
-                self.is_paused = is_paused
+                self._log_and_apply({"op": "pause", "is_paused": is_paused})
+
+    def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
+        """Go on with another text, which has the same name, from the next window end on: every firing up to now goes by
+        the text before, every later one by this one. Readers go on where they are. ISTREAM and DSTREAM begin anew.
+
+        Raises as Engine.register; StreamError (another name; closed; in a cluster), StorageError."""
+        source = self.source._replace(text=text, base=base, output=output)
+        with self._core.lock:
+            if self._core.on_close is not None:
+                raise StreamError(
+                    f"query {self.name}: a query of a cluster cannot be replaced yet: register the new text under "
+                    "another name, then close this query"
+                )
+            query = self._parse(source)
+            assert query.registration is not None
+            if query.registration.name != self.name:
+                raise StreamError(
+                    f"query {self.name} cannot be replaced by {query.registration.name}: give the text the same name"
+                )
+            while self._is_firing or (self.due() is not None and not self.is_closed):
+                self._schedule.catch_up()
+                self._wait_for_firing()
+            if self.is_closed:
+                raise StreamError(f"query {self.name} is closed: register the text anew")
+            self._parse(source)  # a stream may have been dropped meanwhile
+            states = [self._core.stream(window.stream) for window in query.dataset.windows]
+            start = counts_from(self._core.clock_ms(), states, reads_stored(query))
+            self._log_and_apply({"op": "replace", **source._asdict(), "start": start})
+
+    def _wait_for_firing(self) -> None:
+        """Wait until what was picked is reported. Called with the lock held."""
+        core = self._core
+        while self._is_firing and not self.is_closed and core.failure is None and not core.is_closed:
+            core.changed.wait(FIRING_POLL_S)
+        core.check_is_open()
+
+    def _log_and_apply(self, change: dict[str, Any]) -> None:
+        """Log a change together with the time after which it counts, and make it."""
+        next_ms = self._next_firing()
+        from_ms = None if next_ms is None else next_ms - (self.step_ms or 1)
+        change = {**change, "query": self.name, "of": self.lsn, "from_ms": from_ms}
+        self._core.journal.commit(change)
+        self._apply(change)
+
+    def _apply(self, change: Mapping[str, Any]) -> None:
+        """Make a change of which the log says from when it counts. Called with the lock held."""
+        if change["op"] == "pause":
+            self.is_paused = change["is_paused"]
+            return
+        source, from_ms = QuerySource.of(change), change["from_ms"]
+        before, recorded = list(self._states), self.reporter.recorded
+        self._core.registry.release(self._references)
+        self._take_text(self._parse(source), source)
+        self._is_replaced = True
+        if from_ms is None:
+            self._next_ms, self.from_ms = None, change["start"]
+        else:
+            self.skip_to(from_ms)
+            self.reporter.recorded = [one for one in recorded if one.at_ms > from_ms]
+        self._schedule.replaced(self, before)
+
+    def apply_planned(self, lsn: int) -> None:
+        """Make the changes up to a record of the log that is replayed, as far as they are not made yet."""
+        while self.planned and self.planned[0][0] <= lsn:
+            self._apply(self.planned.pop(0)[1])
 
     # --- over the end of a process ------------------------------------------------------------------------------------
 
     def attach(self, on_result: Callable[[WindowResult], object] | None) -> None:
         """Go on for whoever has registered the query again; what waits is reported first. Called with the lock held."""
         self.is_recovered = False
-        self._on_result = on_result
-        self._has_backlog = on_result is not None
-        self._schedule.wake()
-
-    def report_backlog(self) -> None:
-        """Give the windows that waited for on_result to it. Called without the lock."""
-        if self._has_backlog:
-            self._has_backlog = False
-            waiting = len(self.subscription)
-            for _ in range(waiting):
-                try:
-                    window = self.subscription.take(0)
-                except WukongsError:
-                    continue  # counted and logged when it happened
-                if window is not None:
-                    self._report(window)
+        if on_result is not None:
+            self._caller = Caller(self._schedule.callbacks, self.own, on_result, self._counts)
 
     def progress(self) -> dict[str, Any]:
         """Return, as JSON, how far the query has come: what restore_progress takes."""
@@ -195,6 +339,7 @@ class ContinuousQuery:
             "from_ms": self.from_ms,
             "is_paused": self.is_paused,
             "remembered": self.reporter.progress(),
+            **({"source": self.source._asdict()} if self._is_replaced else {}),
         }
 
     def restore_progress(self, progress: dict[str, Any]) -> None:
@@ -203,18 +348,29 @@ class ContinuousQuery:
         closed = progress.get("closed_at_start", {})  # in logs of before
         self.from_ms = progress.get("from_ms", min(closed.values(), default=None))
         self.is_paused = progress["is_paused"]
+        self._is_replaced = "source" in progress
         self.reporter.restore(progress.get("remembered"))
 
-    def _acknowledge(self, end_ms: int) -> None:
-        self._core.journal.acknowledge(self.lsn, end_ms)
+    def restore_cursors(self, found: Mapping[str, Come]) -> None:
+        """Let results(), or on_result, and groups of readers go on where they stood."""
+        for name, come in found.items():
+            if name == OWN:
+                self.own.close()
+                self.own = self._durable_cursor(OWN, come)
+            else:
+                self._groups[name] = self._durable_cursor(name, come)
+
+    def _durable_cursor(self, name: str, come: Come | None) -> Cursor:
+        return self.log.cursor(come, lambda come: self._core.journal.acknowledge(self.lsn, name, come))
 
     def stats(self) -> dict[str, Any]:
         """Return counts, and medians and 99th percentiles of the last firings in microseconds."""
         return {
             **self._counts.stats(),
-            "results_waiting": len(self.subscription),
-            "results_dropped": self.subscription.dropped_count,
-            "results_dropped_to_ms": self.subscription.dropped_to_ms,
+            "results_waiting": len(self.own),
+            "results_dropped": self.log.dropped_count,
+            "results_dropped_to_ms": self.log.dropped_to_ms,
+            "unread_bytes": self.log.size_bytes,
             "plans_made": self.plans.planned_count,
         }
 
@@ -279,6 +435,9 @@ class ContinuousQuery:
             passed = stored_ms(self._core.clock_ms(), states)
             if passed is None or next_ms > passed:
                 return None
+        if self.planned and (from_ms := self.planned[0][1]["from_ms"]) is not None and next_ms > from_ms:
+            self._apply(self.planned.pop(0)[1])
+            return self.due()
         return next_ms
 
     def reads_sn(self, at_ms: int) -> int:
@@ -325,18 +484,13 @@ class ContinuousQuery:
         return self.is_paused or (self._was_taken(at_ms) and not self.reporter.is_compared)
 
     def _was_taken(self, at_ms: int) -> bool:
-        return self.acknowledged_ms is not None and at_ms <= self.acknowledged_ms
+        return self.own.had(at_ms) and all(cursor.had(at_ms) for cursor in self._groups.values())
 
     def leave_out(self, at_ms: int) -> None:
         """Go on after a firing that is skipped."""
         self.skip_to(at_ms)
         if self.is_paused:
             self.reporter.forget(at_ms)
-
-    def pass_over(self, firing: Firing) -> None:
-        """Leave out a firing that was picked before the query was paused."""
-        self.leave_out(firing.at_ms)
-        self.subscription.skip(firing.at_ms)
 
     def prepare(self, at_ms: int) -> Firing | None:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
@@ -346,9 +500,10 @@ class ContinuousQuery:
         self.skip_to(at_ms)
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
             self._counts.not_reported += 1
-            self.subscription.skip(at_ms)
+            self.log.skip(at_ms)
             return None
         self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, self.reporter.is_compared)
+        self._is_firing = True
         return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
 
     def run(self, firing: Firing, due_at_s: float) -> None:
@@ -356,7 +511,12 @@ class ContinuousQuery:
         firing needs it.
 
         Called without the lock. due_at_s: perf_counter when it was due."""
-        self.report_backlog()
+        try:
+            self._run(firing, due_at_s)
+        finally:
+            self._is_firing = False
+
+    def _run(self, firing: Firing, due_at_s: float) -> None:
         started_s = time.perf_counter()
         try:
             if firing.reading.error is not None:
@@ -381,29 +541,17 @@ class ContinuousQuery:
             return
         if window is None:
             self._counts.not_reported += 1
-            self.subscription.skip(firing.at_ms)
+            self.log.skip(firing.at_ms)
             return
         self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
-        if self._on_result is None:
-            self.subscription.put(firing.at_ms, window)
-        else:
-            self._report(window)
-
-    def _report(self, window: WindowResult) -> None:
-        assert self._on_result is not None
-        try:
-            self._on_result(window)
-        except Exception:
-            self._counts.errors += 1
-            log.exception("query %s: on_result failed for the window ending at %d ms", self.name, window.end_ms)
-        self._acknowledge(window.end_ms)
+        self.log.put(firing.at_ms, window, WINDOW_BYTES + window.size_bytes)
 
     def _put_error(self, at_ms: int, error: WukongsError) -> None:
         self.reporter.forget(at_ms)
         if self._was_taken(at_ms):
             return
         self._counts.errors += 1
-        self.subscription.put(at_ms, error)
+        self.log.put(at_ms, error)
 
     def _explored(self, firing: Firing) -> Explored | None:
         if firing.explored is None or self.template is None:

@@ -26,6 +26,7 @@ from wukongs.csparql.terms import Term, iri
 from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.live.journal import Journal
 from wukongs.live.stream_state import FOREVER_MS, Columns, StreamState
+from wukongs.live.window_log import UnreadBudget
 from wukongs.query.reach import Reach
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -225,6 +226,7 @@ class Core:
         self.load_count = 0
         """Loads and updates that have begun: their numbers."""
         self.updated = UpdateCounts()
+        self.unread = UnreadBudget(settings.results_bytes_max)
         self.query_count = 0
         self.malformed_count = 0
         self.on_close: Callable[[str], object] | None = None

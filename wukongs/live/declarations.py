@@ -11,7 +11,7 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.errors import SettingsError, StreamError
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.continuous import ContinuousQuery, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.lateness import OnLate, on_late_option
@@ -100,8 +100,11 @@ def drop_stream(core: Core, state: StreamState) -> None:
 
 
 def parse_continuous(source: QuerySource) -> Query:
-    """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, SettingsError (output), StreamError
-    (one without a name or window)."""
+    """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, SettingsError (an option),
+    StreamError (one without a name or window)."""
+    positive("unread_bytes_max", source.unread_bytes_max, 1, "bytes")
+    if source.unread not in get_args(Unread):
+        raise SettingsError(f"unread = {source.unread!r}: expected one of {', '.join(map(repr, get_args(Unread)))}")
     query = rewrite(parse_query(source.text, source.base))
     if query.registration is None:
         raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
@@ -160,6 +163,12 @@ def register_query(
     from_ms: int | None,
 ) -> ContinuousQuery:
     """Register a parsed and checked query. from_ms: the event time from which it counts. Called with the lock held."""
-    registered = ContinuousQuery(core, injector, query, on_result, source, lsn, from_ms)
+
+    def parse(another: QuerySource) -> Query:
+        parsed = parse_continuous(another)
+        check_windows(core, parsed, injector.queries)
+        return parsed
+
+    registered = ContinuousQuery(core, injector, query, on_result, source, lsn, from_ms, parse)
     injector.add(registered)
     return registered

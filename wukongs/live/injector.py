@@ -10,10 +10,11 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 
 from wukongs.errors import StreamError
+from wukongs.live.callbacks import Callbacks
 from wukongs.live.continuous import ContinuousQuery, Firing
 from wukongs.live.core import Core
 from wukongs.live.groups import FIRINGS_MAX, Groups
@@ -44,6 +45,7 @@ class Injector:
         self._company: defaultdict[Hashable, deque[ContinuousQuery]] = defaultdict(deque)
         """The same queries by the shape of their templates."""
         self._groups = Groups(core)
+        self.callbacks = Callbacks(partial(_on_result_done, core))
         self._ready_ms = FOREVER_MS
         self._alone: set[frozenset[StreamState]] = set()
         """The streams of each query over windows alone."""
@@ -54,7 +56,6 @@ class Injector:
         self._has_news = False
         self._is_busy = False
         self._news_at_s = 0.0
-        self._waits_for_update = False
         self._stale: list[PlanMemo] = []
         """Plans of queries that have fired by plans for other sizes."""
 
@@ -72,9 +73,9 @@ class Injector:
         return sum(one is not None and one.shape == query.template.shape for one in templates)
 
     @property
-    def is_own_thread(self) -> bool:
-        """Whether the caller is the injector's thread, as on_result is."""
-        return threading.current_thread() is self._thread
+    def is_on_result(self) -> bool:
+        """Whether the caller is a thread of the engine, as on_result is."""
+        return self.callbacks.is_own_thread
 
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
@@ -92,22 +93,27 @@ class Injector:
     def add(self, query: ContinuousQuery) -> None:
         """Register a query. Called with the lock held."""
         self._queries[query.name] = query
-        self._serve_windows(query)
+        self._serve_windows(query.windows.states)
+        self.wake()
+
+    def replaced(self, query: ContinuousQuery, streams: Iterable[str]) -> None:
+        """Serve the windows of a query's new text. streams: those of its text before. Called with the lock held."""
+        self._serve_windows({*streams, *query.windows.states})
         self.wake()
 
     def forget(self, query: ContinuousQuery) -> None:
         """Take a query out. Called with the lock held."""
         if self._queries.get(query.name) is query:
             del self._queries[query.name]
-            self._serve_windows(query)
+            self._serve_windows(query.windows.states)
             self.wake()
 
-    def _serve_windows(self, query: ContinuousQuery) -> None:
+    def _serve_windows(self, streams: Iterable[str]) -> None:
         """Keep, of the streams of a query that has come or gone, the blocks and tuples that registered queries need."""
         alone = [other.windows for other in self._queries.values() if not other.windows.reads_stored]
         self._alone = {frozenset(windows.states.values()) for windows in alone}
         self._counts_only = any(other.step_ms is None for other in self._queries.values())
-        for name in {window.stream for window in query.query.dataset.windows}:
+        for name in streams:
             state = self._core.streams.get(name)
             if state is not None:
                 windows = [window for other in self._queries.values() for window in other.query.dataset.windows]
@@ -134,45 +140,33 @@ class Injector:
         Raises StreamError when timeout_s (seconds) passes first, or when called from on_result; WukongsError when the
         engine is closed, before or meanwhile.
         """
-        if self.is_own_thread:
+        if self.is_on_result:
             raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
-            while (self._has_news or self._is_busy) and self._core.failure is None and not self._core.is_closed:
+            while self._is_unsettled() and self._core.failure is None and not self._core.is_closed:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise not_settled(timeout_s)
                 self._core.changed.wait(left)
             self._core.check_is_open()
 
+    def _is_unsettled(self) -> bool:
+        return self._has_news or self._is_busy or self.callbacks.is_busy
+
     def catch_up(self) -> None:
         """Wait until everything that is stable now is sealed, and until the firings due by then have picked their
         batches.
 
-        So no earlier firing sees a load that comes after an advance. Called with the lock held. From on_result it
-        returns at once, because it would wait for itself; also if on_result waits for the update of the caller."""
+        So no earlier firing sees a load that comes after an advance. Called with the lock held."""
         core = self._core
         target_ms = core.clock_ms()
-        if target_ms is None or self.is_own_thread:
+        if target_ms is None:
             return
         while not core.is_closed and core.failure is None and self._is_behind(target_ms):
-            if self._waits_for_update:
-                return
             core.changed.wait(CATCH_UP_POLL_S)
         core.check_is_open()
         core.move_to(target_ms)
-
-    @contextmanager
-    def update_turn(self) -> Iterator[None]:
-        """Be the one update that is under way. Called without the engine's lock.
-
-        An update in on_result may wait here for another one. That one must not wait for the thread meanwhile."""
-        is_own = self.is_own_thread
-        self._waits_for_update |= is_own
-        with self._core.update_turn:
-            if is_own:
-                self._waits_for_update = False
-            yield
 
     def _is_behind(self, target_ms: int) -> bool:
         end_ms = self._core.next_end(self._ahead_ms())
@@ -184,8 +178,9 @@ class Injector:
         """End the thread. Called without the lock, after the engine was marked closed."""
         with self._core.lock:
             self._core.changed.notify_all()
-        if self._thread is not None and not self.is_own_thread:
+        if self._thread is not None:
             self._thread.join()
+        self.callbacks.stop()
 
     def _run(self) -> None:
         try:
@@ -199,8 +194,6 @@ class Injector:
                     self._renew()  # all that was due has been reported
                     if is_done:
                         break
-                for query in self._registered():
-                    query.report_backlog()
         except BaseException as error:
             with self._core.lock:
                 self._core.failure = error
@@ -235,9 +228,6 @@ class Injector:
         for firing in self._groups.explored(firings, self._stale):
             query = firing.query
             if query.is_closed:
-                continue  # by on_result of one before it, as pausing may be
-            if query.is_paused:
-                query.pass_over(firing)
                 continue
             query.run(firing, due_at_s)
             if query.plans.is_stale:
@@ -246,10 +236,6 @@ class Injector:
     def _renew(self) -> None:
         while self._stale:
             self._stale.pop().renew()
-
-    def _registered(self) -> list[ContinuousQuery]:
-        with self._core.lock:
-            return list(self._queries.values())
 
     def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
         """Seal the stream batches that end next, or pick the next firing, with others of the query's template at that
@@ -379,6 +365,11 @@ class Injector:
                 keep_after_ms = stands_ms - state.history_ms
                 found.append((state, min(keep_after_ms, needed.get(state.iri, keep_after_ms))))
         return found
+
+
+def _on_result_done(core: Core) -> None:
+    with core.lock:
+        core.changed.notify_all()
 
 
 def not_settled(timeout_s: float | None) -> StreamError:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from wukongs.live.pieces import Pushed, Told
+from wukongs.live.window_log import Come
 from wukongs.store.encoded import Encoded
 
 Change: TypeAlias = dict[str, Any]
@@ -55,8 +56,8 @@ class Journal(Protocol):
         """Note that a query has picked the batches of a firing. needs_ms: it reads, of each stream, what came after
         this. is_compared: its next firing is compared with this one. Called with the lock held."""
 
-    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
-        """Note that the windows of a query up to a time were taken. From any thread."""
+    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
+        """Note how far a cursor of a query has come: a named one, or OWN. From any thread."""
 
 
 class DataFolder(Protocol):
@@ -100,5 +101,5 @@ class NoJournal:
     def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
         pass
 
-    def acknowledge(self, query_lsn: int, end_ms: int) -> None:
+    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         pass

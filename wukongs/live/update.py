@@ -69,7 +69,7 @@ def cleared_names(
 def update(core: Core, injector: Injector, operations: Sequence[Operation], limits: Limits) -> int:
     """Apply a request; return its SN, which is one more snapshot unless it has no operation. Raises as Engine.update;
     nothing was applied then."""
-    with injector.update_turn():
+    with core.update_turn:
         with core.lock:
             core.check_is_open()
             injector.catch_up()

@@ -82,7 +82,16 @@ _PLAIN = {
     "backup": ("folder",),
 }
 """Method -> its arguments; the answer is what it returns."""
-_OF_QUERY = {"explain": ("analyze",), "stats": (), "why": (), "warnings": (), "pause": (), "resume": (), "close": ()}
+_OF_QUERY = {
+    "explain": ("analyze",),
+    "replace": ("text", "base", "output"),
+    "stats": (),
+    "why": (),
+    "warnings": (),
+    "pause": (),
+    "resume": (),
+    "close": (),
+}
 _NOT_GIVEN = {
     "timing": (),
     "batch_ms": None,
@@ -108,7 +117,6 @@ class _Declared:
 @dataclass(slots=True)
 class _Registered:
     query: RegisteredQuery
-    source: QuerySource
     owner: str | None
     """The token of the session that has registered it; None once that has ended."""
 
@@ -138,6 +146,7 @@ class Calls:
             "stream.advance": self._advance,
             "stream.close": self._close_stream,
             "query.unread": self._unread,
+            "query.leave": self._leave,
         }
 
     def work(self, session: Session, method: str, args: Args, arrays: Arrays, upload: Upload | None) -> Work:
@@ -274,7 +283,7 @@ class Calls:
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def _register(self, session: Session, args: Args) -> Packet:
-        source = QuerySource(args["text"], args.get("base"), args.get("output"))
+        source = QuerySource.of(args)
         parsed = parse_continuous(source)
         assert parsed.registration is not None
         name = parsed.registration.name
@@ -282,26 +291,33 @@ class Calls:
         with self._lock:
             known = self._registered.get(name)
             if is_again and args.get("life") == self._life:
-                if known is None or known.source != source:
+                if known is None or known.query.source != source:
                     raise StreamError(f"query {name} was closed, and its name is no longer its own")
-            elif known is not None and known.source == source and known.owner is None and not known.query.is_closed:
+            elif (
+                known is not None and known.query.source == source and known.owner is None and not known.query.is_closed
+            ):
                 pass  # the client that had registered it has left
             else:
                 self._forget_closed()
                 query = self._register_anew(name, source, is_again=is_again)
-                known = self._registered[name] = _Registered(query, source, None)
+                known = self._registered[name] = _Registered(query, None)
             known.owner = session.token
-        return _value(self._described(session, known.query, args))
+        return _value(self._described(session, known.query, args, is_owner=True))
 
     def _register_anew(self, name: str, source: QuerySource, *, is_again: bool) -> RegisteredQuery:
         """Register a query; or return it, if this client had it elsewhere and it runs here by now."""
         try:
-            return self._engine.register(source.text, None, source.base, source.output)
+            fields = source._asdict()
+            return self._engine.register(fields.pop("text"), None, **fields)
         except StreamError:
             here = next((query for query in self._engine.queries() if query.name == name), None)
             if here is None or not is_again or here.source != source:
                 raise
             return here
+
+    @staticmethod
+    def _is_alike(query: RegisteredQuery, source: QuerySource) -> bool:
+        return query.source == source and not query.is_closed
 
     def _forget_closed(self) -> None:
         for name in [name for name, one in self._registered.items() if one.query.is_closed and one.owner is None]:
@@ -316,25 +332,40 @@ class Calls:
     def _queries(self, session: Session, args: Args) -> Packet:
         return _value([self._described(session, query, args) for query in self._engine.queries()])
 
-    def _described(self, session: Session, query: RegisteredQuery, args: Args) -> dict[str, Any]:
-        """Return how the client is to call a query."""
+    def _described(
+        self, session: Session, query: RegisteredQuery, args: Args, *, is_owner: bool = False
+    ) -> dict[str, Any]:
+        """Return how the client is to call a query. Each reader of a group has a number of its own for it."""
+        group = args.get("group")
+        cursor = None if group is None else query.cursor(group)  # it may have to be logged first
         with session.lock:
-            known = session.feeds.number_of(lambda feed: feed.query is query)
-            if known is None:
-                known = session.feeds.add(Feed(query, self._taken_before(args)))
+            known = session.feeds.number_of(lambda feed: feed.query is query and feed.group is None)
+            if cursor is not None:
+                known = session.feeds.add(Feed(query, group=group))
+            elif known is None:
+                known = session.feeds.add(Feed(query, self._taken_before(args, is_owner=is_owner), is_owner=is_owner))
         return {"query": known, "name": query.name, "is_stream": query.is_stream, "life": self._life}
 
-    def _taken_before(self, args: Args) -> Callable[[int], bool]:
+    def _taken_before(self, args: Args, *, is_owner: bool) -> Callable[[int], bool]:
         """Return a function that tells, by a window's end, whether the client had the window in an earlier session."""
         taken_ms = args.get("taken_ms")
         if type(taken_ms) is not int:
             return lambda _: False
-        if args.get("life") == self._life:  # others may read too: only the one that was not confirmed comes again
+        if is_owner and args.get("life") == self._life:  # only the window that was not confirmed comes again
             return lambda end_ms: end_ms == taken_ms
         return lambda end_ms: end_ms <= taken_ms
 
     def _of_query(self, session: Session, method: str, args: Args) -> Packet:
         return _called(getattr(_feed_of(session, args).query, method), _OF_QUERY[method], args)
+
+    def _leave(self, session: Session, args: Args) -> Packet:
+        """End one reader of a group."""
+        _feed_of(session, args)
+        with session.lock:
+            feed = session.feeds.remove(args.get("query"))
+        if feed is not None:
+            feed.end()
+        return _value(None)
 
     def _unread(self, session: Session, args: Args) -> Packet:
         return _value(_feed_of(session, args).unread())

@@ -16,6 +16,7 @@ from wukongs.csparql.algebra import Output
 from wukongs.csparql.tokens import check_text
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.bulk_load import log_malformed
+from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import OnLate
@@ -232,10 +233,19 @@ class RemoteEngine:
         on_result: Callable[[WindowResult], object] | None = None,
         base: str | None = None,
         output: Output | None = None,
+        *,
+        unread_bytes_max: int = UNREAD_BYTES_MAX,
+        unread: Unread = "drop",
     ) -> RemoteQuery:
         """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
         when this client leaves; whoever registers the same text then goes on with it."""
-        args = {"text": _query_text(text), "base": _text(base), "output": output}
+        args = {
+            "text": _query_text(text),
+            "base": _text(base),
+            "output": output,
+            "unread_bytes_max": unread_bytes_max,
+            "unread": unread,
+        }
         answer, joined = self._connection.call("register", args, is_write=True)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
         self._use(query)
@@ -266,7 +276,7 @@ class RemoteEngine:
     # --- the engine itself --------------------------------------------------------------------------------------------
 
     def queries(self) -> list[RemoteQuery]:
-        """Return the registered queries, whoever has registered them. A window goes to one reader."""
+        """Return the registered queries, whoever has registered them. Each client gets every window of them."""
         answer, joined = self._connection.call("queries", {})
         return [
             RemoteQuery(self._connection, joined, one, ("attach", {"name": one["name"]}))

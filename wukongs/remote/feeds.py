@@ -1,8 +1,8 @@
-"""Feed: the windows of one registered query on their way to one client.
+"""Feed: the windows of one registered query on their way to one client, by a cursor.
 
 A window is told with a number until the client has confirmed it with the request for the next one; so a lost answer is
 told again, and a window is acknowledged once its reader has it. One that the client never confirmed waits again for
-another reader when the session ends.
+another reader when the session ends, if others read by the same cursor.
 """
 
 from __future__ import annotations
@@ -13,21 +13,34 @@ from collections.abc import Callable, Mapping
 
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
-from wukongs.live.subscription import FetchedWindow
+from wukongs.live.window_log import LAST_MS, Cursor, LoggedWindow
 from wukongs.remote.columns import Outgoing
 
 
 class Feed:
-    """is_taken: whether the client has a window with this end already, by what it had before this session."""
+    """The client that has registered a query goes on with the query's own cursor, readers of a group with the group's;
+    each other client has a cursor of its own, from its first question until its session ends."""
 
-    def __init__(self, query: RegisteredQuery, is_taken: Callable[[int], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        query: RegisteredQuery,
+        is_taken: Callable[[int], bool] = lambda _: False,
+        *,
+        is_owner: bool = True,
+        group: str | None = None,
+    ) -> None:
+        """is_taken: whether the client has a window with this end already, by what it had before this session;
+        is_owner: whether it has registered the query; group: of the readers that this one belongs to."""
         self.query = query
+        self.group = group
+        self._is_shared = is_owner or group is not None
+        self._own: Cursor | None = query.cursor(group) if self._is_shared else None
         self.number = 0
         """The number of the last window that was told."""
         self.outgoing: Outgoing | None = None
         """The window that is told, unless an error stands in its place."""
         self._is_taken = is_taken
-        self._told: FetchedWindow | None = None
+        self._told: LoggedWindow | None = None
         self._is_over = False
         self._lock = threading.Lock()
 
@@ -35,7 +48,7 @@ class Feed:
         """Confirm the window with the number `taken`, and ask for no other."""
         with self._lock:
             if self._told is not None and taken == self.number:
-                self.query.subscription.confirm(self._told)
+                self._cursor.confirm(self._told)
                 self._told = self.outgoing = None
 
     def next(self, taken: int) -> Outgoing | WukongsError | None:
@@ -43,7 +56,7 @@ class Feed:
         error in its place; None if there is none yet."""
         with self._lock:
             if self._told is not None and taken == self.number:
-                self.query.subscription.confirm(self._told)
+                self._cursor.confirm(self._told)
                 self._told = self.outgoing = None
             if self._told is None:
                 if taken != self.number:
@@ -59,15 +72,15 @@ class Feed:
             return self._told.item if isinstance(self._told.item, WukongsError) else self.outgoing
 
     def _fetch(self) -> None:
-        subscription = self.query.subscription
-        fetched = subscription.fetch(0)
-        while fetched is not None and self._is_taken(fetched.end_ms):
-            subscription.confirm(fetched)
-            fetched = subscription.fetch(0)
+        cursor = self._cursor
+        fetched = cursor.fetch(0)
+        while fetched is not None and fetched.end_ms < LAST_MS and self._is_taken(fetched.end_ms):
+            cursor.confirm(fetched)
+            fetched = cursor.fetch(0)
         if fetched is None:
             return
         if self._is_over:
-            subscription.give_back(fetched)
+            cursor.give_back(fetched)
             return
         self._told, self.number = fetched, self.number + 1
         if not isinstance(fetched.item, WukongsError):
@@ -76,19 +89,27 @@ class Feed:
     @property
     def is_ended(self) -> bool:
         """Whether there is no window any more, and none will come."""
-        return self._told is None and self.query.subscription.is_ended()
+        return self._told is None and self._cursor.is_ended()
 
     def unread(self) -> int:
         """Return the number that the last of the windows that wait will have."""
-        return self.number + len(self.query.subscription)
+        return self.number + len(self._cursor)
 
     def end(self) -> None:
-        """Let a window that the client has not confirmed wait for another reader."""
+        """Let a window that the client has not confirmed wait for another reader of the cursor, if there may be one."""
         self._is_over = True
         with self._lock:
             if self._told is not None:
-                self.query.subscription.give_back(self._told)
+                self._cursor.give_back(self._told)
                 self._told = self.outgoing = None
+            if not self._is_shared and self._own is not None:
+                self._own.close()
+
+    @property
+    def _cursor(self) -> Cursor:
+        if self._own is None:
+            self._own = self.query.log.cursor()
+        return self._own
 
 
 def next_of(taken: Mapping[Feed, int], wait_s: float) -> tuple[Feed, Outgoing | WukongsError] | None:
@@ -98,7 +119,7 @@ def next_of(taken: Mapping[Feed, int], wait_s: float) -> tuple[Feed, Outgoing | 
     arrived = threading.Event()
     try:
         for feed in taken:
-            feed.query.subscription.listen(arrived.set)
+            feed.query.log.listen(arrived.set)
         while True:
             arrived.clear()
             for feed, number in taken.items():
@@ -111,4 +132,4 @@ def next_of(taken: Mapping[Feed, int], wait_s: float) -> tuple[Feed, Outgoing | 
             arrived.wait(left)
     finally:
         for feed in taken:
-            feed.query.subscription.unlisten(arrived.set)
+            feed.query.log.unlisten(arrived.set)

@@ -1,4 +1,8 @@
-"""Listening: the thread of a client that calls on_result of its queries, for each of them in order."""
+"""Listening: the thread of a client that asks for the windows of its queries with on_result, and those that call it.
+
+A window is confirmed with the next question for its query, which is not asked before on_result has dealt with it. So a
+slow on_result holds up its own query only.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.connection import Connection
 from wukongs.remote.kinds import POLL_S
@@ -15,6 +21,10 @@ from wukongs.remote.query import RemoteQuery, fetch_any
 
 log = logging.getLogger("wukongs")
 ERRORS_MAX = 1000
+_QUICK_S = 0.01
+"""So long the next question waits for a call of on_result, so that it can ask for that query, too."""
+_WAIT_BESIDE_S = 0.05
+"""So long a question may wait for a window while some on_result is slow."""
 _BETWEEN_S = 0.5
 _WAIT_S = 0.5
 """So long a query that is new may have to wait for the request for the others."""
@@ -27,6 +37,9 @@ class Listened:
         self.query = query
         self.reported = 0
         """Number of the last window that on_result has dealt with, in this session."""
+        self.is_busy = False
+        """A window of it is being reported."""
+        self._failed = FailedCalls()
         self._on_result = on_result
         self._changed = threading.Condition()
         self._errors: deque[WukongsError] = deque(maxlen=ERRORS_MAX)
@@ -47,7 +60,7 @@ class Listened:
             try:
                 self._on_result(item)
             except Exception:
-                log.exception("query %s: on_result failed for the window ending at %d ms", item.query, item.end_ms)
+                self._failed.note(item)
         self.reported = self.query.taken
 
     def fail(self, error: WukongsError) -> None:
@@ -62,7 +75,7 @@ class Listened:
 
 
 class Listener:
-    """The thread, from the first query on until the connection is closed."""
+    """The threads, from the first query on until the connection is closed."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -74,6 +87,7 @@ class Listener:
         self._idle_since = 0
         """The last of these questions that there was no window for."""
         self._thread: threading.Thread | None = None
+        self._callbacks = Callbacks()
 
     def add(self, query: RemoteQuery, on_result: Callable[[WindowResult], object]) -> Listened:
         """Listen to one more query."""
@@ -81,7 +95,7 @@ class Listener:
         with self._changed:
             self._listened.append(listened)
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="wukongs-on-result", daemon=True)
+                thread = threading.Thread(target=self._run, name="wukongs-listener", daemon=True)
                 thread.start()
                 self._thread = thread
             self._changed.notify_all()
@@ -94,7 +108,7 @@ class Listener:
 
     def wait_for(self, listened: Listened, number: int, timeout_s: float | None) -> bool:
         """Wait until on_result has dealt with the window of this number, or no more come; tell whether that is so."""
-        if threading.current_thread() is self._thread:
+        if self._callbacks.is_own_thread:
             return True
         with self._changed:
             begun = self._begun
@@ -106,8 +120,9 @@ class Listener:
         """Wait for the thread, once the connection is closed."""
         with self._changed:
             self._changed.notify_all()
-        if self._thread is not None and threading.current_thread() is not self._thread:
+        if self._thread is not None:
             self._thread.join(2 * POLL_S)
+        self._callbacks.stop()
 
     def _run(self) -> None:
         while not self._connection.is_closed:
@@ -115,32 +130,41 @@ class Listener:
             if not live:
                 continue
             found = self._fetch(live)
-            if found is not None:
-                found[0].report(found[1])
             with self._changed:
-                if found is None:
+                if found is not None:
+                    listened, item = found
+                    self._listened.remove(listened)
+                    self._listened.append(listened)
+                    listened.is_busy = True
+                    self._callbacks.submit(partial(self._report, listened, item))
+                    self._changed.wait_for(partial(_is_free, listened), _QUICK_S)
+                elif not any(one.is_busy for one in self._listened):
                     self._idle_since = self._begun
-                else:
-                    self._listened.remove(found[0])
-                    self._listened.append(found[0])
                 self._changed.notify_all()
         for listened in self._listened:
             listened.end()
+
+    def _report(self, listened: Listened, item: WindowResult | WukongsError) -> None:
+        listened.report(item)
+        with self._changed:
+            listened.is_busy = False
+            self._changed.notify_all()
 
     def _wait_for_any(self) -> list[Listened]:
         with self._changed:
             for listened in [one for one in self._listened if one.query.is_over]:
                 self._listened.remove(listened)
                 listened.end()
-            if not self._listened:
+            if all(one.is_busy for one in self._listened):
                 self._changed.wait(POLL_S)
             self._begun += 1
-            return list(self._listened)
+            return [one for one in self._listened if not one.is_busy]
 
     def _fetch(self, live: list[Listened]) -> tuple[Listened, WindowResult | WukongsError] | None:
         try:
             by_query = {listened.query: listened for listened in live if self._is_named(listened)}
-            found = fetch_any(self._connection, list(by_query), _WAIT_S)
+            is_free = len(by_query) == len(self._listened)
+            found = fetch_any(self._connection, list(by_query), _WAIT_S if is_free else _WAIT_BESIDE_S)
         except WukongsError as error:
             if not self._connection.is_closed:
                 for listened in live:
@@ -162,3 +186,7 @@ class Listener:
             listened.query.note_end()
             return False
         return True
+
+
+def _is_free(listened: Listened) -> bool:
+    return not listened.is_busy

@@ -14,21 +14,32 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wukongs.errors import DataError, WukongsError
+from wukongs.csparql.algebra import Output
+from wukongs.errors import DataError, GapError, WukongsError
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.connection import Connection, Joined, SessionLost, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
 from wukongs.wire.packets import Packet
 
+_HAD_MAX = 1000
+"""Windows that one reader of a group remembers."""
+
 
 class RemoteQuery:
     """A registered query, as RemoteEngine.register and queries return it. Methods may be called from any thread."""
 
     def __init__(
-        self, connection: Connection, joined: Joined, described: Mapping[str, Any], again: tuple[str, Mapping[str, Any]]
+        self,
+        connection: Connection,
+        joined: Joined,
+        described: Mapping[str, Any],
+        again: tuple[str, Mapping[str, Any]],
+        *,
+        is_of_group: bool = False,
     ) -> None:
-        """described: what the node says of it; again: the call that names it to a new session."""
+        """described: what the node says of it; again: the call that names it to a new session; is_of_group: it is one
+        reader of a group."""
         self.name: str = described["name"]
         self.is_stream: bool = described["is_stream"]
         self._connection = connection
@@ -39,6 +50,8 @@ class RemoteQuery:
         self.taken = 0
         """Number of the last window of this session that has come."""
         self._taken_ms: int | None = None
+        self._had: deque[int] | None = deque(maxlen=_HAD_MAX) if is_of_group else None
+        """The ends of the windows of a group that have come to this reader."""
         self._kept: deque[WindowResult | WukongsError] = deque()
         """Windows that have come, and nobody has read."""
         self._is_ended = self._is_closed = False
@@ -50,18 +63,55 @@ class RemoteQuery:
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def results(self, timeout_s: float | None = None) -> Iterator[WindowResult]:
+    def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
         """Do the same as ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable,
-        too."""
+        too. A query that this client has not registered begins with the oldest window that its node holds. A reader of
+        a group is told no window twice."""
+        if group is not None:
+            reader = self._reader(group)
+            try:
+                while (window := reader.next(timeout_s)) is not None:
+                    yield window
+            except GeneratorExit:
+                reader.leave()
+                raise
+            reader.confirm()
+            reader.leave()
+            return
         if self.errors is not None:
             yield from self.errors(timeout_s)
             return
         while (window := self.next(timeout_s)) is not None:
             yield window
 
-    async def aresults(self, timeout_s: float | None = None) -> AsyncIterator[WindowResult]:
+    def _reader(self, group: str) -> RemoteQuery:
+        """Return one more reader of a group."""
+        told = {"name": self.name, "group": group}
+        answer, joined = self._connection.call("attach", told)
+        return RemoteQuery(self._connection, joined, answer.fields["value"], ("attach", told), is_of_group=True)
+
+    def leave(self) -> None:
+        """End this reader of a group: a window that was not confirmed goes to another one."""
+        with contextlib.suppress(WukongsError):
+            if not self._connection.is_closed:
+                self.call("leave")
+
+    async def aresults(
+        self, timeout_s: float | None = None, *, group: str | None = None
+    ) -> AsyncIterator[WindowResult]:
         """Do the same as results, for `async for`. Waits in a thread; a window that comes after its reader was
         cancelled is kept for the next one."""
+        if group is not None:
+            reader = await asyncio.to_thread(self._reader, group)
+            try:
+                async for window in reader.aresults(timeout_s):
+                    yield window
+            except (GeneratorExit, asyncio.CancelledError):
+                reader.leave()
+                raise
+            await asyncio.to_thread(reader.confirm)
+            await asyncio.to_thread(reader.leave)
+            return
         while True:
             fetched: list[WindowResult] = []
 
@@ -109,13 +159,21 @@ class RemoteQuery:
             if self._connection.is_closed:
                 return None
             raise
-        return None if found is None else found[1]
+        if found is None:
+            return None
+        if self._had is not None and isinstance(found[1], WindowResult):
+            if found[1].end_ms in self._had:
+                return None
+            self._had.append(found[1].end_ms)
+        return found[1]
 
     def note(self, item: WindowResult | WukongsError) -> None:
         """Note that the next window of this session has come."""
         self.taken += 1
         if isinstance(item, WindowResult):
             self._taken_ms = item.end_ms
+        elif isinstance(item, GapError):
+            self._taken_ms = item.to_ms
 
     def note_end(self) -> None:
         """Note that there is no window any more."""
@@ -148,6 +206,13 @@ class RemoteQuery:
         """Do the same as ContinuousQuery.warnings."""
         return tuple(self.call("warnings"))
 
+    def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
+        """Do the same as ContinuousQuery.replace."""
+        self.call("replace", is_write=True, text=str(text), base=None if base is None else str(base), output=output)
+        method, args = self._again
+        if method == "register":
+            self._again = method, {**args, "text": str(text), "base": base, "output": output}
+
     def pause(self) -> None:
         """Do the same as ContinuousQuery.pause."""
         self.call("pause")
@@ -167,8 +232,10 @@ class RemoteQuery:
         """Whether there is no window to read any more, and none will come."""
         return self._is_ended or self._connection.is_closed
 
-    def call(self, method: str, **args: Any) -> Any:
-        answer, _ = self._connection.call(f"query.{method}", lambda joined: {**args, "query": self.number_in(joined)})
+    def call(self, method: str, *, is_write: bool = False, **args: Any) -> Any:
+        answer, _ = self._connection.call(
+            f"query.{method}", lambda joined: {**args, "query": self.number_in(joined)}, is_write=is_write
+        )
         return answer.fields.get("value")
 
     def name_again(self, joined: Joined) -> None:

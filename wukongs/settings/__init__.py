@@ -40,8 +40,8 @@ class Settings:
     history_ms: int = _option(
         60_000, 0, 31_536_000_000, "milliseconds", "how long slices are kept even if no registered window needs them"
     )
-    results_max: int = _option(
-        100_000, 1, 1_000_000_000, "windows", "reported windows that one registered query holds until they are read"
+    results_bytes_max: int = _option(
+        1 << 30, 1 << 10, 1 << 50, "bytes", "what all registered queries may hold in windows that are not read yet"
     )
     slice_bytes_max: int = _option(
         1 << 32, 1 << 10, 1 << 50, "bytes", "what one stream may hold in slices, their blocks and transient terms"

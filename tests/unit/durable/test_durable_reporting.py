@@ -15,6 +15,7 @@ import wukongs
 from tests.engine_helpers import A, at, register_text
 from tests.scenarios.test_reporting import LIFE, STEP, registered, told
 from wukongs.durable.catalogue import Definition, definitions_at, read_definitions
+from wukongs.live.window_log import Come
 
 
 def crashed(engine: wukongs.Engine, folder: Path) -> Path:
@@ -47,7 +48,7 @@ def test_the_first_firing_after_a_restart_is_compared_with_the_one_before(
         next(read)
     read.close()
     if taken:
-        query.subscription._acknowledge(taken * 100)
+        query.own._acknowledge(Come(taken * 100))
     if checkpoint:
         engine.checkpoint()
     else:

@@ -49,11 +49,11 @@ def _shown(window: wukongs.WindowResult) -> object:
 
 
 @pytest.mark.nojit
-def test_a_query_that_is_paused_by_one_before_it_keeps_nothing_in_the_log(tmp_path: Path) -> None:
+def test_a_query_that_is_paused_by_another_keeps_nothing_in_the_log(tmp_path: Path) -> None:
     queries: list[wukongs.ContinuousQuery] = []
 
     def pause_the_other(window: wukongs.WindowResult) -> None:
-        if window.end_ms == 200:
+        if window.end_ms == 100:
             queries[1].pause()
 
     seen: list[int] = []
@@ -61,7 +61,8 @@ def test_a_query_that_is_paused_by_one_before_it_keeps_nothing_in_the_log(tmp_pa
         stream = begin(engine)
         queries += [register(engine, "q0", FRIENDS % 0, on_result=pause_the_other)]
         queries += [register(engine, "q1", FRIENDS % 1, on_result=lambda window: seen.append(window.end_ms))]
-        push(engine, stream, 600)
+        push(engine, stream, 100)
+        push(engine, stream, 600, 100)
         engine.checkpoint()
         durability: Any = engine.stats()["durability"]
         assert durability["oldest_unacknowledged_ms"] is None

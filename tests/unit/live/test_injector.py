@@ -185,7 +185,7 @@ def test_a_stream_that_begins_late_loses_nothing(engine: wukongs.Engine) -> None
 
 
 def test_all_firings_at_a_time_read_one_snapshot(engine: wukongs.Engine) -> None:
-    """What is loaded between two firings of one time is seen at the next time, by both."""
+    """What is loaded while one query is told of its window is seen by both at a time, or by none."""
     stream = engine.stream(A, timing=True)
     engine.load(io.BytesIO(b"<http://ex/base> <http://ex/p> <http://ex/o> .\n"), format="nt")
     seen: dict[int, list[str]] = {}
@@ -200,9 +200,13 @@ def test_all_firings_at_a_time_read_one_snapshot(engine: wukongs.Engine) -> None
     second = engine.register(text.replace("first", "second"))
     stream.push([at("x", 50)])
     stream.advance(200)
-    expected = {100: ["base", "x"], 200: ["base", "loaded"]}
-    assert settled(engine, second) == expected
-    assert seen == expected
+    stream.advance(300)
+    found = settled(engine, second)
+    assert seen == found
+    assert found[100] == ["base", "x"]
+    assert found[200] in (["base"], ["base", "loaded"])
+    stream.advance(400)
+    assert settled(engine, second) == {400: ["base", "loaded"]}
 
 
 def test_explain_changes_nothing(engine: wukongs.Engine) -> None:

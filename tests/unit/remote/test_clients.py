@@ -84,7 +84,7 @@ def test_a_query_goes_on_for_who_registers_the_same_text_later(embedded: wukongs
             assert windows(two.register(text)) == {100: ["a"], 200: ["b"]}
 
 
-def test_a_reader_that_leaves_does_not_take_its_window_along(embedded: wukongs.Engine) -> None:
+def test_each_client_gets_every_window(embedded: wukongs.Engine) -> None:
     with served(embedded) as (_, wire), connected(wire) as stays:
         stream = stays.stream(A, batch_ms=100)
         query = stays.register(register_text("RANGE 100ms STEP 100ms"))
@@ -93,7 +93,8 @@ def test_a_reader_that_leaves_does_not_take_its_window_along(embedded: wukongs.E
         stays.settle(60)
         with connected(wire) as leaves:
             assert next(leaves.queries()[0].results(timeout_s=60)).end_ms == 100
-            assert windows(query) == {}
+            with connected(wire) as other:
+                assert windows(other.queries()[0]) == {100: ["a"]}
         assert windows_until(query, 100) == {100: ["a"]}
 
 
@@ -110,7 +111,7 @@ def test_one_thread_serves_all_queries_with_on_result(embedded: wukongs.Engine) 
         queries = [
             client.register(register_text("RANGE 100ms STEP 100ms", name=f"q{n}"), on_result=note) for n in range(40)
         ]
-        assert [thread.name for thread in threading.enumerate()].count("wukongs-on-result") == 1
+        assert [thread.name for thread in threading.enumerate()].count("wukongs-listener") == 1
         stream.advance(100)  # the first window ends at the first advance
         stream.advance(500)
         client.settle(60)
@@ -122,13 +123,42 @@ def test_one_thread_serves_all_queries_with_on_result(embedded: wukongs.Engine) 
         assert list(queries[1].results(timeout_s=0.05)) == []
 
 
+def test_a_slow_on_result_holds_up_its_own_query_only(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        going_on, quick_is_done = threading.Event(), threading.Event()
+        seen: list[int] = []
+
+        def slow(window: wukongs.WindowResult) -> None:
+            going_on.wait(60)
+            seen.append(window.end_ms)
+
+        def quick(window: wukongs.WindowResult) -> None:
+            if window.end_ms == 500:
+                quick_is_done.set()
+
+        client.register(register_text("RANGE 100ms STEP 100ms", name="slow"), on_result=slow)
+        client.register(register_text("RANGE 100ms STEP 100ms", name="quick"), on_result=quick)
+        stream.advance(100)
+        stream.advance(500)
+        try:
+            assert quick_is_done.wait(30)
+            assert seen == []
+            with pytest.raises(wukongs.StreamError, match="not settled"):
+                client.settle(timeout_s=0.3)
+        finally:
+            going_on.set()
+        client.settle(60)
+        assert seen == [100, 200, 300, 400, 500]
+
+
 def test_an_error_in_the_place_of_a_window_waits_beside_on_result(embedded: wukongs.Engine) -> None:
     with served(embedded) as (_, wire), connected(wire) as client:
         stream = client.stream(A, batch_ms=100)
         seen: list[int] = []
         query = client.register(register_text("RANGE 100ms STEP 100ms"), on_result=lambda w: seen.append(w.end_ms))
         (there,) = embedded.queries()
-        there.subscription.put(50, wukongs.BudgetExceeded("too much"))
+        there.log.put(50, wukongs.BudgetExceeded("too much"))
         stream.advance(100)
         client.settle(60)
         assert seen == [100]

@@ -250,6 +250,53 @@ def test_a_node_that_begins_anew_is_told_what_it_needs(tmp_path: Path) -> None:
         assert windows(query) == {400: ["d"]}
 
 
+def test_readers_of_a_group_and_other_clients_go_on_at_a_node_that_begins_anew(tmp_path: Path) -> None:
+    handlers: dict[str, Any] = {}
+    wire = Wire(handlers)
+    with wukongs.Engine(tmp_path / "db") as first, served(first) as (service_, _):
+        handlers.update(service_.handlers)
+        client, other = connected(wire), connected(wire)
+        stream = client.stream(A, batch_ms=100)
+        client.register(register_text("RANGE 100ms STEP 100ms"))
+        group = client.queries()[0].results(timeout_s=60, group="g")
+        (watching,) = other.queries()
+        watched = watching.results(timeout_s=60)
+        stream.push([at("a", 50), at("b", 150), at("c", 250)])
+        stream.advance(300)
+        client.settle(60)
+        assert [next(group).end_ms, next(group).end_ms] == [100, 200]
+        assert [next(watched).end_ms, next(watched).end_ms] == [100, 200]
+    with wukongs.Engine(tmp_path / "db") as again, served(again) as (service_, _), client, other:
+        handlers.update(service_.handlers)
+        assert next(group).end_ms == 300  # the second was not confirmed, and this reader has had it
+        assert next(watched).end_ms == 300
+        group.close()
+        assert windows_until(client.queries()[0], 300) == {100: ["a"], 200: ["b"], 300: ["c"]}
+        rest = other.queries()[0].results(timeout_s=60, group="g")
+        assert next(rest).end_ms == 300
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_client_that_has_replaced_a_query_names_its_new_text(tmp_path: Path, is_replaced: bool) -> None:
+    handlers: dict[str, Any] = {}
+    wire = Wire(handlers)
+    with wukongs.Engine(tmp_path / "db") as first, served(first) as (service_, _):
+        handlers.update(service_.handlers)
+        client = connected(wire)
+        stream = client.stream(A, batch_ms=100)
+        query = client.register(register_text("RANGE 100ms STEP 100ms"))
+        if is_replaced:
+            query.replace(register_text("RANGE 200ms STEP 100ms"))
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        client.settle(60)
+    with wukongs.Engine(tmp_path / "db") as again, served(again) as (service_, _), client:
+        handlers.update(service_.handlers)
+        stream.push([at("b", 150)])
+        stream.advance(200)
+        assert windows_until(query, 200) == {100: ["a"], 200: ["a", "b"] if is_replaced else ["b"]}
+
+
 def test_a_session_that_was_silent_is_begun_anew(embedded: wukongs.Engine) -> None:
     with served(embedded, silent_s=0.1) as (service_, wire), connected(wire) as client:
         stream = client.stream(A, batch_ms=100)
@@ -266,6 +313,17 @@ def test_a_session_that_was_silent_is_begun_anew(embedded: wukongs.Engine) -> No
         assert query.why().startswith("q ")
         assert windows_until(query, 300) == {200: ["b"], 300: ["c"]}
         assert len(client.queries()) == len(client.streams()) == 1
+        with connected(wire) as other:
+            (watching,) = other.queries()
+            fill = watching.results(timeout_s=60)
+            stream.push([at("d", 350), at("e", 450)])
+            stream.advance(500)
+            assert next(fill).end_ms == 400
+            deadline = time.monotonic() + 60
+            while service_.session_count:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert next(fill).end_ms == 500
 
 
 def test_a_query_that_was_closed_meanwhile_is_not_registered_again(embedded: wukongs.Engine) -> None:

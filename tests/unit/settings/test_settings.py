@@ -15,7 +15,7 @@ def test_defaults() -> None:
     settings = Settings()
     assert settings.batch_ms == 100
     assert settings.history_ms == 60_000
-    assert settings.results_max == 100_000
+    assert settings.results_bytes_max == 1 << 30
     assert settings.queued_bytes_max == 1024**3
     assert settings.rows_max == 50_000_000
     assert settings.hash_bits == 62

@@ -91,6 +91,11 @@ class Result:
         """How many columns there are: of a graph three, of an ask none."""
         return len(self._columns)
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its columns. Texts are not counted: they belong to the reader."""
+        return sum(column.nbytes for column in self._columns)
+
     def __len__(self) -> int:
         return self._rows
 

@@ -1,0 +1,99 @@
+"""The model of cursors: of each reader a plain list of what it still has to be given, in order.
+
+An entry is the end of a window, or a gap: (the first end, the last, how many)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Gap: TypeAlias = tuple[int, int, int]
+Entry: TypeAlias = int | Gap
+
+
+def end_of(entry: Entry) -> int:
+    return entry if isinstance(entry, int) else entry[1]
+
+
+@dataclass
+class Reader:
+    """waiting: in order; taken: given to somebody and not confirmed; through_ms: the last end that was confirmed or
+    lost."""
+
+    waiting: list[Entry] = field(default_factory=list)
+    taken: list[Entry] = field(default_factory=list)
+    through_ms: int = -1
+
+    def come(self) -> tuple[int, Gap | None]:
+        """How far it has come, as a log would keep it: a time, and one gap for all untold ones before it."""
+        windows = [entry for entry in self.waiting + self.taken if isinstance(entry, int)]
+        at_ms = min([self.through_ms, *(end_ms - 1 for end_ms in windows)])
+        gaps = [entry for entry in self.waiting + self.taken if not isinstance(entry, int) and entry[1] <= at_ms]
+        joined = (
+            (min(gap[0] for gap in gaps), max(gap[1] for gap in gaps), sum(gap[2] for gap in gaps)) if gaps else None
+        )
+        return at_ms, joined
+
+
+class Log:
+    """The windows of one query. All readers are here from the beginning, or begin with what is held."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.held: dict[int, int] = {}
+        """End -> bytes, of the windows that some reader waits for or has taken, unless they were dropped."""
+        self.readers: dict[str, Reader] = {}
+
+    def begin(self, name: str) -> None:
+        through_ms = min(self.held, default=0) - 1
+        self.readers[name] = Reader(list(self.held), [], through_ms)
+
+    def put(self, end_ms: int, size_bytes: int, had: dict[str, int]) -> None:
+        """had: the time up to which a reader had all before the last restart."""
+        wanting = [one for name, one in self.readers.items() if end_ms > had.get(name, -1)]
+        for reader in wanting:
+            reader.waiting.append(end_ms)
+        if wanting:
+            self.held[end_ms] = size_bytes
+        while sum(self.held.values()) > self.bytes_max and len(self.held) > 1:
+            self._drop(min(self.held))
+
+    def _drop(self, end_ms: int) -> None:
+        del self.held[end_ms]
+        for reader in self.readers.values():
+            if end_ms in reader.waiting:
+                place = reader.waiting.index(end_ms)
+                gap = (end_ms, end_ms, 1)
+                before = reader.waiting[place - 1] if place else 0
+                if not isinstance(before, int):
+                    gap = (before[0], end_ms, before[2] + 1)
+                    place -= 1
+                    del reader.waiting[place]
+                reader.waiting[place] = gap
+                reader.through_ms = max(reader.through_ms, end_ms)
+
+    def take(self, name: str) -> Entry | None:
+        reader = self.readers[name]
+        if not reader.waiting:
+            return None
+        reader.taken.append(reader.waiting.pop(0))
+        return reader.taken[-1]
+
+    def confirm(self, name: str, entry: Entry) -> None:
+        reader = self.readers[name]
+        reader.taken.remove(entry)
+        reader.through_ms = max(reader.through_ms, end_of(entry))
+        self._forget()
+
+    def give_back(self, name: str, entry: Entry) -> None:
+        reader = self.readers[name]
+        reader.taken.remove(entry)
+        reader.waiting = sorted([*reader.waiting, entry], key=end_of)
+
+    def leave(self, name: str) -> None:
+        del self.readers[name]
+        self._forget()
+
+    def _forget(self) -> None:
+        wanted = {entry for reader in self.readers.values() for entry in reader.waiting + reader.taken}
+        self.held = {end_ms: size for end_ms, size in self.held.items() if end_ms in wanted}

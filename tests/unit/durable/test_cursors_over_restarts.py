@@ -1,0 +1,211 @@
+"""Cursors, gaps, pauses and other texts of queries over the end of a process."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.engine_helpers import A, B, at, names, register_text
+from wukongs.live.injector import Injector
+
+STEP = "RANGE 100ms STEP 100ms"
+
+
+def opened(folder: Path, **options: Any) -> tuple[wukongs.Engine, wukongs.Stream, wukongs.ContinuousQuery]:
+    engine = wukongs.Engine(folder)
+    stream = engine.stream(A, batch_ms=100, history_ms=0)
+    return engine, stream, engine.register(register_text(STEP), **options)
+
+
+def fill(engine: wukongs.Engine, stream: wukongs.Stream, first: int, last: int) -> None:
+    stream.push([at(f"s{number}", number * 100 - 50) for number in range(first, last + 1)])
+    stream.advance(last * 100)
+    engine.settle(timeout_s=60)
+
+
+def crashed(engine: wukongs.Engine, folder: Path) -> Path:
+    copy = folder.with_name(folder.name + "-crashed")
+    shutil.copytree(folder, copy)
+    engine.close()
+    return copy
+
+
+def ends(found: Any) -> list[int]:
+    return [window.end_ms for window in found]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_group_goes_on_after_a_crash_and_the_own_cursor_too(tmp_path: Path, checkpoint: bool) -> None:
+    engine, stream, query = opened(tmp_path / "data")
+    fill(engine, stream, 1, 5)
+    group = query.results(timeout_s=0, group="g")
+    assert [next(group).end_ms for _ in range(3)] == [100, 200, 300]  # the third is not confirmed
+    assert ends(query.results(timeout_s=0)) == [100, 200, 300, 400, 500]
+    engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")  # what was confirmed goes along
+    if checkpoint:
+        engine.checkpoint()
+    engine, stream, query = opened(crashed(engine, tmp_path / "data"))
+    fill(engine, stream, 6, 6)
+    with engine:
+        assert ends(query.results(timeout_s=0)) == [600]
+        assert ends(query.results(timeout_s=0, group="g")) == [300, 400, 500, 600]
+        assert ends(query.results(timeout_s=0, group="h")) == []
+        assert engine.stats()["durability"]["oldest_unacknowledged_ms"] is None
+    engine, stream, query = opened(tmp_path / "data-crashed")
+    with engine:
+        fill(engine, stream, 7, 7)
+        for name in (None, "g", "h"):
+            assert ends(query.results(timeout_s=0, group=name)) == [700]
+
+
+def test_a_group_that_began_before_the_first_window_misses_none(tmp_path: Path) -> None:
+    engine, stream, query = opened(tmp_path / "data")
+    assert ends(query.results(timeout_s=0, group="g")) == []
+    fill(engine, stream, 1, 2)
+    assert ends(query.results(timeout_s=0)) == [100, 200]
+    engine.checkpoint()
+    engine, stream, query = opened(crashed(engine, tmp_path / "data"))
+    with engine:
+        engine.settle(timeout_s=60)
+        assert ends(query.results(timeout_s=0, group="g")) == [100, 200]
+
+
+def test_a_gap_that_nobody_was_told_is_told_after_a_crash(tmp_path: Path) -> None:
+    bounds = {"unread_bytes_max": 3 * 1100}
+    engine, stream, query = opened(tmp_path / "data", **bounds)
+    assert ends(query.results(timeout_s=0, group="g")) == []
+    fill(engine, stream, 1, 8)
+    assert engine.stats()["durability"]["oldest_unacknowledged_ms"] == 600
+    stream.advance(801)
+    engine, stream, query = opened(crashed(engine, tmp_path / "data"), **bounds)
+    with engine:
+        fill(engine, stream, 9, 9)
+        for name in (None, "g"):
+            with pytest.raises(wukongs.GapError) as caught:
+                list(query.results(timeout_s=0, group=name))
+            assert (caught.value.from_ms, caught.value.to_ms, caught.value.count) == (100, 600, 6)
+            assert ends(query.results(timeout_s=0, group=name)) == [700, 800, 900]
+
+
+def test_on_result_goes_on_with_the_window_that_it_did_not_return_from(tmp_path: Path) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def stuck(window: wukongs.WindowResult) -> None:
+        if window.end_ms == 200:
+            entered.set()
+            leave.wait(60)
+
+    engine, stream, _ = opened(tmp_path / "data", on_result=stuck)
+    stream.push([at("a", 50)])
+    stream.advance(400)
+    assert entered.wait(60)
+    stream.advance(401)  # the first acknowledgement goes along
+    folder = tmp_path / "copy"
+    shutil.copytree(tmp_path / "data", folder)
+    leave.set()
+    engine.close()
+    seen: list[int] = []
+    engine, stream, _ = opened(folder, on_result=lambda window: seen.append(window.end_ms))
+    with engine:
+        engine.settle(timeout_s=60)
+    assert seen == [200, 300, 400]
+
+
+def test_an_on_result_that_raises_is_logged_once_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: object) -> None:
+        raise LookupError("mine")
+
+    with caplog.at_level(logging.ERROR):
+        engine, stream, query = opened(tmp_path / "data", on_result=fail)
+        with engine:
+            fill(engine, stream, 1, 50)
+            assert query.stats()["errors"] == 50
+    assert 1 <= len([record for record in caplog.records if "on_result failed" in record.message]) < 10
+
+
+@pytest.mark.parametrize("checkpoint", [None, "before", "after"])
+def test_another_text_counts_from_the_same_window_end_when_the_log_is_replayed(
+    tmp_path: Path, checkpoint: str | None
+) -> None:
+    engine, stream, query = opened(tmp_path / "data")
+    assert ends(query.results(timeout_s=0, group="all")) == []
+    fill(engine, stream, 1, 3)
+    if checkpoint == "before":
+        engine.checkpoint()
+    query.replace(register_text("RANGE 200ms STEP 100ms"))
+    fill(engine, stream, 4, 5)
+    engine.stream(B, batch_ms=100).advance(500)
+    both = register_text("RANGE 100ms STEP 100ms").replace("WHERE", f"FROM STREAM <{B}> [{STEP}] WHERE", 1)
+    query.replace(both)
+    fill(engine, stream, 6, 6)
+    if checkpoint == "after":
+        engine.checkpoint()
+    expected = {100: ["s1"], 200: ["s2"], 300: ["s3"], 400: ["s3", "s4"], 500: ["s4", "s5"]}
+    assert {window.end_ms: names(window) for window in query.results(timeout_s=0)} == expected
+    engine = wukongs.Engine(crashed(engine, tmp_path / "data"))
+    with engine:
+        with pytest.raises(wukongs.StreamError, match="with another text"):
+            engine.register(register_text(STEP))
+        query = engine.register(both)
+        engine.stream(B, batch_ms=100).advance(600)
+        engine.settle(timeout_s=60)
+        found = {window.end_ms: names(window) for window in query.results(timeout_s=0, group="all")}
+        assert found == {**expected, 600: ["s6"]}
+
+
+def test_a_pause_counts_from_the_same_window_end_when_the_log_is_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query is paused in the middle of a backlog: the stored graph has come further than its firings."""
+    engine, stream, query = opened(tmp_path / "data")
+    assert ends(query.results(timeout_s=0, group="all")) == []
+    fill(engine, stream, 1, 2)
+    step = Injector._step
+
+    def pausing(injector: Injector, *args: Any) -> Any:
+        firings, is_done = step(injector, *args)
+        if not firings and injector._core.sealed_ms == 1000 and not query.is_paused:
+            query.pause()  # sealed, and the firing at 1000 is not picked
+        return firings, is_done
+
+    monkeypatch.setattr(Injector, "_step", pausing)
+    stream.push([at(f"s{number}", number * 100 - 50) for number in range(3, 41)])
+    stream.advance(4000)
+    engine.settle(timeout_s=60)
+    monkeypatch.undo()
+    paused = ends(query.results(timeout_s=0))
+    assert paused == list(range(100, 1000, 100))
+    query.resume()
+    stream.push([at("s41", 4050)])
+    stream.advance(4100)
+    engine.settle(timeout_s=60)
+    resumed = ends(query.results(timeout_s=0))
+    assert resumed == [4100]
+    engine, stream, query = opened(crashed(engine, tmp_path / "data"))
+    with engine:
+        engine.settle(timeout_s=60)
+        assert ends(query.results(timeout_s=0, group="all")) == paused + resumed
+
+
+def test_a_query_that_ended_for_want_of_readers_stays_ended(tmp_path: Path) -> None:
+    engine, stream, _ = opened(tmp_path / "data", unread_bytes_max=3 * 1100, unread="end")
+    fill(engine, stream, 1, 10)
+    assert engine.queries() == []
+    with wukongs.Engine(crashed(engine, tmp_path / "data")) as engine:
+        assert engine.queries() == []
+
+
+def test_the_bounds_of_a_query_are_found_again(tmp_path: Path) -> None:
+    bounds: dict[str, Any] = {"unread_bytes_max": 3 * 1100, "unread": "end"}
+    for checkpoint in (False, True, True):
+        engine, _, query = opened(tmp_path / "data", **bounds)
+        assert (query.source.unread_bytes_max, query.source.unread) == (3 * 1100, "end")
+        if checkpoint:
+            engine.checkpoint()
+        engine.close()

@@ -1,0 +1,449 @@
+"""WindowLog: the reported windows of one query, kept once and in order, and the cursors that read them.
+
+* A window stays in the log until every cursor has done with it. A cursor is done with a window once its reader has
+  confirmed it, or nobody will.
+* A new cursor begins with the oldest window that the log holds.
+* Each log is bounded in bytes, and so are all logs of an engine together. The oldest windows go first:
+  those of this log, or of the log that holds the most. The newest window always stays.
+* A cursor that has lost windows is told so in their place: by a GapError that stands for all of them.
+* Each cursor hands on how far it has come (`Come`), so that it can go on there after a restart.
+
+Several readers may share a cursor: each window then goes to one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wukongs.errors import GapError, WukongsError
+from wukongs.query.output.results import WindowResult
+
+OWN = ""
+"""The name of a query's own cursor, beside those that its users have named."""
+WINDOW_BYTES = 1024
+"""A window takes about so much beside its columns."""
+LAST_MS = 1 << 62
+"""The end of an error that ends a query: it comes after all windows, and confirming it says nothing of them."""
+
+
+class Gap(NamedTuple):
+    """Windows that a cursor has lost: the ends of the first and the last, and how many there were."""
+
+    from_ms: int
+    to_ms: int
+    windows: int
+
+
+class Come(NamedTuple):
+    """How far a cursor has come: up to a time its reader has had all windows; gap: those before it that are lost, and
+    its reader has not been told."""
+
+    through_ms: int
+    gap: Gap | None = None
+
+
+@dataclass(slots=True, eq=False)
+class LoggedWindow:
+    """A window, or the error in its place. number: its place in the log; through_ms: the last firing after it for which
+    nothing is reported; holders: cursors that have not done with it."""
+
+    number: int
+    end_ms: int
+    item: WindowResult | WukongsError
+    through_ms: int
+    size_bytes: int
+    holders: int = 0
+    gap: Gap | None = None
+
+    @property
+    def window(self) -> WindowResult:
+        assert not isinstance(self.item, WukongsError)
+        return self.item
+
+
+class UnreadBudget:
+    """The bytes that all window logs of an engine hold, and their common lock."""
+
+    def __init__(self, results_bytes_max: int) -> None:
+        self.lock = threading.RLock()
+        self.size_bytes = 0
+        self._bytes_max = results_bytes_max
+        self._logs: set[WindowLog] = set()
+
+    def join(self, log: WindowLog) -> None:
+        with self.lock:
+            self._logs.add(log)
+
+    def leave(self, log: WindowLog) -> None:
+        """Count a log no more: its query has ended, and it will not grow."""
+        with self.lock:
+            if log in self._logs:
+                self._logs.remove(log)
+                self.size_bytes -= log.size_bytes
+
+    def count(self, log: WindowLog, change_bytes: int) -> None:
+        """Note that a log holds so much more, or less. Called with the lock held."""
+        if log in self._logs:
+            self.size_bytes += change_bytes
+
+    def make_room(self, newest: WindowLog) -> list[WindowLog]:
+        """Let the logs that hold the most drop windows until all fit; return those that rather end. newest: keeps its
+        newest window. Called with the lock held."""
+        ending: list[WindowLog] = []
+        if self.size_bytes <= self._bytes_max:
+            return ending
+        enough = self._bytes_max - self._bytes_max // 64  # looking for the largest is rare so
+        while self.size_bytes > enough:
+            spare = (log for log in self._logs if log not in ending and log.count_held > (log is newest))
+            largest = max(spare, key=lambda log: log.size_bytes, default=None)
+            if largest is None:
+                break
+            if largest.ends_when_full:
+                ending.append(largest)
+            else:
+                largest.drop_oldest()
+        return ending
+
+
+class WindowLog:
+    """on_full: is called, without the lock, when the log is full and rather ends than drops windows; None: it drops."""
+
+    def __init__(
+        self, query: str, budget: UnreadBudget, unread_bytes_max: int, on_full: Callable[[], None] | None = None
+    ) -> None:
+        self.query = query
+        self.budget = budget
+        self.changed = threading.Condition(budget.lock)
+        self.size_bytes = 0
+        self.is_closed = False
+        self.dropped_count = 0
+        self.dropped_to_ms: int | None = None
+        """The end of the last window that has gone unread by some cursor."""
+        self._bytes_max = unread_bytes_max
+        self._on_full = on_full
+        self._held: dict[int, LoggedWindow] = {}
+        self._next = 0
+        self._last_ms: int | None = None
+        """The last firing."""
+        self._cursors: list[Cursor] = []
+        self._listeners: set[Callable[[], None]] = set()
+        budget.join(self)
+
+    @property
+    def count_held(self) -> int:
+        return len(self._held)
+
+    @property
+    def ends_when_full(self) -> bool:
+        return self._on_full is not None and not self.is_closed
+
+    def cursor(self, come: Come | None = None, acknowledge: Callable[[Come], None] = lambda _: None) -> Cursor:
+        """Return a new cursor. come: how far it had come before; acknowledge: is told how far it has come, with the
+        lock held."""
+        with self.changed:
+            cursor = Cursor(self, come, acknowledge)
+            self._cursors.append(cursor)
+            for window in self._held.values():
+                cursor.add(window)
+            return cursor
+
+    @property
+    def come_of_new(self) -> Come:
+        """How far a cursor has come that is new. Called with the lock held."""
+        oldest = next(iter(self._held.values()), None)
+        through_ms = self._last_ms if oldest is None else min(oldest.end_ms, LAST_MS) - 1
+        return Come(-LAST_MS if through_ms is None else through_ms)
+
+    def put(self, end_ms: int, item: WindowResult | WukongsError, size_bytes: int = WINDOW_BYTES) -> None:
+        """Add the window with this end, or the error that stands in its place."""
+        with self.changed:
+            window = LoggedWindow(self._next, end_ms, item, end_ms, size_bytes)
+            self._next += 1
+            self._last_ms = self._last_ms if end_ms >= LAST_MS else end_ms
+            for cursor in self._cursors:
+                cursor.add(window)
+            if window.holders:
+                self._held[window.number] = window
+                self._grow(size_bytes)
+            self.tell()
+            if end_ms >= LAST_MS:
+                return  # an error that ends the query is small, and the last
+            ending = []
+            if self.size_bytes > self._bytes_max and self.ends_when_full:
+                ending.append(self)
+            while self.size_bytes > self._bytes_max and len(self._held) > 1 and not self.ends_when_full:
+                self.drop_oldest()
+            ending += [log for log in self.budget.make_room(self) if log is not self or not ending]
+        for log in ending:
+            assert log._on_full is not None
+            log._on_full()
+
+    def _grow(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self.budget.count(self, size_bytes)
+
+    def drop_oldest(self) -> None:
+        """Let the oldest window go; the cursors that had not read it are told of a gap. Called with the lock held."""
+        oldest = next(iter(self._held.values()))
+        self.let_go(oldest)
+        self.dropped_count += 1
+        self.dropped_to_ms = oldest.end_ms
+        for cursor in self._cursors:
+            cursor.lose(oldest)
+
+    def let_go(self, window: LoggedWindow) -> None:
+        """Hold a window no more. Called with the lock held."""
+        if self._held.pop(window.number, None) is not None:
+            self._grow(-window.size_bytes)
+
+    def skip(self, end_ms: int) -> None:
+        """Note that nothing is reported for the firing with this end: it counts as taken when all before it is."""
+        with self.changed:
+            self._last_ms = end_ms
+            for cursor in self._cursors:
+                cursor.skip(end_ms)
+
+    def remove(self, cursor: Cursor) -> None:
+        """Forget a cursor. Called with the lock held."""
+        if cursor in self._cursors:
+            self._cursors.remove(cursor)
+
+    def close(self) -> None:
+        """Let readers end once they have read what waits."""
+        with self.changed:
+            self.is_closed = True
+            self.budget.leave(self)
+            self.tell()
+
+    def tell(self) -> None:
+        self.changed.notify_all()
+        for listener in self._listeners:
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have a function called whenever a window comes, or the last one has; whoever brings it waits for that."""
+        with self.changed:
+            self._listeners.add(listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        with self.changed:
+            self._listeners.discard(listener)
+
+
+class Cursor:
+    """One reader's way through a log, or that of several readers who divide its windows."""
+
+    def __init__(self, log: WindowLog, come: Come | None, acknowledge: Callable[[Come], None]) -> None:
+        self.log = log
+        self._changed = log.changed
+        self._acknowledge = acknowledge
+        self._waiting: deque[LoggedWindow] = deque()
+        """By number, gaps in the place of what is lost."""
+        self._fetched: list[LoggedWindow] = []
+        """Windows that were fetched and are not confirmed, also those that wait again."""
+        self._last: LoggedWindow | None = None
+        """The newest window, until it is confirmed."""
+        self._through_ms = None if come is None else come.through_ms
+        """Up to where windows were confirmed; acknowledged is what comes before all of those in _fetched."""
+        self._had_ms = self._through_ms
+        """Windows up to there were read before a restart, and are not read again."""
+        if come is not None and come.gap is not None:
+            self._waiting.append(self._told_of(-1, come.gap))
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._waiting)
+
+    def had(self, end_ms: int) -> bool:
+        """Tell whether a window was read before a restart."""
+        return self._had_ms is not None and end_ms <= self._had_ms
+
+    # --- called by the log, with the lock held ------------------------------------------------------------------------
+
+    def add(self, window: LoggedWindow) -> None:
+        if not self.had(window.end_ms):
+            window.holders += 1
+            self._last = window
+            self._waiting.append(window)
+
+    def skip(self, end_ms: int) -> None:
+        if self._last is not None:
+            self._last.through_ms = end_ms
+        elif not self.had(end_ms):
+            self._come_to(end_ms)
+
+    def lose(self, window: LoggedWindow) -> None:
+        """Have a gap in the place of a window that goes, unless it was fetched."""
+        place = next((n for n, one in enumerate(self._waiting) if one.number >= window.number), None)
+        if place is None or self._waiting[place] is not window:
+            return
+        gap = Gap(window.end_ms, window.end_ms, 1)
+        if place and (before := self._waiting[place - 1].gap) is not None:
+            gap = Gap(before.from_ms, window.end_ms, before.windows + 1)
+            del self._waiting[place - 1]
+            place -= 1
+        self._waiting[place] = told = self._told_of(window.number, gap, window.through_ms)
+        if self._last is window:
+            self._last = told
+        if window in self._fetched:  # it was given back
+            self._fetched.remove(window)
+        self._come_to(told.through_ms)
+
+    def _told_of(self, number: int, gap: Gap, through_ms: int | None = None) -> LoggedWindow:
+        error = GapError(self.log.query, *gap)
+        return LoggedWindow(number, gap.to_ms, error, gap.to_ms if through_ms is None else through_ms, 0, gap=gap)
+
+    def _come_to(self, through_ms: int | None) -> None:
+        """Note that all up to a time was read, or is lost, and tell how far that brings the cursor."""
+        if through_ms is not None:
+            self._through_ms = through_ms if self._through_ms is None else max(self._through_ms, through_ms)
+        if self._through_ms is None:
+            return
+        earliest_ms = min((one.end_ms for one in self._fetched if one.gap is None), default=None)
+        come_ms = self._through_ms if earliest_ms is None else min(self._through_ms, earliest_ms - 1)
+        gaps = [one.gap for one in (*self._waiting, *self._fetched) if one.gap is not None]
+        before = [gap for gap in gaps if gap.to_ms <= come_ms]
+        joined = None
+        if before:
+            joined = Gap(
+                min(gap.from_ms for gap in before), max(gap.to_ms for gap in before), sum(gap.windows for gap in before)
+            )
+        self._acknowledge(Come(come_ms, joined))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def fetch(self, timeout_s: float | None) -> LoggedWindow | None:
+        """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while not self._waiting:
+                left = None if deadline is None else deadline - time.monotonic()
+                if self.log.is_closed or (left is not None and left <= 0):
+                    return None
+                self._changed.wait(left)
+            fetched = self._waiting.popleft()
+            if fetched not in self._fetched:
+                self._fetched.append(fetched)
+            return fetched
+
+    def give_back(self, window: LoggedWindow) -> None:
+        """Let a window that was fetched wait again, for whoever asks next."""
+        with self._changed:
+            if window in self._fetched:
+                later = (place for place, waiting in enumerate(self._waiting) if waiting.number > window.number)
+                self._waiting.insert(next(later, len(self._waiting)), window)
+                if window.gap is not None:
+                    self._fetched.remove(window)
+                self.log.tell()
+
+    def confirm(self, window: LoggedWindow) -> None:
+        """Acknowledge a window that was fetched, once all that were fetched before it are confirmed as well."""
+        with self._changed:
+            self.abandon(window)
+            self._come_to(window.through_ms if window.end_ms < LAST_MS else None)
+            if self._last is window:
+                self._last = None
+
+    def abandon(self, window: LoggedWindow) -> None:
+        """Note that nobody will confirm a window: it counts as taken when a later one does."""
+        with self._changed:
+            if window in self._fetched:
+                self._fetched.remove(window)
+                self._release(window)
+
+    def _release(self, window: LoggedWindow) -> None:
+        if window.gap is None:
+            window.holders -= 1
+            if not window.holders:
+                self.log.let_go(window)
+
+    def close(self) -> None:
+        """Leave the log: what this cursor has not read is held for others only."""
+        with self._changed:
+            self.log.remove(self)
+            for window in {id(one): one for one in (*self._waiting, *self._fetched)}.values():
+                self._release(window)
+            self._waiting.clear()
+            self._fetched.clear()
+            self._last = None
+
+    def take(self, timeout_s: float | None) -> WindowResult | None:
+        """Return the next window, which is acknowledged with that; None once closed and empty, or when timeout_s
+        passes without one.
+
+        Raises the WukongsError that a firing ended in, or GapError; the windows after it can still be read.
+        """
+        taken = self._take(timeout_s)
+        if taken is None:
+            return None
+        self.confirm(taken)
+        return taken.window
+
+    def _take(self, timeout_s: float | None) -> LoggedWindow | None:
+        """Do the same as take, without acknowledging the window."""
+        taken = self.fetch(timeout_s)
+        if taken is not None and isinstance(taken.item, WukongsError):
+            self.confirm(taken)
+            raise taken.item
+        return taken
+
+    def read(self, timeout_s: float | None, *, is_shared: bool = False) -> Iterator[WindowResult]:
+        """Iterate over windows until take() has none. is_shared: the last window waits for another reader if this one
+        ends before it asks for the next."""
+        while (taken := self._take(timeout_s)) is not None:
+            try:
+                yield taken.window
+            except GeneratorExit:
+                self._leave(taken, is_shared)
+                raise
+            self.confirm(taken)
+
+    async def aread(self, timeout_s: float | None, *, is_shared: bool = False) -> AsyncIterator[WindowResult]:
+        """Do the same as read, for `async for`. It waits in the event loop, not in a thread: a cancelled reader takes
+        no window."""
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+
+        def listener() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(arrived.set)
+
+        self.log.listen(listener)
+        try:
+            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            while True:
+                arrived.clear()
+                taken = self._take(0)
+                if taken is not None:
+                    try:
+                        yield taken.window
+                    except GeneratorExit:
+                        self._leave(taken, is_shared)
+                        raise
+                    self.confirm(taken)
+                    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+                    continue
+                left = None if deadline is None else deadline - time.monotonic()
+                if self.is_ended() or (left is not None and left <= 0):
+                    return
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(arrived.wait(), left)
+        finally:
+            self.log.unlisten(listener)
+
+    def _leave(self, window: LoggedWindow, is_shared: bool) -> None:
+        if is_shared:
+            self.give_back(window)
+        else:
+            self.abandon(window)
+
+    def is_ended(self) -> bool:
+        with self._changed:
+            return self.log.is_closed and not self._waiting
