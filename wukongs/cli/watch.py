@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wukongs.cli import DONE, say
 from wukongs.cli.query import parse_seconds, print_result
 from wukongs.cli.server import add_server_options, connect_to, elsewhere
-from wukongs.errors import StreamError
+from wukongs.errors import GapError, StreamError
 from wukongs.query.output.formats import FORMATS
 from wukongs.query.output.results import WindowResult
+from wukongs.remote.query import RemoteQuery
 
 _EPILOG = """examples:
   wukongs watch --server tcp://127.0.0.1:7411 traffic
@@ -59,12 +60,23 @@ def main(argv: Sequence[str]) -> int:
         if query is None:
             known = ", ".join(sorted(queries)) or "none"
             raise StreamError(f"no query named {options.name} is registered: register it first. Registered: {known}")
-        for number, window in enumerate(query.results(timeout_s=options.timeout), start=1):
+        for number, window in enumerate(_read(query, options.timeout), start=1):
             _print(window, options.format)
             if number == options.windows:
                 query.confirm()
                 break
     return DONE
+
+
+def _read(query: RemoteQuery, timeout_s: float | None) -> Iterator[WindowResult]:
+    """Iterate over the windows; gaps are told on standard error."""
+    while True:
+        try:
+            yield from query.results(timeout_s=timeout_s)
+        except GapError as gap:
+            print(gap, file=sys.stderr, flush=True)
+        else:
+            return
 
 
 def _print(window: WindowResult, format: str) -> None:

@@ -47,6 +47,8 @@ log = logging.getLogger("wukongs")
 Unread: TypeAlias = Literal["drop", "end"]
 UNREAD_BYTES_MAX = 64 << 20
 FIRING_POLL_S = 0.002
+CATCH_UPS_MAX = 3
+"""How often another text lets all that is due be picked; after that it counts for what is due by then."""
 
 
 class QuerySource(NamedTuple):
@@ -277,9 +279,11 @@ class ContinuousQuery:
                 raise StreamError(
                     f"query {self.name} cannot be replaced by {query.registration.name}: give the text the same name"
                 )
-            while self._is_firing or (self.due() is not None and not self.is_closed):
+            for _ in range(CATCH_UPS_MAX):
                 self._schedule.catch_up()
                 self._wait_for_firing()
+                if self.is_closed or self.due() is None:
+                    break
             if self.is_closed:
                 raise StreamError(f"query {self.name} is closed: register the text anew")
             self._parse(source)  # a stream may have been dropped meanwhile
@@ -292,7 +296,6 @@ class ContinuousQuery:
         core = self._core
         while self._is_firing and not self.is_closed and core.failure is None and not core.is_closed:
             core.changed.wait(FIRING_POLL_S)
-        core.check_is_open()
 
     def _log_and_apply(self, change: dict[str, Any]) -> None:
         """Log a change together with the time after which it counts, and make it."""

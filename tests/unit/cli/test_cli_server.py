@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, register_text
 from tests.unit.conftest import Ran
+from wukongs.cli import watch
 from wukongs.cluster.node_config import load_node_config
 from wukongs.cluster.serving import ServedEngine
 
@@ -97,6 +99,21 @@ def test_register_and_watch(ran: Ran, server: str, tmp_path: Path) -> None:
     status, out, err = ran("watch", "--server", server, "q")
     assert (status, out) == (1, "")
     assert err == "wukongs: no query named q is registered: register it first. Registered: none\n"
+
+
+def test_watch_goes_on_after_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
+    class Query:
+        calls = 0
+
+        def results(self, timeout_s: float | None) -> Iterator[Any]:
+            self.calls += 1
+            yield self.calls
+            if self.calls == 1:
+                raise wukongs.GapError("q", 500, 700, 3)
+
+    query: Any = Query()
+    assert list(watch._read(query, 1.0)) == [1, 2]
+    assert capsys.readouterr().err.startswith("query q: 3 windows, those ending from 500 to 700 ms, were dropped")
 
 
 def test_a_wrong_query_is_refused_by_its_file(ran: Ran, server: str, tmp_path: Path) -> None:

@@ -240,6 +240,15 @@ def test_a_paused_query_skips_and_goes_on(engine: wukongs.Engine) -> None:
     assert settled(engine, query) == {100: ["a"], 400: ["c"]}
 
 
+def test_a_query_of_a_closed_engine_may_be_paused(engine: wukongs.Engine) -> None:
+    engine.stream(A)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    engine.close()
+    query.pause()
+    with pytest.raises(StreamError, match="query q is closed"):
+        query.replace(register_text("RANGE 200ms STEP 100ms"))
+
+
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
