@@ -560,7 +560,6 @@ def test_an_end_on_a_multiple_is_the_last_firing(life: Life) -> None:
     assert life.windows("q") == {600: ["a6"]}
 
 
-@pytest.mark.differs("cluster-1", "cluster-3", reason="a cluster does not note the end of a stream that never began")
 @story
 def test_a_stream_that_ends_before_it_begins_is_waited_for_no_more(life: Life) -> None:
     life.stream(A)

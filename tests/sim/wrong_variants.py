@@ -120,8 +120,8 @@ MUTANTS = (
     Mutant(
         "a stream begins where it stands",
         "waiting",
-        "begun = [one.empty_to for one in intake.partitions.values() if one.offset or one.closed]",
-        "begun = [one.closed for one in intake.partitions.values() if one.offset or one.closed]",
+        "begun = [one.empty_to for one in intake.partitions.values() if not one.is_fresh]",
+        "begun = [one.closed for one in intake.partitions.values() if not one.is_fresh]",
         simulator="late_stories",
     ),
     Mutant(

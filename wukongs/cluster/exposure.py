@@ -84,8 +84,8 @@ class Exposure:
 
     def clock_ms(self, core: Core) -> int | None:
         shown_ms = ms_of(self.shown)
-        counting = [one for one in self.streams.values() if one.counts_ms is not None and one.counts_ms < shown_ms]
-        if not counting:
+        counting = [one for one in self.streams.values() if one.state.counts]
+        if not counting or not self.shown:
             return None
         return FOREVER_MS if all(one.is_over for one in counting) else shown_ms
 

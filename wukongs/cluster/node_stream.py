@@ -372,6 +372,8 @@ class NodeStream:
         if number is not None:
             self._inserted = [piece for piece in self._inserted if piece.batch_number > number]
             self.stable_to = number if self.stable_to is None else max(number, self.stable_to)
+        if self.brought is None and self.counts_ms is not None and time_ms > self.counts_ms:
+            state.record_to = None  # another partition may have brought something of before the beginning
         self.come()
         if self.ends and (self.before if number is None else number) == self.last_batch:
             self.is_over = state.is_ended = state.counts = True

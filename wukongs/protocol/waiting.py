@@ -71,7 +71,7 @@ def wanted_of_streams(node: Node) -> list[Record]:
         stream = node.control.streams[key]
         last_batch = intake.last_batch(stream.partitions)
         if stream.began is None:
-            begun = [one.empty_to for one in intake.partitions.values() if one.offset or one.closed]
+            begun = [one.empty_to for one in intake.partitions.values() if not one.is_fresh]
             if begun:
                 found.append(BeginStream(key, min(begun)))
         elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:

@@ -8,6 +8,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -337,6 +338,31 @@ def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
     store.wait_for(Sn(tick, 0), 10)
     assert store.real_batch(stream, store.protocol_batch(stream, 2)) == 2
     assert store.stats()["triples"] == 1
+    store.close()
+
+
+def test_what_a_second_partition_brings_of_before_the_beginning_joins_with_the_next_tick() -> None:
+    """The first one began behind the clock's tick, so the stream counts at once."""
+    store = NodeStore(Settings(), 0, ShardMap.even(1))
+    store.start()
+    options = stream_options(Settings(), (), 1000, None, None, None, "all")
+    tick, stream = 1999 + LIVE_MS, "http://ex/s"
+    declared = DeclareStream(stream, ("p", "q"), 1000, first_tick=first_tick_of(1000), payload=json.dumps(options))
+    store.apply(1, declared, Sn(0, 1))
+    first, second = (store.protocol_batch(stream, number) for number in (1, 2))
+    store.apply(2, BeginStream(stream, first), Sn(tick, 1))
+    store.expose(Sn(tick, 1), {})
+    store.wait_for(Sn(tick, 1), 10)
+    for number, partition in ((1, "q"), (2, "p")):
+        piece = make_piece([(node(partition), node("p"), node("o"))], number=number, time=number * 1000)
+        store.take(replace(piece, partition=partition))
+    store.seal(SealBatch(stream, 0, second, {}))
+    store.stable({stream: second})
+    store.injector.settle(10)
+    assert store.stats()["triples"] == 0
+    store.expose(Sn(tick + 1, 0), {stream: second})
+    store.wait_for(Sn(tick + 1, 0), 10)
+    assert store.stats()["triples"] == 2
     store.close()
 
 
