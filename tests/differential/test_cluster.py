@@ -35,7 +35,7 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int, hash_bits: int)
     @settings(fuzzed(6), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(scenarios())
     def live(scenario: Scenario) -> None:
-        begun = [Advance(stream.iri, -1000) for stream in scenario.streams]
+        begun = [Advance(stream.iri, -1001) for stream in scenario.streams]
         with cluster(node_count, replica_count, Settings(hash_bits=hash_bits), PATIENT) as nodes:
             at = nodes[next(lives) % node_count]
             Harness(at.engine).run(Scenario(scenario.streams, [*begun, *scenario.events]))
@@ -51,7 +51,7 @@ def test_lives_in_which_a_node_goes_and_comes_back() -> None:
     @settings(fuzzed(2), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(scenarios())
     def live(scenario: Scenario) -> None:
-        begun = [Advance(stream.iri, -1000) for stream in scenario.streams]
+        begun = [Advance(stream.iri, -1001) for stream in scenario.streams]
         at = next(lives) % 3
         gone, last = (at + 1) % 3, (at + 2) % 3
         third = len(scenario.events) // 3

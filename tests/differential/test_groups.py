@@ -61,7 +61,7 @@ def alike(draw: st.DrawFn, streams: list[OracleStream], name: str) -> list[Regis
 def lives(draw: st.DrawFn) -> Scenario:
     """A life with one or two groups more, each registered at one moment, or its last query later."""
     scenario = draw(scenarios())
-    events: list[Any] = [Advance(stream.iri, -1000) for stream in scenario.streams]
+    events: list[Any] = [Advance(stream.iri, -1001) for stream in scenario.streams]
     events += scenario.events
     for number in range(draw(st.integers(1, 2))):
         *first, last = draw(alike(scenario.streams, f"g{number}"))

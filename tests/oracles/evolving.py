@@ -59,7 +59,8 @@ class Evolving:
         self._seal()
 
     def watch(self, name: str, stream: str, range_ms: int, step_ms: int, answer: Answer) -> None:
-        bounds = self.stable_ms, max(self.stable_ms, self.streams[stream].closed_ms)
+        closed_ms = self.streams[stream].closed_ms
+        bounds = min(self.stable_ms, closed_ms), max(self.stable_ms, closed_ms)
         self.queries[name] = Watched(stream, range_ms, step_ms, answer, *bounds)
 
     def must_come(self, name: str) -> set[int]:
@@ -67,7 +68,7 @@ class Evolving:
         return {t for t in watched.expected if t > watched.must_ms}
 
     def _seal(self) -> None:
-        stable_ms = min(stream.closed_ms for stream in self.streams.values())
+        stable_ms = min(stream.cover_ms for stream in self.streams.values()) // BATCH_MS * BATCH_MS
         assert stable_ms > NOWHERE
         for t in range(self.stable_ms + BATCH_MS, stable_ms + 1, BATCH_MS):
             for stream in self.streams.values():

@@ -3,18 +3,20 @@
 It says, from DESIGN.md section 6, which windows a registered query reports and what the exact dataset of each is:
 
 * stream batch k of a stream holds ((k-1) * batch_ms, k * batch_ms]; it is closed once a later timestamp or an advance
-  to its end has come. The stable time is the least closed time of all streams that have had a tuple or an advance.
-* a query fires at the multiples of its smallest STEP that the stable time covers, once all of its streams have started;
-  each window is (t' - range, t'] at its own latest closing t' <= t; the stored graphs are those of the snapshot of t:
-  the timeless tuples of stream batches that end at or before t, and the loads committed while the stable time was
-  below t.
+  to its end has come. A stream covers all times before the end of the next one. The stable time is the least that a
+  stream covers which counts: it has had a tuple or an advance, and has reached the stable time since.
+* a query fires at the multiples of its smallest STEP that its own streams cover, once all of them have started; if it
+  reads stored graphs, the stable time covers it, too. Each window is (t' - range, t'] at its own latest closing
+  t' <= t; the stored graphs are those of the snapshot of t: the timeless tuples of stream batches that end at or before
+  t, and the loads committed while the stable time was below t. Streams that are late are not told of here: see
+  event_time.py.
 
 * a window that counts triples holds, at t, the last n of the arrivals up to the newest one whose number is a multiple
   of its step, of the stream batches that end at or before t; what came before a query counted is lost. A query that has
   such windows only fires at the end of each stream batch in which that newest one changes.
 
-Where the specification leaves the first firing open (streams of one query that stand at different times, or that start
-one after the other), `first` is a range: windows from its end on must come, those inside may.
+Where the specification leaves the first firing open (the stable time has passed what a query would read first), `first`
+is a range: windows from its end on must come, those inside may.
 """
 
 from __future__ import annotations
@@ -75,6 +77,10 @@ class DatasetClause:
         return "\n".join(lines + [window.text() for window in self.windows])
 
 
+def reads_stored(clause: DatasetClause) -> bool:
+    return bool(clause.graphs or clause.named_graphs) or all(window.named for window in clause.windows)
+
+
 def exact_dataset(clause: DatasetClause, stored: Graphs, held: Callable[[Window], set[Triple]]) -> Dataset:
     """The dataset that a clause names. held: the triples of each of its windows."""
     if clause == DatasetClause():
@@ -110,6 +116,7 @@ class OracleStream:
     last_ms: int = NOWHERE
     closed_ms: int = NOWHERE
     is_ended: bool = False
+    counts: bool = False
     counted_after: int | None = None
     """How many tuples had been sealed when the first query that counts them came."""
     kept: int = 0
@@ -140,6 +147,10 @@ class OracleStream:
         self.first_ms = t if self.first_ms is None else self.first_ms
         self.last_ms = max(self.last_ms, t)
         self.closed_ms = max(self.closed_ms, closed_ms)
+
+    @property
+    def cover_ms(self) -> int:
+        return self.closed_ms if self.closed_ms == NOWHERE else self.closed_ms + self.batch_ms - 1
 
     def window(self, end_ms: int, range_ms: int) -> set[Triple]:
         return {triple for triple, t in self.tuples if end_ms - range_ms < t <= end_ms}
@@ -221,19 +232,25 @@ class StreamOracle:
 
     def stable_ms(self) -> int:
         """The stable time: never falls, also when a stream starts late. To be asked after each event that matters."""
-        started = [stream.closed_ms for stream in self.streams.values() if stream.first_ms is not None]
-        self._stable_ms = max(self._stable_ms, min(started, default=NOWHERE))
+        for stream in self.streams.values():
+            stream.counts |= stream.first_ms is not None and stream.cover_ms >= self._stable_ms
+        covers = [stream.cover_ms for stream in self.streams.values() if stream.counts]
+        self._stable_ms = max(self._stable_ms, min(covers, default=NOWHERE))
         return self._stable_ms
 
     def register(self, name: str, clause: DatasetClause, every_ms: int | None = None) -> None:
         own = [self.streams[iri] for iri in dict.fromkeys(window.stream for window in clause.windows)]
-        bounds = [stream.closed_ms for stream in own if stream.first_ms is not None]
-        bounds += [self.stable_ms()] if self.stable_ms() > NOWHERE else []
-        begun = [stream.closed_ms for stream in self.streams.values() if stream.first_ms is not None]
+        least = min((stream.closed_ms for stream in own if stream.first_ms is not None), default=None)
+        bounds = [] if least is None else [least]
+        if least is not None and reads_stored(clause):
+            bounds.append(max(least, self.stable_ms()))
         for window in clause.windows:
             stream = self.streams[window.stream]
             if window.counted and stream.counted_after is None:
-                stream.counted_after = stream.arrived(min(begun, default=NOWHERE))
+                # What is ahead of the stable time may be sealed already, for a query over windows alone.
+                stream.counted_after = stream.arrived(min(self.stable_ms(), stream.closed_ms))
+                ahead = stream.arrived(stream.closed_ms)
+                stream.widened += [(window.range_ms - 1, ahead)] if ahead > stream.counted_after else []
         waiting = [stream.iri for stream in own if stream.first_ms is None]
         reaches = [(self.streams[w.stream], w.range_ms + w.step_ms - 1) for w in clause.windows if w.counted]
         doubtful: dict[str, int] = {}
@@ -255,11 +272,12 @@ class StreamOracle:
         query = self.queries[name]
         step = query.step_ms or 1
         candidates = [bound // step * step + step for bound in query.bounds]
-        for iri in query.waiting:
-            first_ms = self.streams[iri].first_ms
-            if first_ms is None:
-                return None
-            candidates.append(-(-first_ms // step) * step)
+        firsts = [self.streams[iri].first_ms for iri in query.waiting]
+        known = [ms for ms in firsts if ms is not None]
+        if len(known) < len(firsts):
+            return None
+        if not candidates:
+            candidates.append(-(-min(known) // step) * step)
         return min(candidates), max(candidates)
 
     def firings(self, name: str) -> list[int]:
@@ -269,8 +287,8 @@ class StreamOracle:
         if bounds is None:
             return []
         if step is None:
-            return [t for t in self._moves(name) if bounds[0] <= t <= self.stable_ms()]
-        return list(range(bounds[0], self.stable_ms() + 1, step))
+            return [t for t in self._moves(name) if bounds[0] <= t <= self.covered_ms(name)]
+        return list(range(bounds[0], self.covered_ms(name) + 1, step))
 
     def _moves(self, name: str) -> list[int]:
         """The ends of stream batches at which a window of the query that counts triples moves on."""
@@ -283,15 +301,17 @@ class StreamOracle:
                     found.add(end)
         return sorted(found)
 
-    def own_stable_ms(self, name: str) -> int:
-        """Beyond this time no window of the query can be complete."""
-        return min(self.streams[window.stream].closed_ms for window in self.queries[name].clause.windows)
+    def covered_ms(self, name: str) -> int:
+        """The time up to which the query can fire."""
+        clause = self.queries[name].clause
+        covered = min(self.streams[window.stream].cover_ms for window in clause.windows)
+        return min(covered, self.stable_ms()) if reads_stored(clause) else covered
 
     def fault_of_firings(self, name: str, ends: list[int]) -> str:
         """Why these reported window ends are wrong; '' if they are right."""
         allowed = self.firings(name)
         step = self.queries[name].step_ms
-        late = self.own_stable_ms(name)
+        late = self.covered_ms(name)
         if not ends:
             bounds = self.first(name)
             missing = [t for t in allowed if bounds and t >= bounds[1]]
@@ -350,7 +370,7 @@ class StreamOracle:
             if newest or stable_ms < t:
                 graphs.setdefault(graph, set()).update(triples)
         for stream in self.streams.values():
-            graphs.setdefault(stream.into, set()).update(stream.timeless(t))
+            graphs.setdefault(stream.into, set()).update(stream.timeless(min(t, stream.closed_ms) if newest else t))
         return graphs
 
     def _held(self, window: Window, t: int) -> set[Triple]:

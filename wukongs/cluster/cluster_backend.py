@@ -183,7 +183,7 @@ class ClusterBackend:
             core.check_is_open()
             check_windows(core, query, self._injector.queries)
             states = [core.stream(window.stream) for window in query.dataset.windows]
-            from_ms = counts_from(core.clock_ms(), states, reads_stored(query))
+            from_ms = counts_from(core.clock_ms(), states, reads_stored(query), self._store.inserted_ms)
         self._claims.settle_texts([term.text for term in constants_of(query)])
         control = self._host.node.control
         streams = tuple(sorted({control.key_of(window.stream) for window in query.dataset.windows}))

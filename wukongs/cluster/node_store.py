@@ -179,6 +179,10 @@ class NodeStore:
         """Return the stream that was declared under a name last. Raises StreamError (unknown; names the known ones)."""
         return self._stream(self.key_of(name)).state
 
+    def inserted_ms(self, state: StreamState) -> int | None:
+        """Return up to where a stream is inserted here, though not on all nodes yet. Called with the lock held."""
+        return next((one.inserted_ms for one in self.records.streams.values() if one.state is state), None)
+
     def has_stream(self, name: str) -> bool:
         """Tell whether a stream was declared under a name, or has this key."""
         return self.key_of(name) in self.records.streams

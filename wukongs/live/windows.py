@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from operator import attrgetter
 from typing import Any
 
 from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
@@ -58,13 +59,18 @@ def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
     return (time_ms // step_ms + 1) * step_ms if is_strict else -(-time_ms // step_ms) * step_ms
 
 
-def counts_from(clock_ms: int | None, states: Collection[StreamState], is_stored: bool) -> int | None:
+def counts_from(
+    clock_ms: int | None,
+    states: Collection[StreamState],
+    is_stored: bool,
+    closed_ms: Callable[[StreamState], int | None] = attrgetter("closed_ms"),
+) -> int | None:
     """Return the event time from which a registration counts: the smallest closed time of those of its streams that
     have begun, None if none has. A query that reads stored graphs does not go back behind their clock, unless one of
     its streams is there.
 
-    clock_ms: that of the stored graph; is_stored: whether the query reads that."""
-    begun = [(state.closed_ms, state.is_ended) for state in states if state.closed_ms is not None]
+    clock_ms: that of the stored graph; is_stored: whether the query reads that; closed_ms: of a stream."""
+    begun = [(ms, state.is_ended) for state in states if (ms := closed_ms(state)) is not None]
     running = [ms for ms, is_ended in begun if not is_ended]
     if not running:
         return max((ms for ms, _ in begun), default=None)
