@@ -9,7 +9,19 @@ from pathlib import Path
 
 from wukongs.bench.compare import ROUNDS, compare
 
-BENCHMARKS = ("lsbench", "kernels", "store", "citybench", "oneshot", "overshoot", "wire", "nodes", "one-node", "all")
+BENCHMARKS = (
+    "lsbench",
+    "continuous",
+    "kernels",
+    "store",
+    "citybench",
+    "oneshot",
+    "overshoot",
+    "wire",
+    "nodes",
+    "one-node",
+    "all",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
+    parser.add_argument("--stored", type=int, metavar="N", help="of continuous: about so many stored triples")
     parser.add_argument("--only", nargs="+", default=(), metavar="QUESTION", help="of store: these questions only")
     parser.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
@@ -30,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.against is not None:
         return _against(parser, options)
     wanted = [name for name in BENCHMARKS if name != "all"] if options.benchmark == "all" else [options.benchmark]
-    return max(run(name, options.report, options.data, options.quick, options.only) for name in wanted)
+    return max(run(name, options.report, options.data, options.quick, options.only, options.stored) for name in wanted)
 
 
 def _against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -39,11 +52,23 @@ def _against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     told = ["--quick"] if options.quick else []
     told += ["--data", str(options.data.resolve())] if options.data is not None else []
     told += ["--only", *options.only] if options.only else []
+    told += ["--stored", str(options.stored)] if options.stored is not None else []
     return compare(options.against, options.benchmark, options.report, told, options.rounds)
 
 
-def run(name: str, report: Path | None, data: Path | None, quick: bool, only: Sequence[str] = ()) -> int:
+def run(
+    name: str,
+    report: Path | None,
+    data: Path | None,
+    quick: bool,
+    only: Sequence[str] = (),
+    stored_count: int | None = None,
+) -> int:
     """Run one benchmark; the modules are only imported for it."""
+    if name == "continuous":
+        from wukongs.bench.continuous.run import main as run_continuous
+
+        return run_continuous(report, quick, stored_count)
     if name == "kernels":
         from wukongs.bench.kernels.run import main as run_kernels
 

@@ -39,6 +39,20 @@ def test_lsbench_checks_and_reports_every_query(tmp_path: Path) -> None:
     assert [row["stream"] for row in injected] == ["PO", "PO-L", "PH", "PH-L", "GPS"]
 
 
+def test_continuous_checks_rows_and_reports_every_part(tmp_path: Path) -> None:
+    found = run(tmp_path, "continuous")
+    once, mixed, registration = found["tables"].values()
+    assert [row["query"] for row in once] == ["L1", "L2", "L3"]
+    assert all(0 < row["engine part p50"] < row["firing p50"] for row in once)
+    assert mixed[0]["executions/s"] > 0
+    assert [row["query"] for row in registration] == ["number 1", "number 10", "number 30"]
+    assert all(row["bytes a query"] > 0 for row in registration)
+    checked = [check["what"] for check in found["checks"]]
+    assert sum("as sets" in what for what in checked) >= 20
+    assert any(check["value"] for check in found["checks"] if check["what"].startswith("L3, rows")), "all were empty"
+    assert (tmp_path / "continuous.png").stat().st_size > 10_000
+
+
 @pytest.mark.slow
 def test_kernels_check_and_report_every_structure(tmp_path: Path) -> None:
     found = run(tmp_path, "kernels")

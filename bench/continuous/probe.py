@@ -1,0 +1,93 @@
+"""Probe: how long the parts of firings take, measured by wrapping the functions that do them."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from wukongs.live.continuous import ContinuousQuery
+
+KERNELS = (("wukongs.query.plans.plan_runner", "run_plan"),)
+"""The calls in which plans run: a module, and the name by which it calls the kernel."""
+
+
+@dataclass(slots=True)
+class Times:
+    """Of one firing, in microseconds. began_s, ended_s: perf_counter."""
+
+    engine_us: float = 0.0
+    firing_us: float = 0.0
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Probe:
+    """While it is entered, each picking of a firing begins a new Times, to which its run and its kernel calls are
+    added. engine_us: of all kernel calls so far."""
+
+    firings: dict[str, list[Times]] = field(default_factory=dict)
+    engine_us: float = 0.0
+    _now: Times = field(default_factory=Times)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Probe:
+        self._wrap(ContinuousQuery, "prepare", self._prepared)
+        self._wrap(ContinuousQuery, "run", self._run)
+        for module, name in KERNELS:
+            self._wrap(importlib.import_module(module), name, self._engine)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def all_times(self) -> list[Times]:
+        """Return all firings, in no order."""
+        return [times for firings in self.firings.values() for times in firings]
+
+    def clear(self) -> None:
+        """Forget the firings so far."""
+        self.firings.clear()
+        self.engine_us = 0.0
+
+    def _wrap(self, owner: Any, name: str, with_times: Callable[..., Callable[..., Any]]) -> None:
+        self._stack.enter_context(patch.object(owner, name, with_times(getattr(owner, name))))
+
+    def _prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def prepare(query: ContinuousQuery, at_ms: int) -> Any:
+            times = Times()
+            self.firings.setdefault(query.name, []).append(times)
+            times.began_s = time.perf_counter()
+            firing = function(query, at_ms)
+            times.ended_s = time.perf_counter()
+            times.firing_us = (times.ended_s - times.began_s) * 1e6
+            return firing
+
+        return prepare
+
+    def _run(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(query: ContinuousQuery, *arguments: Any) -> None:
+            times = self.firings[query.name][-1]
+            self._now = times
+            began = time.perf_counter()
+            function(query, *arguments)
+            times.ended_s = time.perf_counter()
+            times.firing_us += (times.ended_s - began) * 1e6
+
+        return run
+
+    def _engine(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def kernel(*arguments: Any) -> Any:
+            began = time.perf_counter()
+            found = function(*arguments)
+            took = (time.perf_counter() - began) * 1e6
+            self._now.engine_us += took
+            self.engine_us += took
+            return found
+
+        return kernel

@@ -1,0 +1,77 @@
+"""Continuous queries: what a firing of L1-L3 takes part by part, many at once, and registration."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from wukongs.bench.continuous.firing import ONCE, bench_firings, replaying
+from wukongs.bench.continuous.many import MIXED, REGISTRATION, bench_mix, bench_registration
+from wukongs.bench.continuous.workload import make_workload
+from wukongs.bench.harness import Report, WrongAnswer
+
+STORED = 3_000_000
+GOALS_US = {"L1": (10, 30, 10), "L2": (3, 15, 5), "L3": (30, 30, 10)}
+"""Engine part, whole firing, engine part when warm (DESIGN, section 9)."""
+MIXED_GOAL = 4_000_000
+
+
+def main(report: Path | None = None, quick: bool = False, stored_count: int | None = None) -> int:
+    """Run the benchmark. stored_count: about so many stored triples; quick: tiny data.
+
+    Returns the exit status: 1 for a wrong answer, after one line on standard error."""
+    windows, warm_up, queries = (4, 11, 20) if quick else (40, 15, 300)
+    places = (1, 10, 30) if quick else (1, 10, 100, 1000)
+    batch_count = 3 * (warm_up + windows) + warm_up + windows
+    workload = make_workload(stored_count or (5_000 if quick else STORED), batch_count, 50 if quick else 1)
+    results = Report("continuous", workload.describe())
+    try:
+        with replaying(workload) as replay:
+            bench_firings(results, replay, windows, warm_up)
+            bench_mix(results, replay, queries, windows, warm_up)
+            bench_registration(results, replay, places)
+    except WrongAnswer as error:
+        print(f"wukongs: bench continuous: {error}", file=sys.stderr)
+        return 1
+    results.notes += [
+        "Engine part: the time inside of the calls that run the plan; firing: picking its windows included; "
+        "warm: the third run in a row over the same window, beside the others on the main thread.",
+        "One engine, one injector thread; kernels are compiled and windows are full before the first sample.",
+    ]
+    results.publish(report)
+    if report is not None:
+        plot(results, report / "continuous.png")
+    return 0
+
+
+def plot(found: Report, path: Path) -> None:
+    """Draw the parts of a firing beside the goals, and the cost of registration."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (times, costs) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", width_ratios=(3, 2))
+    columns = ("engine part p50", "firing p50", "engine part, warm", "firing, warm", "advance to callback p50")
+    for at, column in enumerate(columns):
+        drawn = times.bar([n + at * 0.16 for n in range(3)], [row[column] for row in found.tables[ONCE]], 0.15)
+        drawn.set_label(column)
+        times.bar_label(drawn, fmt="%.3g", fontsize=7)
+    for number, row in enumerate(found.tables[ONCE]):
+        for at, goal in enumerate(GOALS_US[row["query"]]):
+            times.plot(number + at * 0.16, goal, "r_", markersize=14, label="goal" if number == at == 0 else None)
+    times.set_xticks([n + 0.32 for n in range(3)], [row["query"] for row in found.tables[ONCE]])
+    times.set(yscale="log", ylabel="microseconds (medians)")
+    mixed = ", ".join(f"{row['way']} {row['executions/s']:,.0f}/s" for row in found.tables[MIXED])
+    times.set_title(f"{found.data['stored']:,} stored triples; mixed: {mixed} (goal {MIXED_GOAL:,}/s)", fontsize=9)
+    rows = found.tables[REGISTRATION]
+    names = [row["query"] for row in rows]
+    costs.plot(names, [row["register ms"] for row in rows], "o-", label="register, ms")
+    costs.plot(names, [row["close ms"] for row in rows], "s-", label="close, ms")
+    costs.plot(names, [row["bytes a query"] / 1024 for row in rows], "^-", label="KB a query")
+    costs.axhline(1.0, color="red", linestyle=":", label="goal: 1 ms, 1 KB")
+    costs.set(yscale="log")
+    for axes in (times, costs):
+        axes.legend(fontsize="x-small")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

@@ -1,0 +1,132 @@
+"""The data of the continuous benchmark: a generated network, and its five streams cut at the paper's rates.
+
+Each stream batch of 100 ms holds as many tuples as the paper's rates say, all with the time at which it ends. L1-L3 are
+also answered here, from the text of the data, with sets and dictionaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.lsbench.data import LsbenchData, StreamData, generate_lsbench
+from wukongs.bench.store.injection import BATCH_MS, RATES, stream_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STORED_PER_USER = 140
+"""Stored triples that the generator makes for a user with 40 friends."""
+WINDOW_BATCHES = 10
+_SIB = b"<http://www.ins.cwi.nl/sib/%b/%b>"
+_EDGE = rb"(?m)^(\S+) <[^>]*[/#]%b> (\S+) \.$"
+Rows = list[tuple[bytes, ...]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """data: as generated; batches: the stream batches from number 1 on, by stream."""
+
+    data: LsbenchData
+    batches: tuple[dict[str, StreamData], ...]
+
+    def tables(self, number: int) -> dict[str, pa.Table]:
+        """Return stream batch `number` as what Stream.push_arrow takes."""
+        return {name: stream.table() for name, stream in self.batches[number - 1].items()}
+
+    def describe(self) -> dict[str, object]:
+        """Return counts of triples."""
+        per_batch = {name: len(stream) for name, stream in self.batches[0].items()}
+        return {"source": self.data.source, "stored": self.data.stored_count, "tuples of a stream batch": per_batch}
+
+    @cached_property
+    def posters(self) -> list[str]:
+        """The users who post in the batches, as `u12`, the busiest first; of equally busy ones in order of names."""
+        counts = Counter(user for batch in self._posts for user, _, _ in batch if user.startswith(b"<http"))
+        users = {user.rsplit(b"/", 1)[1][:-1].decode(): count for user, count in counts.items() if b"/user/" in user}
+        return sorted(users, key=lambda user: (-users[user], user))
+
+    @cached_property
+    def _posts(self) -> list[list[tuple[bytes, ...]]]:
+        found = []
+        for batch in self.batches:
+            lines = batch["PO"].lines.splitlines()
+            found.append([tuple(line[:-2].split(b" ", 2)) for line in lines])
+        return found
+
+    @cached_property
+    def _accounts(self) -> dict[bytes, list[bytes]]:
+        return self._stored(b"account_of", is_inverse=True)
+
+    @cached_property
+    def _friends(self) -> dict[bytes, list[bytes]]:
+        return self._stored(b"knows", is_inverse=False)
+
+    def _stored(self, predicate: bytes, is_inverse: bool) -> dict[bytes, list[bytes]]:
+        found = defaultdict(list)
+        for subject, object_ in re.findall(_EDGE % predicate, self.data.stored):
+            key, value = (object_, subject) if is_inverse else (subject, object_)
+            found[key].append(value)
+        return found
+
+    def answer(self, query: str, user: str, end_number: int) -> Rows:
+        """Return the rows of L1, L2 or L3 for a user, in the window that ends with a stream batch, sorted."""
+        window = {row for batch in self._posts[max(0, end_number - WINDOW_BATCHES) : end_number] for row in batch}
+        account = _SIB % (b"user", user.encode())
+        if query == "L1":
+            return sorted((p, o) for s, p, o in window if s == account)
+        users = self._accounts[_SIB % (b"person", b"p" + user[1:].encode())]
+        posts = defaultdict(list)
+        for subject, predicate, post in window:
+            if predicate.endswith(b"creator_of>"):
+                posts[subject].append(post)
+        if query == "L2":
+            return sorted((post,) for one in users for post in posts[one])
+        assert query == "L3", query
+        return sorted((friend, post) for one in users for friend in self._friends[one] for post in posts[friend])
+
+
+def make_workload(stored_count: int, batch_count: int, divisor: int = 1) -> Workload:
+    """Generate about so many stored triples, and stream batches at the paper's rates divided by `divisor`."""
+    seconds = 1 + batch_count * BATCH_MS // 1000
+    data = generate_lsbench(
+        NetworkSettings(
+            users=max(60, stored_count // STORED_PER_USER),
+            friends=40 if stored_count >= 100_000 else 8,
+            duration_ms=1000 * seconds,
+            posts_per_s=600 / divisor,
+            comments_per_s=600 / divisor,
+            photos_per_s=900 / divisor,
+            likes_per_photo=10,
+            positions_per_s=4400 / divisor,
+        )
+    )
+    sizes = {name: max(1, rate * BATCH_MS // 1000 // divisor) for name, rate in RATES.items()}
+    lines = {name: stream_lines(data, name, 1, size) for name, size in sizes.items()}
+    batches = []
+    for number in range(1, batch_count + 1):
+        pieces = {name: next(lines[name], b"") for name in sizes}
+        batches.append({name: StreamData(piece, _times(piece, number)) for name, piece in pieces.items()})
+    return Workload(data, tuple(batches))
+
+
+def _times(lines: bytes, number: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.full(lines.count(b"\n"), number * BATCH_MS, np.int64)
+
+
+def rows_of(tsv: str) -> Rows:
+    """Return the rows of a result in SPARQL's TSV, sorted."""
+    return sorted(tuple(line.encode().split(b"\t")) for line in tsv.splitlines()[1:])
+
+
+def draw(names: Sequence[str], count: int, distinct_max: int) -> list[str]:
+    """Draw names, with repeats; the same in each run."""
+    chosen = np.random.default_rng(3).integers(0, min(distinct_max, len(names)), count).tolist()
+    return [names[at] for at in chosen]
