@@ -28,6 +28,16 @@ def int64_array(address, size):
     return _view(address, size, ctypes.c_int64, np.int64)
 
 
+def int64_table(address, rows, columns):
+    """View int64[rows, columns] at `address`."""
+    return int64_array(address, rows * columns).reshape(rows, columns)
+
+
+def int64_tables(address, count, rows, columns):
+    """View int64[count, rows, columns] at `address`."""
+    return int64_array(address, count * rows * columns).reshape(count, rows, columns)
+
+
 def int32_array(address, size):
     """View `size` int32 at `address`."""
     return _view(address, size, ctypes.c_int32, np.int32)
@@ -48,28 +58,40 @@ def uint8_array(address, size):
     return _view(address, size, ctypes.c_uint8, np.uint8)
 
 
-def _define(function, item):
+def _define(function, item, dimensions=1):
     """Teach compiled code the meaning of a view function. A view has no owner there, so no references to it are
     counted; and it is typed here, not by an overload, so that kernels without reference counting (njit_uncounted) may
     make one."""
-    array_type = types.Array(item, 1, "C")
+    array_type = types.Array(item, dimensions, "C")
 
     @type_callable(function)
     def typing(context):
-        return lambda address, size: array_type
+        if dimensions == 1:
+            return lambda address, size: array_type
+        if dimensions == 2:
+            return lambda address, rows, columns: array_type
+        return lambda address, count, rows, columns: array_type
 
-    @lower_builtin(function, types.Integer, types.Integer)
+    @lower_builtin(function, *[types.Integer] * (1 + dimensions))
     def lowering(context, builder, signature, arguments):
         array = make_array(array_type)(context, builder)
         address = context.cast(builder, arguments[0], signature.args[0], types.int64)
-        size = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        shape = [
+            context.cast(builder, size, kind, types.intp)
+            for size, kind in zip(arguments[1:], signature.args[1:], strict=True)
+        ]
         width = context.get_constant(types.intp, item.bitwidth // 8)
+        strides = [width]
+        for size in shape[:0:-1]:
+            strides.insert(0, builder.mul(strides[0], size))
         data = builder.inttoptr(address, array.data.type)
-        populate_array(array, data=data, shape=[size], strides=[width], itemsize=width, meminfo=None)
+        populate_array(array, data=data, shape=shape, strides=strides, itemsize=width, meminfo=None)
         return array._getvalue()
 
 
 _define(int64_array, types.int64)
+_define(int64_table, types.int64, 2)
+_define(int64_tables, types.int64, 3)
 _define(int32_array, types.int32)
 _define(uint32_array, types.uint32)
 _define(uint16_array, types.uint16)

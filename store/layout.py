@@ -41,3 +41,20 @@ two to four (docs/decisions/0008-key-index.md)."""
 NO_FENCE = -1
 NOTHING_HIDDEN = 2**63 - 1
 """Larger than any id: it stands behind the last value or key that tombstones hide."""
+
+# A window: int64[WINDOW_WIDTH], a row of a WindowTable. Its batches are neighbours in the table of descriptors.
+WINDOW_FIRST = 0
+"""The row of its first descriptor."""
+WINDOW_COUNT = 1
+WINDOW_OVERLAPS = 2
+"""1: a triple may stand in several of the batches."""
+WINDOW_HIDES = 3
+"""1: tombstones hide triples of some batch."""
+WINDOW_WIDTH = 4
+
+# The head of a WindowTable: where its tables lie, and how many rows they have.
+HEAD_WINDOWS = 0
+HEAD_WINDOW_COUNT = 1
+HEAD_DESCRIPTORS = 2
+HEAD_DESCRIPTOR_COUNT = 3
+HEAD_WIDTH = 4

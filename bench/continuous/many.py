@@ -26,7 +26,7 @@ CHECKED_QUERIES = 30
 def bench_mix(report: Report, replay: Replay, query_count: int, window_count: int, warm_up: int) -> None:
     """Add the executions per second of queries that are all due at the same times."""
     users = draw(replay.workload.posters, query_count, CONSTANTS_MAX)
-    asked = [(query, user, Windows()) for query, user in zip(_mixed(query_count), users, strict=True)]
+    asked = [(query, user, Windows()) for query, user in zip(mixed(query_count), users, strict=True)]
     registered = [
         replay.engine.register(text_of(query, user, f"mixed{at}"), windows)
         for at, (query, user, windows) in enumerate(asked)
@@ -67,7 +67,7 @@ def bench_mix(report: Report, replay: Replay, query_count: int, window_count: in
     )
 
 
-def _mixed(count: int) -> list[BenchQuery]:
+def mixed(count: int) -> list[BenchQuery]:
     """Return L1-L3 in the proportions of MIX, evenly spread."""
     total, found = dict.fromkeys(MIX, 0), []
     by_name = {query.name: query for query in SMALL}
@@ -83,7 +83,7 @@ def bench_registration(report: Report, replay: Replay, places: Sequence[int]) ->
     again, with all of those before it registered."""
     count = places[-1]
     users = draw(replay.workload.posters, count, len(replay.workload.posters))
-    texts = [text_of(query, user, f"q{at}") for at, (query, user) in enumerate(zip(_mixed(count), users, strict=True))]
+    texts = [text_of(query, user, f"q{at}") for at, (query, user) in enumerate(zip(mixed(count), users, strict=True))]
     engine, register_ms, queries = replay.engine, [], []
     replay.engine.register(texts[0]).close()  # compiles the kernels
     for text in texts:

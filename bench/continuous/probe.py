@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from wukongs.live.continuous import ContinuousQuery
 
-KERNELS = (("wukongs.query.plans.plan_runner", "run_plan"),)
+KERNELS = (("wukongs.query.plans.plan_runner", "run_plan"), ("wukongs.query.plans.compiled", "run_call"))
 """The calls in which plans run: a module, and the name by which it calls the kernel."""
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wukongs.bench.continuous.firing import ONCE, bench_firings, replaying
+from wukongs.bench.continuous.compiled import ALONE, ROUNDS, bench_compiled, bench_compiled_mix
+from wukongs.bench.continuous.firing import ONCE, SMALL, bench_firings, replaying
 from wukongs.bench.continuous.many import MIXED, REGISTRATION, bench_mix, bench_registration
 from wukongs.bench.continuous.workload import make_workload
 from wukongs.bench.harness import Report, WrongAnswer
@@ -22,13 +23,15 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
     Returns the exit status: 1 for a wrong answer, after one line on standard error."""
     windows, warm_up, queries = (4, 11, 20) if quick else (40, 15, 300)
     places = (1, 10, 30) if quick else (1, 10, 100, 1000)
-    batch_count = 3 * (warm_up + windows) + warm_up + windows
+    batch_count = (2 * len(SMALL) + 1) * (warm_up + windows) + 1
     workload = make_workload(stored_count or (5_000 if quick else STORED), batch_count, 50 if quick else 1)
     results = Report("continuous", workload.describe())
     try:
         with replaying(workload) as replay:
             bench_firings(results, replay, windows, warm_up)
             bench_mix(results, replay, queries, windows, warm_up)
+            bench_compiled(results, replay, windows, warm_up)
+            bench_compiled_mix(results, replay, queries, ROUNDS // 20 if quick else ROUNDS)
             bench_registration(results, replay, places)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)
@@ -61,9 +64,16 @@ def plot(found: Report, path: Path) -> None:
         for at, goal in enumerate(GOALS_US[row["query"]]):
             times.plot(number + at * 0.16, goal, "r_", markersize=14, label="goal" if number == at == 0 else None)
     times.set_xticks([n + 0.32 for n in range(3)], [row["query"] for row in found.tables[ONCE]])
-    times.set(yscale="log", ylabel="microseconds (medians)")
-    mixed = ", ".join(f"{row['way']} {row['executions/s']:,.0f}/s" for row in found.tables[MIXED])
-    times.set_title(f"{found.data['stored']:,} stored triples; mixed: {mixed} (goal {MIXED_GOAL:,}/s)", fontsize=9)
+    for number, row in enumerate(found.tables[ALONE]):
+        for at, column in ((1, "engine p50"), (3, "all p50")):
+            times.plot(
+                number + (at // 2) * 0.16, row[column], "k*", label="compiled" if number == at - 1 == 0 else None
+            )
+    times.set(yscale="log", ylabel="microseconds (medians)", ylim=(0.3, 1e6))
+    mixed = max(row["executions/s"] for row in found.tables[MIXED])
+    times.set_title(
+        f"{found.data['stored']:,} stored triples; mixed: {mixed:,.0f}/s (goal {MIXED_GOAL:,}/s)", fontsize=9
+    )
     rows = found.tables[REGISTRATION]
     names = [row["query"] for row in rows]
     costs.plot(names, [row["register ms"] for row in rows], "o-", label="register, ms")
@@ -72,6 +82,6 @@ def plot(found: Report, path: Path) -> None:
     costs.axhline(1.0, color="red", linestyle=":", label="goal: 1 ms, 1 KB")
     costs.set(yscale="log")
     for axes in (times, costs):
-        axes.legend(fontsize="x-small")
+        axes.legend(fontsize="x-small", ncols=2, loc="upper center")
     figure.savefig(path, dpi=120)
     plt.close(figure)

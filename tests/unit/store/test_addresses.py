@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wukongs.store import addresses
-from wukongs.store.addresses import int32_array, int64_array, uint16_array
+from wukongs.store.addresses import int32_array, int64_array, int64_table, int64_tables, uint16_array
 from wukongs.store.jit import JIT_DISABLED, njit
 
 
@@ -33,6 +33,16 @@ def size_of(address, size):  # type: ignore[no-untyped-def]
     return int64_array(address, size).size
 
 
+@njit
+def cell_of_table(address, rows, columns, row, column):  # type: ignore[no-untyped-def]
+    return int64_table(address, rows, columns)[row, column]
+
+
+@njit
+def cell_of_tables(address, count, rows, columns, place, row, column):  # type: ignore[no-untyped-def]
+    return int64_tables(address, count, rows, columns)[place][row, column]
+
+
 CASES = [
     (int64_at, int64_array, np.int64, [-(2**63), -1, 0, 2**63 - 1]),
     (int32_at, int32_array, np.int32, [-(2**31), -1, 0, 2**31 - 1]),
@@ -54,6 +64,20 @@ def test_a_view_reads_the_array(
     array[0] = 7
     assert seen[0] == 7, "a view, no copy"
     assert kernel(array.ctypes.data, len(array), 0) == 7
+
+
+@pytest.mark.nojit
+def test_a_table_is_read_by_row_and_column() -> None:
+    array = np.arange(2 * 3 * 4, dtype=np.int64)
+    address = array.ctypes.data
+    table, tables = array.reshape(6, 4), array.reshape(2, 3, 4)
+    for row in range(6):
+        for column in range(4):
+            assert cell_of_table(address, 6, 4, row, column) == table[row, column]
+            assert cell_of_tables(address, 2, 3, 4, row // 3, row % 3, column) == tables[row // 3, row % 3, column]
+    int64_table(address, 6, 4)[5, 3] = 77
+    int64_tables(address, 2, 3, 4)[0, 0, 0] = 78
+    assert array[[0, -1]].tolist() == [78, 77]
 
 
 @pytest.mark.nojit

@@ -87,3 +87,59 @@ FULL = 1
 CANCELLED = 2
 NEED_SPANS = 3
 PAUSED = 4
+
+# A compiled plan: int64[PLAN_HEAD], then its steps, then its sources. PARTS_FROM and PARTS_TO of a step count sources.
+PLAN_STEPS = 0
+PLAN_SOURCES = 1
+PLAN_COLUMNS = 2
+"""Columns of its tables, at least 1."""
+PLAN_DEFAULT_GRAPH = 3
+PLAN_HEAD = 4
+
+# A source of a compiled plan: int64[SOURCE_WIDTH]: as a part, with a window in the place of a batch.
+SOURCE_WINDOW = 0
+SOURCE_GRAPH = 1
+SOURCE_NAME = 2
+SOURCE_WIDTH = 3
+
+# A call of compiled plans: int64[CALL_WIDTH].
+CALL_PLAN = 0
+"""The address of the plan."""
+CALL_WINDOWS = 1
+"""The address of the head of a WindowTable."""
+CALL_SPACE = 2
+"""The address of a workspace of SPACE_CELLS int64."""
+CALL_SEEDS = 3
+"""The address of the rows to start from, all columns wide, and how many there are; 0 rows: one that binds nothing."""
+CALL_SEED_COUNT = 4
+CALL_OUT = 5
+"""The address of room for rows, and how many fit."""
+CALL_ROOM = 6
+CALL_ROWS = 7
+"""How many rows were written."""
+CALL_GOES_ON = 8
+"""1: the call goes on where the one before has stopped."""
+CALL_WIDTH = 9
+
+# A workspace: one block of int64, its sections in this order.
+COMPILED_STEPS_MAX = 16
+COMPILED_COLUMNS_MAX = 16
+COMPILED_PARTS_MAX = 1024
+COMPILED_SPANS = 256
+COMPILED_CHUNK_ROWS = 512
+COMPILED_CHUNKS = 1024
+"""Chunks of a call before it pauses."""
+COMPILED_FUEL = 32 * FUEL_OF_CHUNK
+SPACE_STEPS = 0
+SPACE_STATE = SPACE_STEPS + COMPILED_STEPS_MAX * STEP_WIDTH
+SPACE_CONTROL = SPACE_STATE + (COMPILED_STEPS_MAX + 1) * STATE_WIDTH
+SPACE_UNIT = SPACE_CONTROL + 2
+SPACE_PART_ROWS = SPACE_UNIT + COMPILED_COLUMNS_MAX
+SPACE_PARTS = SPACE_PART_ROWS + COMPILED_PARTS_MAX
+SPACE_VALUE_SPANS = SPACE_PARTS + COMPILED_PARTS_MAX * PART_WIDTH
+SPACE_SPANS = SPACE_VALUE_SPANS + COMPILED_SPANS * SPAN_WIDTH
+SPACE_TABLES = SPACE_SPANS + COMPILED_STEPS_MAX * COMPILED_SPANS * SPAN_WIDTH
+SPACE_CELLS = SPACE_TABLES + (COMPILED_STEPS_MAX - 1) * COMPILED_CHUNK_ROWS * COMPILED_COLUMNS_MAX
+
+NO_ROOM = 5
+"""Beside DONE and its like: a compiled plan has more parts than a workspace holds."""

@@ -1,0 +1,110 @@
+"""WindowTable: the windows of an engine as rows of numbers, from which kernels lay out the parts of a plan.
+
+A window is written when its batches change, at most once a tick; however many queries read it, nothing else is done for
+them. The stored graph is a window of this table, too.
+
+Invariants:
+
+* the descriptors of one window are neighbours; they are copies, so a kernel needs no other address than the head's;
+* the head lies at one address for the table's life. The tables that it names are made anew as they grow;
+* the batches of each window are held here, so that the addresses in their descriptors stay good;
+* `version` changes when the size of a window has changed by SIZE_FACTOR since it was last noted, and only then: until
+  then plans need not look at sizes.
+
+Nobody may change the table while a kernel reads it: the owner serialises.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.layout import (
+    DESCRIPTOR_WIDTH,
+    HEAD_DESCRIPTOR_COUNT,
+    HEAD_DESCRIPTORS,
+    HEAD_WIDTH,
+    HEAD_WINDOW_COUNT,
+    HEAD_WINDOWS,
+    WINDOW_WIDTH,
+)
+
+SIZE_FACTOR = 2
+BATCHES_MIN = 8
+"""A window has room for so many batches at first."""
+
+
+class WindowTable:
+    """Windows by number. head : int64[HEAD_WIDTH], for kernels."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.head = np.zeros(HEAD_WIDTH, np.int64)
+        self.address: int = self.head.ctypes.data
+        self._batches: list[BatchSet] = []
+        self._free: list[int] = []
+        self._rooms: list[tuple[int, int]] = []
+        """Of each window: where its descriptors begin, and for how many there is room."""
+        self._noted: list[int] = []
+        """The sizes at which `version` has last changed."""
+        self._windows: Int64Array = np.zeros((0, WINDOW_WIDTH), np.int64)
+        self._descriptors: Int64Array = np.zeros((0, DESCRIPTOR_WIDTH), np.int64)
+
+    def add(self) -> int:
+        """Make an empty window; return its number."""
+        if self._free:
+            return self._free.pop()
+        number = len(self._batches)
+        self._batches.append(EMPTY)
+        self._rooms.append((0, 0))
+        self._noted.append(0)
+        if number == len(self._windows):
+            self._windows = _grown(self._windows, number + 1)
+            self.head[HEAD_WINDOWS] = self._windows.ctypes.data
+            self.head[HEAD_WINDOW_COUNT] = len(self._windows)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Forget a window; another one may get its number."""
+        self.set(number, EMPTY)
+        self._free.append(number)
+
+    def batches(self, number: int) -> BatchSet:
+        """Return what was last set."""
+        return self._batches[number]
+
+    def set(self, number: int, batches: BatchSet) -> None:
+        """Say which batches a window has now. Cost: a copy of their descriptors."""
+        if batches is self._batches[number]:
+            return
+        self._batches[number] = batches
+        descriptors = batches.descriptors
+        count = len(descriptors)
+        first, room = self._rooms[number]
+        if count > room:
+            first, room = self._rooms[number] = self._make_room(count)
+        self._descriptors[first : first + count] = descriptors
+        self._windows[number] = first, count, not batches.disjoint, bool(batches.tombstones)
+        size, noted = max(1, batches.count), self._noted[number]
+        if size > SIZE_FACTOR * noted or noted > SIZE_FACTOR * size:
+            self._noted[number] = size
+            self.version += 1
+
+    def _make_room(self, count: int) -> tuple[int, int]:
+        """Return a range of free descriptors for a window with so many. The range that it had is
+        left: a window takes at most twice the room that it needs."""
+        room = max(BATCHES_MIN, 2 * count)
+        first = max((first + room for first, room in self._rooms), default=0)
+        if first + room > len(self._descriptors):
+            self._descriptors = _grown(self._descriptors, first + room)
+            self.head[HEAD_DESCRIPTORS] = self._descriptors.ctypes.data
+            self.head[HEAD_DESCRIPTOR_COUNT] = len(self._descriptors)
+        return first, room
+
+
+def _grown(table: Int64Array, count: int) -> Int64Array:
+    """Return a table with room for `count` rows and as many again, that begins with the same rows."""
+    grown = np.zeros((max(BATCHES_MIN, 2 * count), table.shape[1]), np.int64)
+    grown[: len(table)] = table
+    return grown

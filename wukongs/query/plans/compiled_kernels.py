@@ -1,0 +1,183 @@
+# mypy: disallow-untyped-defs=false
+"""The kernels of compiled plans: one call with one array of addresses, which lays the parts out and runs the plan."""
+
+from __future__ import annotations
+
+from wukongs.query.plans.plan_kernels import run_plan, start_step
+from wukongs.query.plans.plan_layout import (
+    CALL_GOES_ON,
+    CALL_OUT,
+    CALL_PLAN,
+    CALL_ROOM,
+    CALL_ROWS,
+    CALL_SEED_COUNT,
+    CALL_SEEDS,
+    CALL_SPACE,
+    CALL_WINDOWS,
+    COMPILED_CHUNK_ROWS,
+    COMPILED_CHUNKS,
+    COMPILED_FUEL,
+    COMPILED_PARTS_MAX,
+    COMPILED_SPANS,
+    COUNT,
+    DONE,
+    FUEL,
+    HIDING,
+    NO_ROOM,
+    PART_BATCH,
+    PART_GRAPH,
+    PART_NAME,
+    PART_WIDTH,
+    PARTS_FROM,
+    PARTS_TO,
+    PLAN_COLUMNS,
+    PLAN_DEFAULT_GRAPH,
+    PLAN_HEAD,
+    PLAN_SOURCES,
+    PLAN_STEPS,
+    SOURCE_GRAPH,
+    SOURCE_NAME,
+    SOURCE_WIDTH,
+    SOURCE_WINDOW,
+    SPACE_CONTROL,
+    SPACE_PART_ROWS,
+    SPACE_PARTS,
+    SPACE_SPANS,
+    SPACE_STATE,
+    SPACE_STEPS,
+    SPACE_TABLES,
+    SPACE_UNIT,
+    SPACE_VALUE_SPANS,
+    SPAN_WIDTH,
+    STATE_WIDTH,
+    STEP_WIDTH,
+    UNION,
+)
+from wukongs.store.addresses import int64_array, int64_table, int64_tables
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import (
+    DESCRIPTOR_WIDTH,
+    HEAD_DESCRIPTOR_COUNT,
+    HEAD_DESCRIPTORS,
+    HEAD_WIDTH,
+    HEAD_WINDOW_COUNT,
+    HEAD_WINDOWS,
+    WINDOW_COUNT,
+    WINDOW_FIRST,
+    WINDOW_HIDES,
+    WINDOW_OVERLAPS,
+    WINDOW_WIDTH,
+)
+
+
+@njit_uncounted
+def lay_out(planned, sources, windows, steps, parts):
+    """Point the steps of a plan at the batches that its windows have now.
+
+    Parameters
+    ----------
+    planned : int64[n_steps, STEP_WIDTH]; sources : int64[n, SOURCE_WIDTH]; windows : int64[n_windows, WINDOW_WIDTH].
+    steps : int64[n_steps, STEP_WIDTH]; parts : int64[n_parts_max, PART_WIDTH]; written.
+
+    Returns the count of parts, -1 if there is no room for them.
+    """
+    m = 0
+    for s in range(planned.shape[0]):
+        for column in range(STEP_WIDTH):
+            steps[s, column] = planned[s, column]
+        steps[s, PARTS_FROM] = m
+        steps[s, UNION] = 1 if planned[s, PARTS_TO] - planned[s, PARTS_FROM] > 1 else 0
+        steps[s, HIDING] = 0
+        for q in range(planned[s, PARTS_FROM], planned[s, PARTS_TO]):
+            window = windows[sources[q, SOURCE_WINDOW]]
+            steps[s, UNION] |= window[WINDOW_OVERLAPS]
+            steps[s, HIDING] |= window[WINDOW_HIDES]
+            if m + window[WINDOW_COUNT] > parts.shape[0]:
+                return -1
+            for batch in range(window[WINDOW_COUNT]):
+                parts[m, PART_BATCH] = window[WINDOW_FIRST] + batch
+                parts[m, PART_GRAPH] = sources[q, SOURCE_GRAPH]
+                parts[m, PART_NAME] = sources[q, SOURCE_NAME]
+                m += 1
+        steps[s, PARTS_TO] = m
+    return m
+
+
+@njit_uncounted
+def run_call(call):
+    """Run one compiled plan over the windows as they stand now.
+
+    Parameters
+    ----------
+    call : int64[CALL_WIDTH]         Its CALL_ROWS is written. All that it points at must outlive the call.
+
+    Returns what run_plan does, or NO_ROOM. After FULL: take the rows, set CALL_GOES_ON and call again. After PAUSED:
+    the same, there may be no rows. In between nobody else may use the workspace. After NEED_SPANS and NO_ROOM the plan
+    has to be run in another way.
+    """
+    plan = int64_array(call[CALL_PLAN], PLAN_HEAD)
+    n, width = plan[PLAN_STEPS], plan[PLAN_COLUMNS]
+    space = call[CALL_SPACE]
+    steps = int64_table(space + 8 * SPACE_STEPS, n, STEP_WIDTH)
+    parts = int64_table(space + 8 * SPACE_PARTS, COMPILED_PARTS_MAX, PART_WIDTH)
+    state = int64_table(space + 8 * SPACE_STATE, n + 1, STATE_WIDTH)
+    control = int64_array(space + 8 * SPACE_CONTROL, 2)
+    seed_count = call[CALL_SEED_COUNT]
+    head = int64_array(call[CALL_WINDOWS], HEAD_WIDTH)
+    if call[CALL_GOES_ON] == 0:
+        planned = int64_table(call[CALL_PLAN] + 8 * PLAN_HEAD, n, STEP_WIDTH)
+        sources = int64_table(call[CALL_PLAN] + 8 * (PLAN_HEAD + n * STEP_WIDTH), plan[PLAN_SOURCES], SOURCE_WIDTH)
+        windows = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)
+        if lay_out(planned, sources, windows, steps, parts) < 0:
+            return NO_ROOM
+        for s in range(n + 1):
+            for column in range(STATE_WIDTH):
+                state[s, column] = 0
+        start_step(state, 0, max(1, seed_count))
+        state[n, FUEL] = COMPILED_FUEL
+        control[0] = 0
+    state[n, COUNT] = 0
+    control[1] = COMPILED_CHUNKS
+    status = run_plan(
+        steps,
+        parts,
+        int64_array(space + 8 * SPACE_PART_ROWS, COMPILED_PARTS_MAX),
+        int64_table(head[HEAD_DESCRIPTORS], head[HEAD_DESCRIPTOR_COUNT], DESCRIPTOR_WIDTH),
+        plan[PLAN_DEFAULT_GRAPH],
+        int64_table(call[CALL_SEEDS] if seed_count > 0 else space + 8 * SPACE_UNIT, max(1, seed_count), width),
+        int64_tables(space + 8 * SPACE_TABLES, n - 1, COMPILED_CHUNK_ROWS, width),
+        int64_table(call[CALL_OUT], call[CALL_ROOM], width),
+        state,
+        int64_tables(space + 8 * SPACE_SPANS, n, COMPILED_SPANS, SPAN_WIDTH),
+        int64_table(space + 8 * SPACE_VALUE_SPANS, COMPILED_SPANS, SPAN_WIDTH),
+        control,
+    )
+    call[CALL_ROWS] = state[n, COUNT]
+    return status
+
+
+@njit_uncounted
+def run_calls(calls, first, out, cells):
+    """Run many compiled plans, alike or not, one after the other. Their rows lie next to each other.
+
+    Parameters
+    ----------
+    calls : int64[n, CALL_WIDTH]     CALL_OUT, CALL_ROOM and CALL_ROWS are written. One without a plan is not run.
+    first : int                      The call to begin with.
+    out, cells : int                 The address of room for all rows, and how many int64 it holds.
+
+    Returns how many calls are done: less than n if the one with this number did not end with DONE. Then it is the
+    caller's turn: run that one alone, and the rest after it.
+    """
+    for i in range(first, calls.shape[0]):
+        call = calls[i]
+        if call[CALL_PLAN] == 0:
+            return i
+        width = int64_array(call[CALL_PLAN], PLAN_HEAD)[PLAN_COLUMNS]
+        call[CALL_OUT] = out
+        call[CALL_ROOM] = cells // width
+        if call[CALL_ROOM] == 0 or run_call(call) != DONE:
+            return i
+        out += 8 * call[CALL_ROWS] * width
+        cells -= call[CALL_ROWS] * width
+    return calls.shape[0]
