@@ -218,5 +218,6 @@ def stack_descriptors(batches: tuple[Batch, ...]) -> Int64Array:
     if not batches:
         return np.empty((0, layout.DESCRIPTOR_WIDTH), np.int64)
     for batch in batches:
-        batch.verify()
-    return np.stack([batch.descriptor for batch in batches])
+        if batch.source is not None:
+            batch.verify()
+    return np.concatenate([batch.descriptor for batch in batches]).reshape(-1, layout.DESCRIPTOR_WIDTH)

@@ -40,17 +40,20 @@ class BatchSet:
 
         Every tombstone must hide a triple of exactly one earlier batch, as those of a trace do.
         """
-        hiding = [(at, batch) for at, batch in enumerate(tombstones) if batch is not None]
-        buried = tuple(batch for _, batch in hiding)
-        count = sum(len(batch) for batch in batches) - sum(len(batch) for batch in buried)
         descriptors = stack_descriptors(batches)
+        count = sum([len(batch.out.values) for batch in batches])
+        hiding = [(at, batch) for at, batch in enumerate(tombstones) if batch is not None]
+        if not hiding:  # windows never have any, and this runs at each tick
+            return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count)
+        buried = tuple(batch for _, batch in hiding)
+        count -= sum(len(batch) for batch in buried)
         table = stack_descriptors(buried)
         for at, descriptor in enumerate(descriptors):
             later = sum(place > at for place, _ in hiding)
             if later:
                 descriptor[TOMBSTONES] = table[len(buried) - later :].ctypes.data
                 descriptor[TOMBSTONE_COUNT] = later
-        return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count, buried, table if buried else None)
+        return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count, buried, table)
 
     def followed_by(self, batches: tuple[Batch, ...], last: Batch | None = None, gone: Batch | None = None) -> BatchSet:
         """Return this read with more batches, whose triples may be in other batches too, and then with a change whose
