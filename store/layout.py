@@ -52,9 +52,38 @@ WINDOW_HIDES = 3
 """1: tombstones hide triples of some batch."""
 WINDOW_WIDTH = 4
 
+# An access: int64[ACCESS_WIDTH]: one predicate of one graph in a window, from one side. Its probes are neighbours.
+ACCESS_PREDICATE = 0
+ACCESS_GRAPH = 1
+ACCESS_DIRECTION = 2
+ACCESS_FIRST = 3
+"""The row of its first probe."""
+ACCESS_COUNT = 4
+"""How many batches have a triple of that kind; each has a probe."""
+ACCESS_WIDTH = 5
+
+# A probe: int64[PROBE_WIDTH], a cache line: all that a look-up of a key in one directory row of a batch begins with.
+PROBE_BATCH = 0
+"""The row of the batch's descriptor."""
+PROBE_ROW = 1
+"""The row of the batch's directory."""
+PROBE_KEYS = 2
+"""The address of the first key, and how many there are."""
+PROBE_KEY_COUNT = 3
+PROBE_OFFSETS = 4
+"""The address of the first key's offset among the values of the side."""
+PROBE_FENCE = 5
+"""The address of the first fence entry, and the shift of a key that gives its place; NO_FENCE: there is none."""
+PROBE_SHIFT = 6
+PROBE_WIDTH = 8
+
 # The head of a WindowTable: where its tables lie, and how many rows they have.
 HEAD_WINDOWS = 0
 HEAD_WINDOW_COUNT = 1
 HEAD_DESCRIPTORS = 2
 HEAD_DESCRIPTOR_COUNT = 3
-HEAD_WIDTH = 4
+HEAD_ACCESSES = 4
+HEAD_ACCESS_COUNT = 5
+HEAD_PROBES = 6
+HEAD_PROBE_COUNT = 7
+HEAD_WIDTH = 8

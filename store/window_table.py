@@ -9,7 +9,10 @@ Invariants:
 * the head lies at one address for the table's life. The tables that it names are made anew as they grow;
 * the batches of each window are held here, so that the addresses in their descriptors stay good;
 * `version` changes when the size of a window has changed by SIZE_FACTOR since it was last noted, and only then: until
-  then plans need not look at sizes.
+  then plans need not look at sizes;
+* an access stands for one predicate of one graph in a window, from one side. It has a probe for each of the window's
+  batches with such triples, and probes are written together with the window. So a look-up of a key begins at one cache
+  line, in place of a descriptor, a directory and the heads of three columns.
 
 Nobody may change the table while a kernel reads it: the owner serialises.
 """
@@ -21,18 +24,30 @@ import numpy as np
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.layout import (
+    ACCESS_FIRST,
+    ACCESS_WIDTH,
     DESCRIPTOR_WIDTH,
+    HEAD_ACCESS_COUNT,
+    HEAD_ACCESSES,
     HEAD_DESCRIPTOR_COUNT,
     HEAD_DESCRIPTORS,
+    HEAD_PROBE_COUNT,
+    HEAD_PROBES,
     HEAD_WIDTH,
     HEAD_WINDOW_COUNT,
     HEAD_WINDOWS,
+    PROBE_WIDTH,
     WINDOW_WIDTH,
 )
+from wukongs.store.window_table_kernels import write_probes
 
+Kind = tuple[int, int, int]
+"""Predicate, graph, direction."""
 SIZE_FACTOR = 2
 BATCHES_MIN = 8
 """A window has room for so many batches at first."""
+
+_NONE = np.empty(0, np.int64)
 
 
 class WindowTable:
@@ -48,6 +63,16 @@ class WindowTable:
         """Of each window: where its descriptors begin, and for how many there is room."""
         self._noted: list[int] = []
         """The sizes at which `version` has last changed."""
+        self._accesses: list[dict[Kind, int]] = []
+        """Of each window."""
+        self._wanted: list[Int64Array] = []
+        """Of each window, the numbers of its accesses."""
+        self._free_accesses: list[int] = []
+        self._access_rooms: list[int] = []
+        """For how many probes each access has room."""
+        self._probes_used = 0
+        self._access_rows: Int64Array = np.zeros((0, ACCESS_WIDTH), np.int64)
+        self._probes: Int64Array = np.zeros((0, PROBE_WIDTH), np.int64)
         self._windows: Int64Array = np.zeros((0, WINDOW_WIDTH), np.int64)
         self._descriptors: Int64Array = np.zeros((0, DESCRIPTOR_WIDTH), np.int64)
 
@@ -59,6 +84,8 @@ class WindowTable:
         self._batches.append(EMPTY)
         self._rooms.append((0, 0))
         self._noted.append(0)
+        self._accesses.append({})
+        self._wanted.append(_NONE)
         if number == len(self._windows):
             self._windows = _grown(self._windows, number + 1)
             self.head[HEAD_WINDOWS] = self._windows.ctypes.data
@@ -66,8 +93,11 @@ class WindowTable:
         return number
 
     def remove(self, number: int) -> None:
-        """Forget a window; another one may get its number."""
+        """Forget a window and the accesses to it; another one may get its number."""
         self.set(number, EMPTY)
+        self._free_accesses += self._accesses[number].values()
+        self._accesses[number] = {}
+        self._wanted[number] = _NONE
         self._free.append(number)
 
     def batches(self, number: int) -> BatchSet:
@@ -86,10 +116,49 @@ class WindowTable:
             first, room = self._rooms[number] = self._make_room(count)
         self._descriptors[first : first + count] = descriptors
         self._windows[number] = first, count, not batches.disjoint, bool(batches.tombstones)
+        if len(self._wanted[number]):
+            self._write_probes(number)
         size, noted = max(1, batches.count), self._noted[number]
         if size > SIZE_FACTOR * noted or noted > SIZE_FACTOR * size:
             self._noted[number] = size
             self.version += 1
+
+    def access(self, number: int, predicate: int, graph: int, direction: int) -> int:
+        """Return the number of the access to a window by a predicate of a graph, from one side; make it if need be."""
+        known = self._accesses[number]
+        kind = predicate, graph, direction
+        found = known.get(kind)
+        if found is None:
+            found = known[kind] = self._new_access(kind)
+            self._wanted[number] = np.array(list(known.values()), np.int64)
+            self._write_probes(number)
+        return found
+
+    def _new_access(self, kind: Kind) -> int:
+        if self._free_accesses:
+            found = self._free_accesses.pop()
+        else:
+            found = len(self._access_rooms)
+            self._access_rooms.append(0)
+            if found == len(self._access_rows):
+                self._access_rows = _grown(self._access_rows, found + 1)
+                self.head[HEAD_ACCESSES] = self._access_rows.ctypes.data
+                self.head[HEAD_ACCESS_COUNT] = len(self._access_rows)
+        self._access_rows[found, :ACCESS_FIRST] = kind
+        return found
+
+    def _write_probes(self, number: int) -> None:
+        room = self._rooms[number][1]
+        for access in self._accesses[number].values():
+            if self._access_rooms[access] < room:
+                self._access_rooms[access] = room
+                self._access_rows[access, ACCESS_FIRST] = self._probes_used
+                self._probes_used += room
+        if self._probes_used > len(self._probes):
+            self._probes = _grown(self._probes, self._probes_used)
+            self.head[HEAD_PROBES] = self._probes.ctypes.data
+            self.head[HEAD_PROBE_COUNT] = len(self._probes)
+        write_probes(self.head, number, self._wanted[number])
 
     def _make_room(self, count: int) -> tuple[int, int]:
         """Return a range of free descriptors for a window with so many. The range that it had is

@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 
 from tests.quads import batch_of, spread
-from wukongs.store.addresses import int64_table
+from wukongs.store.addresses import int64_array, int64_table
 from wukongs.store.batch_set import EMPTY, BatchSet
-from wukongs.store.layout import DESCRIPTOR_WIDTH, WINDOW_WIDTH
+from wukongs.store.layout import (
+    ACCESS_COUNT,
+    ACCESS_FIRST,
+    ACCESS_WIDTH,
+    DESCRIPTOR_WIDTH,
+    HEAD_ACCESSES,
+    HEAD_PROBES,
+    PROBE_WIDTH,
+    WINDOW_WIDTH,
+)
+from wukongs.store.lookup_kernels import values_at
 from wukongs.store.window_table import WindowTable
+from wukongs.store.window_table_kernels import probe_key
 
 pytestmark = pytest.mark.nojit
 
@@ -21,7 +32,7 @@ def batches(count: int, rows: int = 1, disjoint: bool = True) -> BatchSet:
 
 def seen(table: WindowTable, number: int) -> tuple[list[list[int]], bool, bool]:
     """Return the descriptors, and whether batches overlap and hide, as a kernel sees them."""
-    windows, window_count, descriptors, descriptor_count = table.head.tolist()
+    windows, window_count, descriptors, descriptor_count, *_ = table.head.tolist()
     first, count, overlaps, hides = int64_table(windows, window_count, WINDOW_WIDTH)[number].tolist()
     held = int64_table(descriptors, descriptor_count, DESCRIPTOR_WIDTH)
     return held[first : first + count].tolist(), bool(overlaps), bool(hides)
@@ -71,3 +82,47 @@ def test_a_number_is_used_again() -> None:
     assert table.add() == first
     assert seen(table, first) == ([], False, False)
     assert second != first
+
+
+def probed(table: WindowTable, access: int, key: int, direction: int) -> list[int]:
+    """Return the values of a key, found by the probes of an access."""
+    head = table.head.tolist()
+    row = int64_table(head[HEAD_ACCESSES], access + 1, ACCESS_WIDTH)[access]
+    first, count = int(row[ACCESS_FIRST]), int(row[ACCESS_COUNT])
+    found: list[int] = []
+    for probe in int64_table(head[HEAD_PROBES], first + count, PROBE_WIDTH)[first:]:
+        lo, hi = probe_key(probe, key)
+        descriptor = int64_table(head[2], int(probe[0]) + 1, DESCRIPTOR_WIDTH)[int(probe[0])]
+        found += int64_array(values_at(descriptor, direction), hi)[lo:hi].tolist()
+    return sorted(found)
+
+
+def test_probes_find_what_the_batches_of_now_hold() -> None:
+    table = WindowTable()
+    keys = [spread(at) for at in range(60)]
+    numbers = [table.add() for _ in range(12)]
+    kinds = [(predicate, graph, direction) for predicate in (3, 5) for graph in (0, 1) for direction in (0, 1)]
+    accesses = {(n, kind): table.access(n, *kind) for n in numbers for kind in kinds}
+    for turn in range(3):
+        for number in numbers:
+            quads = {
+                (at % 2, keys[at * (number + 3) % 50], 3 + 2 * (at % 3), keys[(at + turn) % 60])
+                for at in range(1 + 40 * turn * (number % 3))
+            }
+            parts = [sorted(quads)[part :: 1 + 8 * turn] for part in range(1 + 8 * turn)]
+            table.set(number, BatchSet.of(tuple(batch_of(part) for part in parts if part), True))
+            for kind in kinds:
+                assert table.access(number, *kind) == accesses[number, kind]
+                predicate, graph, direction = kind
+                for key in keys:
+                    ends = [(q[1], q[3])[:: 1 - 2 * direction] for q in quads if (q[0], q[2]) == (graph, predicate)]
+                    expected = sorted(value for held, value in ends if held == key)
+                    assert probed(table, accesses[number, kind], key, direction) == expected
+
+
+def test_the_accesses_of_a_window_that_is_gone_are_used_again() -> None:
+    table = WindowTable()
+    number = table.add()
+    access = table.access(number, 3, 1, 0)
+    table.remove(number)
+    assert table.access(table.add(), 5, 0, 1) == access

@@ -192,7 +192,7 @@ class CompiledQuery:
         assert plan.variables[: len(self.seeds)] == self.seeds, (plan.variables, self.seeds)
         assert max(1, len(plan.variables)) == self.width, (plan.variables, self.width)
         self._columns = [plan.variables.index(variable) for variable in self.variables]
-        self.block = _block(plan, dataset, numbers, self.width)
+        self.block = _block(plan, dataset, self.windows.table, numbers, self.width)
         self.call[layout.CALL_PLAN] = self.block.ctypes.data
         self.call[layout.CALL_ROOM] = OUT_CELLS // self.width
         self.is_runnable = True
@@ -202,15 +202,30 @@ _NO_IDS = np.empty(0, np.int64)
 _ELSEWHERE = (layout.NEED_SPANS, layout.NO_ROOM, layout.CANCELLED)
 
 
-def _block(plan: LoweredPlan, dataset: Dataset, numbers: Mapping[int, int], width: int) -> Int64Array:
+def _block(
+    plan: LoweredPlan, dataset: Dataset, table: WindowTable, numbers: Mapping[int, int], width: int
+) -> Int64Array:
     """Write a plan down for run_call, with windows in the place of their batches."""
-    steps, sources = plan.steps.copy(), list[tuple[int, int, int]]()
+    steps, sources = plan.steps.copy(), list[tuple[int, int, int, int]]()
     for row, graph in zip(steps, plan.graphs, strict=True):
         row[layout.PARTS_FROM] = len(sources)
-        sources += [(numbers[id(part.batches)], part.graph, part.name) for part in dataset.source(graph).parts]
+        for part in dataset.source(graph).parts:
+            number, access = numbers[id(part.batches)], -1
+            if _goes_by_predicate(row) and part.graph >= 0:
+                access = table.access(number, int(row[layout.PREDICATE]), part.graph, int(row[layout.DIRECTION]))
+            sources.append((number, part.graph, part.name, access))
         row[layout.PARTS_TO] = len(sources)
     head = len(steps), len(sources), width, dataset.default_graph
     return np.concatenate([np.array(head), steps.ravel(), np.array(sources, np.int64).ravel()], dtype=np.int64)
+
+
+def _goes_by_predicate(step: Int64Array) -> bool:
+    """Whether a step looks bound keys up under one predicate, in one graph whose name is not asked for."""
+    return bool(
+        step[layout.KEY_KIND] != layout.NEW
+        and step[layout.PREDICATE_KIND] == layout.CONSTANT
+        and step[layout.GRAPH_KIND] == layout.ANY
+    )
 
 
 @dataclass(frozen=True, slots=True)

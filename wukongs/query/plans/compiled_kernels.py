@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from wukongs.query.plans.plan_kernels import run_plan, start_step
+from wukongs.query.plans.plan_kernels import run_steps, start_step
 from wukongs.query.plans.plan_layout import (
     CALL_GOES_ON,
     CALL_OUT,
@@ -35,6 +35,10 @@ from wukongs.query.plans.plan_layout import (
     PLAN_HEAD,
     PLAN_SOURCES,
     PLAN_STEPS,
+    PROBED_FROM,
+    PROBED_TO,
+    PROBED_WIDTH,
+    SOURCE_ACCESS,
     SOURCE_GRAPH,
     SOURCE_NAME,
     SOURCE_WIDTH,
@@ -42,6 +46,7 @@ from wukongs.query.plans.plan_layout import (
     SPACE_CONTROL,
     SPACE_PART_ROWS,
     SPACE_PARTS,
+    SPACE_PROBED,
     SPACE_SPANS,
     SPACE_STATE,
     SPACE_STEPS,
@@ -56,12 +61,20 @@ from wukongs.query.plans.plan_layout import (
 from wukongs.store.addresses import int64_array, int64_table, int64_tables
 from wukongs.store.jit import njit_uncounted
 from wukongs.store.layout import (
+    ACCESS_COUNT,
+    ACCESS_FIRST,
+    ACCESS_WIDTH,
     DESCRIPTOR_WIDTH,
+    HEAD_ACCESS_COUNT,
+    HEAD_ACCESSES,
     HEAD_DESCRIPTOR_COUNT,
     HEAD_DESCRIPTORS,
+    HEAD_PROBE_COUNT,
+    HEAD_PROBES,
     HEAD_WIDTH,
     HEAD_WINDOW_COUNT,
     HEAD_WINDOWS,
+    PROBE_WIDTH,
     WINDOW_COUNT,
     WINDOW_FIRST,
     WINDOW_HIDES,
@@ -71,13 +84,15 @@ from wukongs.store.layout import (
 
 
 @njit_uncounted
-def lay_out(planned, sources, windows, steps, parts):
+def lay_out(planned, sources, windows, accesses, steps, parts, probed):
     """Point the steps of a plan at the batches that its windows have now.
 
     Parameters
     ----------
-    planned : int64[n_steps, STEP_WIDTH]; sources : int64[n, SOURCE_WIDTH]; windows : int64[n_windows, WINDOW_WIDTH].
-    steps : int64[n_steps, STEP_WIDTH]; parts : int64[n_parts_max, PART_WIDTH]; written.
+    planned : int64[n_steps, STEP_WIDTH]; sources : int64[n, SOURCE_WIDTH]; windows : int64[n_windows, WINDOW_WIDTH];
+        accesses : int64[n_accesses, ACCESS_WIDTH].
+    steps : int64[n_steps, STEP_WIDTH]; parts : int64[n_parts_max, PART_WIDTH]; probed : int64[n_steps, PROBED_WIDTH];
+        written. A step that probes has no parts.
 
     Returns the count of parts, -1 if there is no room for them.
     """
@@ -88,6 +103,17 @@ def lay_out(planned, sources, windows, steps, parts):
         steps[s, PARTS_FROM] = m
         steps[s, UNION] = 1 if planned[s, PARTS_TO] - planned[s, PARTS_FROM] > 1 else 0
         steps[s, HIDING] = 0
+        probed[s, PROBED_FROM] = -1
+        q = planned[s, PARTS_FROM]
+        if steps[s, UNION] == 0 and q < planned[s, PARTS_TO] and sources[q, SOURCE_ACCESS] >= 0:
+            window = windows[sources[q, SOURCE_WINDOW]]
+            if window[WINDOW_HIDES] == 0:
+                access = accesses[sources[q, SOURCE_ACCESS]]
+                probed[s, PROBED_FROM] = access[ACCESS_FIRST]
+                probed[s, PROBED_TO] = access[ACCESS_FIRST] + access[ACCESS_COUNT]
+                steps[s, UNION] = window[WINDOW_OVERLAPS]
+                steps[s, PARTS_TO] = m
+                continue
         for q in range(planned[s, PARTS_FROM], planned[s, PARTS_TO]):
             window = windows[sources[q, SOURCE_WINDOW]]
             steps[s, UNION] |= window[WINDOW_OVERLAPS]
@@ -111,9 +137,9 @@ def run_call(call):
     ----------
     call : int64[CALL_WIDTH]         Its CALL_ROWS is written. All that it points at must outlive the call.
 
-    Returns what run_plan does, or NO_ROOM. After FULL: take the rows, set CALL_GOES_ON and call again. After PAUSED:
-    the same, there may be no rows. In between nobody else may use the workspace. After NEED_SPANS and NO_ROOM the plan
-    has to be run in another way.
+    Returns what run_plan (plan_kernels.py) does, or NO_ROOM. After FULL: take the rows, set CALL_GOES_ON and call
+    again. After PAUSED: the same, there may be no rows. In between nobody else may use the workspace. After NEED_SPANS
+    and NO_ROOM the plan has to be run in another way.
     """
     plan = int64_array(call[CALL_PLAN], PLAN_HEAD)
     n, width = plan[PLAN_STEPS], plan[PLAN_COLUMNS]
@@ -122,13 +148,15 @@ def run_call(call):
     parts = int64_table(space + 8 * SPACE_PARTS, COMPILED_PARTS_MAX, PART_WIDTH)
     state = int64_table(space + 8 * SPACE_STATE, n + 1, STATE_WIDTH)
     control = int64_array(space + 8 * SPACE_CONTROL, 2)
+    probed = int64_table(space + 8 * SPACE_PROBED, n, PROBED_WIDTH)
     seed_count = call[CALL_SEED_COUNT]
     head = int64_array(call[CALL_WINDOWS], HEAD_WIDTH)
     if call[CALL_GOES_ON] == 0:
         planned = int64_table(call[CALL_PLAN] + 8 * PLAN_HEAD, n, STEP_WIDTH)
         sources = int64_table(call[CALL_PLAN] + 8 * (PLAN_HEAD + n * STEP_WIDTH), plan[PLAN_SOURCES], SOURCE_WIDTH)
         windows = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)
-        if lay_out(planned, sources, windows, steps, parts) < 0:
+        accesses = int64_table(head[HEAD_ACCESSES], head[HEAD_ACCESS_COUNT], ACCESS_WIDTH)
+        if lay_out(planned, sources, windows, accesses, steps, parts, probed) < 0:
             return NO_ROOM
         for s in range(n + 1):
             for column in range(STATE_WIDTH):
@@ -138,7 +166,7 @@ def run_call(call):
         control[0] = 0
     state[n, COUNT] = 0
     control[1] = COMPILED_CHUNKS
-    status = run_plan(
+    status = run_steps(
         steps,
         parts,
         int64_array(space + 8 * SPACE_PART_ROWS, COMPILED_PARTS_MAX),
@@ -151,6 +179,8 @@ def run_call(call):
         int64_tables(space + 8 * SPACE_SPANS, n, COMPILED_SPANS, SPAN_WIDTH),
         int64_table(space + 8 * SPACE_VALUE_SPANS, COMPILED_SPANS, SPAN_WIDTH),
         control,
+        int64_table(head[HEAD_PROBES], head[HEAD_PROBE_COUNT], PROBE_WIDTH),
+        probed,
     )
     call[CALL_ROWS] = state[n, COUNT]
     return status

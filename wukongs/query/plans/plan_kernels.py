@@ -43,6 +43,9 @@ from wukongs.query.plans.plan_layout import (
     PAUSED,
     PREDICATE,
     PREDICATE_KIND,
+    PROBED_FROM,
+    PROBED_TO,
+    PROBED_WIDTH,
     ROW,
     RUN,
     SEARCH,
@@ -57,10 +60,17 @@ from wukongs.query.plans.plan_layout import (
     VALUE,
     VALUE_KIND,
 )
-from wukongs.query.plans.span_kernels import collect_keys, collect_values, contains_value, note_hidden, run_end
-from wukongs.store.addresses import int64_array
+from wukongs.query.plans.span_kernels import (
+    collect_keys,
+    collect_probed,
+    collect_values,
+    contains_value,
+    note_hidden,
+    run_end,
+)
+from wukongs.store.addresses import int64_array, int64_table
 from wukongs.store.jit import njit_uncounted
-from wukongs.store.layout import NOTHING_HIDDEN
+from wukongs.store.layout import NOTHING_HIDDEN, PROBE_WIDTH
 from wukongs.store.lookup_kernels import (
     directory_row,
     keys_at,
@@ -83,9 +93,12 @@ def known(kind, reference, source, row):
 
 
 @njit_uncounted
-def explore(step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state):
+def explore(
+    step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state, probes, probe_from, probe_to
+):
     """Run a step whose key is bound: expand to new values, or check a bound one, row by row of the source.
 
+    probes : int64[n, PROBE_WIDTH]   Keys are looked up by those from probe_from to probe_to; -1: in the step's parts.
     state : int64[STATE_WIDTH]       Where the step stopped; moved on.
     Returns (rows in target, DONE | FULL | NEED_SPANS); DONE when the source is used up, FULL also when the fuel is.
     """
@@ -101,7 +114,10 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
         graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
         m = state[HELD]
         if m < 0 or step[UNION] == 1:
-            m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
+            if probe_from >= 0:
+                m = collect_probed(probes, probe_from, probe_to, predicate, key, spans)
+            else:
+                m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
         if m < 0:
             state[ROW] = row
             return at, NEED_SPANS
@@ -323,6 +339,46 @@ def run_plan(
     status : DONE; FULL: take state[n_steps, COUNT] rows from out, set that to 0 and call again; NEED_SPANS: call again
     with more scratch, and NOT_STARTED in state[:n_steps, HELD]; PAUSED: call again; CANCELLED.
     """
+    return run_steps(
+        steps,
+        parts,
+        part_rows,
+        descriptors,
+        default_graph,
+        seeds,
+        tables,
+        out,
+        state,
+        spans,
+        value_spans,
+        control,
+        int64_table(0, 0, PROBE_WIDTH),
+        int64_table(0, 0, PROBED_WIDTH),
+    )
+
+
+@njit_uncounted
+def run_steps(
+    steps,
+    parts,
+    part_rows,
+    descriptors,
+    default_graph,
+    seeds,
+    tables,
+    out,
+    state,
+    spans,
+    value_spans,
+    control,
+    probes,
+    probed,
+):
+    """Do the same as run_plan. Steps that go by one predicate may look keys up by probes, in place of their parts.
+
+    probes : int64[n_probes, PROBE_WIDTH]
+    probed : int64[n_steps, PROBED_WIDTH], or without rows if no step probes.
+    """
     n = steps.shape[0]
     resolve_parts(steps, parts, descriptors, part_rows)
     s = state[n, LEVEL]
@@ -343,7 +399,19 @@ def run_plan(
             )
         else:
             at, status = explore(
-                step, parts, part_rows, descriptors, default_graph, source, target, at, spans[s], state[s]
+                step,
+                parts,
+                part_rows,
+                descriptors,
+                default_graph,
+                source,
+                target,
+                at,
+                spans[s],
+                state[s],
+                probes,
+                probed[s, PROBED_FROM] if probed.shape[0] > 0 else np.int64(-1),
+                probed[s, PROBED_TO] if probed.shape[0] > 0 else np.int64(-1),
             )
         control[1] -= (fuel - state[s, FUEL]) // FUEL_OF_CHUNK
         if s == n - 1:

@@ -33,7 +33,15 @@ from wukongs.store.addresses import int64_array
 from wukongs.store.directory_kernels import code_position, predicate_rows, row_of_graph
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.jit import njit_uncounted
-from wukongs.store.layout import DIRECTORY_SIZE, GRAPHS, NOTHING_HIDDEN, PREDICATES, TOMBSTONE_COUNT
+from wukongs.store.layout import (
+    DIRECTORY_SIZE,
+    GRAPHS,
+    NOTHING_HIDDEN,
+    PREDICATES,
+    PROBE_BATCH,
+    PROBE_ROW,
+    TOMBSTONE_COUNT,
+)
 from wukongs.store.lookup_kernels import (
     code_at,
     code_range,
@@ -45,6 +53,7 @@ from wukongs.store.lookup_kernels import (
     values_at,
 )
 from wukongs.store.tombstone_kernels import next_hidden
+from wukongs.store.window_table_kernels import probe_key
 
 
 @njit_uncounted
@@ -228,6 +237,18 @@ def collect_values(step, parts, part_rows, descriptors, default_graph, key, pred
     if step[UNION] == 1 and (predicate < 0 or step[GRAPH_KIND] != ANY):
         sort_spans(spans, m)
     return m
+
+
+@njit_uncounted
+def collect_probed(probes, first, last, predicate, key, spans):
+    """List the spans of values that a key has, by the probes [first, last) of the step; else as collect_values."""
+    m = 0
+    for q in range(first, last):
+        probe = probes[q]
+        lo, hi = probe_key(probe, key)
+        if lo < hi:
+            m = add_span(spans, m, np.int64(0), predicate, probe[PROBE_BATCH], probe[PROBE_ROW], lo, hi)
+    return m if m <= spans.shape[0] else -1
 
 
 @njit_uncounted

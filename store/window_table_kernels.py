@@ -1,0 +1,109 @@
+# mypy: disallow-untyped-defs=false
+"""Kernels that write the probes of a window, and look keys up through one (store/layout.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wukongs.store.addresses import int32_array, int64_array, int64_table
+from wukongs.store.jit import njit_uncounted
+from wukongs.store.layout import (
+    ACCESS_COUNT,
+    ACCESS_DIRECTION,
+    ACCESS_FIRST,
+    ACCESS_GRAPH,
+    ACCESS_PREDICATE,
+    ACCESS_WIDTH,
+    DESCRIPTOR_WIDTH,
+    DIRECTORY_SIZE,
+    FENCE_SHIFTS,
+    FENCE_STARTS,
+    FENCES,
+    HEAD_ACCESS_COUNT,
+    HEAD_ACCESSES,
+    HEAD_DESCRIPTOR_COUNT,
+    HEAD_DESCRIPTORS,
+    HEAD_PROBE_COUNT,
+    HEAD_PROBES,
+    HEAD_WINDOW_COUNT,
+    HEAD_WINDOWS,
+    KEYS,
+    NO_FENCE,
+    OFFSETS,
+    PROBE_BATCH,
+    PROBE_FENCE,
+    PROBE_KEY_COUNT,
+    PROBE_KEYS,
+    PROBE_OFFSETS,
+    PROBE_ROW,
+    PROBE_SHIFT,
+    PROBE_WIDTH,
+    SIDE_WIDTH,
+    SIDES,
+    WINDOW_COUNT,
+    WINDOW_FIRST,
+    WINDOW_WIDTH,
+)
+from wukongs.store.lookup_kernels import directory_row, key_range, lower_bound
+
+
+@njit_uncounted
+def write_probe(descriptor, batch, row, direction, probe):
+    """Write the probe of one directory row of a batch."""
+    side = SIDES + direction * SIDE_WIDTH
+    n = descriptor[DIRECTORY_SIZE]
+    lo, hi = key_range(descriptor, direction, row)
+    probe[PROBE_BATCH] = batch
+    probe[PROBE_ROW] = row
+    probe[PROBE_KEYS] = descriptor[side + KEYS] + 8 * lo
+    probe[PROBE_KEY_COUNT] = hi - lo
+    probe[PROBE_OFFSETS] = descriptor[side + OFFSETS] + 4 * lo
+    probe[PROBE_SHIFT] = int64_array(descriptor[side + FENCE_SHIFTS], n)[row]
+    probe[PROBE_FENCE] = 0
+    if probe[PROBE_SHIFT] != NO_FENCE:
+        probe[PROBE_FENCE] = descriptor[side + FENCES] + 4 * int64_array(descriptor[side + FENCE_STARTS], n + 1)[row]
+
+
+@njit_uncounted
+def write_probes(head, number, wanted):
+    """Write the probes of some accesses to a window, for the batches that it has now.
+
+    Parameters
+    ----------
+    head : int64[HEAD_WIDTH]; number : int, of the window.
+    wanted : int64[n]                Numbers of accesses to that window, each with room for all of its batches.
+
+    Cost: a directory look-up for each access and batch."""
+    window = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)[number]
+    descriptors = int64_table(head[HEAD_DESCRIPTORS], head[HEAD_DESCRIPTOR_COUNT], DESCRIPTOR_WIDTH)
+    accesses = int64_table(head[HEAD_ACCESSES], head[HEAD_ACCESS_COUNT], ACCESS_WIDTH)
+    probes = int64_table(head[HEAD_PROBES], head[HEAD_PROBE_COUNT], PROBE_WIDTH)
+    for i in range(wanted.size):
+        access = accesses[wanted[i]]
+        count = 0
+        for batch in range(window[WINDOW_FIRST], window[WINDOW_FIRST] + window[WINDOW_COUNT]):
+            row = directory_row(descriptors[batch], access[ACCESS_PREDICATE], access[ACCESS_GRAPH])
+            if row >= 0:
+                probe = probes[access[ACCESS_FIRST] + count]
+                write_probe(descriptors[batch], batch, row, access[ACCESS_DIRECTION], probe)
+                count += 1
+        access[ACCESS_COUNT] = count
+
+
+@njit_uncounted
+def probe_key(probe, key):
+    """Return the positions [lo, hi) of a key's values on the probe's side; empty if the key is not there."""
+    lo = np.int64(0)
+    hi = probe[PROBE_KEY_COUNT]
+    shift = probe[PROBE_SHIFT]
+    if shift != NO_FENCE:
+        bucket = key >> shift
+        fence = int32_array(probe[PROBE_FENCE], bucket + 2)
+        lo = np.int64(fence[bucket])
+        hi = np.int64(fence[bucket + 1])
+    keys = int64_array(probe[PROBE_KEYS], hi)
+    at = lower_bound(keys, lo, hi, key)
+    if at < hi and keys[at] == key:
+        offsets = int32_array(probe[PROBE_OFFSETS], at + 2)
+        return np.int64(offsets[at]), np.int64(offsets[at + 1])
+    return np.int64(0), np.int64(0)

@@ -1,0 +1,189 @@
+"""Compiled plans: which queries have one, what a large answer meets, and when a plan is looked at again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.quads import batch_of, spread
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.rules import rewrite
+from wukongs.csparql.terms import Term, Variable
+from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.query.limits import Limits
+from wukongs.query.plans import compiled
+from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery, Windows, Workspace
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.store.batch import build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH
+from wukongs.store.window_table import WindowTable
+
+STORED = 900
+IDS = {
+    f"<{DEFAULT_GRAPH_IRI}>": spread(STORED),
+    "<urn:s>": spread(1),
+    "<urn:p>": spread(2),
+    "<urn:q>": spread(3),
+    "<urn:a>": spread(4),
+}
+FROM = f"FROM <{DEFAULT_GRAPH_IRI}> FROM NAMED STREAM <urn:s> [RANGE 1s STEP 1s]"
+
+
+def resolve(term: Term) -> int:
+    return IDS.get(term.text, NO_MATCH)
+
+
+def compile_text(text: str, table: WindowTable, seeds: tuple[Variable, ...] = ()) -> CompiledQuery | None:
+    query = rewrite(parse_query(f"REGISTER QUERY t AS {text}"))
+    numbers = {window: table.add() for window in query.dataset.windows}
+    windows = Windows(table, table.add(), numbers)
+    return CompiledQuery.of(query, windows, resolve, PlanMemo(), Workspace(), seeds)
+
+
+def select(where: str, variables: str = "*") -> str:
+    return f"SELECT {variables} {FROM} WHERE {{ {where} }}"
+
+
+def compiled_over(where: str, stored: BatchSet, window: BatchSet, variables: str = "*") -> CompiledQuery:
+    found = compile_text(select(where, variables), WindowTable())
+    assert found is not None, where
+    found.windows.table.set(found.windows.stored, stored)
+    (number,) = found.windows.numbers.values()
+    found.windows.table.set(number, window)
+    return found
+
+
+def edges(graph: int, predicate: str, pairs: list[tuple[int, int]]) -> BatchSet:
+    return BatchSet.of((batch_of([(graph, spread(s), IDS[predicate], spread(o)) for s, o in pairs]),), True)
+
+
+def rows(found: compiled.Columns | None) -> list[tuple[int, ...]]:
+    assert found is not None
+    return sorted(zip(*(column.tolist() for column in found), strict=True))
+
+
+@pytest.mark.nojit
+def test_stored_patterns_and_windows_are_joined() -> None:
+    query = compiled_over(
+        "<urn:a> <urn:p> ?b . GRAPH <urn:s> { ?b <urn:q> ?c }",
+        edges(spread(STORED), "<urn:p>", [(4, 10), (4, 11), (5, 12)]),
+        edges(WINDOW_GRAPH, "<urn:q>", [(10, 20), (11, 21), (11, 22), (12, 23)]),
+        "?c ?b",
+    )
+    expected = [(spread(c), spread(b)) for b, c in [(10, 20), (11, 21), (11, 22)]]
+    assert rows(query.run(Limits)) == sorted(expected)
+    (number,) = query.windows.numbers.values()
+    query.windows.table.set(number, edges(WINDOW_GRAPH, "<urn:q>", [(10, 30)]))
+    assert rows(query.run(Limits)) == [(spread(30), spread(10))]
+    query.windows.table.set(number, BatchSet.of((), True))
+    assert rows(query.run(Limits)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        select("?a <urn:p> ?b FILTER(?b > 1)"),
+        select("?a <urn:p> ?b OPTIONAL { ?b <urn:q> ?c }"),
+        select("?a <urn:p>+ ?b"),
+        select("{ ?a <urn:p> ?b } UNION { ?a <urn:q> ?b }"),
+        select("?a <urn:p> ?b", "DISTINCT ?a"),
+        select("?a <urn:p> ?b", "?a ?c"),
+        select("?a <urn:p> ?b", "(COUNT(*) AS ?n)"),
+        select("?a <urn:p> ?b") + " ORDER BY ?a LIMIT 3",
+        f"CONSTRUCT {{ ?a <urn:p> ?b }} {FROM} WHERE {{ ?a <urn:p> ?b }}",
+        f"ASK {FROM} WHERE {{ ?a <urn:p> ?b }}",
+    ],
+)
+def test_all_else_is_left_to_the_executor(text: str) -> None:
+    assert compile_text(text, WindowTable()) is None
+
+
+def test_a_plan_that_is_too_long_is_left_to_the_executor() -> None:
+    where = " . ".join(f"?v{at} <urn:p> ?v{at + 1}" for at in range(20))
+    query = compiled_over(where, edges(spread(STORED), "<urn:p>", [(1, 2)]), BatchSet.of((), True))
+    assert query.run(Limits) is None
+
+
+def test_a_constant_that_no_data_can_have_has_no_match() -> None:
+    query = compiled_over("<urn:unknown> <urn:p> ?b", edges(spread(STORED), "<urn:p>", [(1, 2)]), BatchSet.of((), True))
+    assert rows(query.run(Limits)) == []
+
+
+def test_plans_are_looked_at_when_a_size_has_changed_by_a_factor() -> None:
+    query = compiled_over("?a <urn:p> ?b", edges(spread(STORED), "<urn:p>", [(1, 2)] * 3), BatchSet.of((), True))
+    looked: list[int] = []
+    route = query.memo.route
+    query.memo.route = lambda *args: looked.append(1) or route(*args)  # type: ignore[method-assign,func-returns-value]
+    for count, expected in ((4, 1), (5, 1), (8, 1), (20, 2), (30, 2), (9, 3)):
+        pairs = [(1, at) for at in range(count)]
+        query.windows.table.set(query.windows.stored, edges(spread(STORED), "<urn:p>", pairs))
+        assert len(rows(query.run(Limits))) == count
+        assert len(looked) == expected, count
+
+
+def many(count: int) -> BatchSet:
+    """`count` triples s p o, each o another; none of these has a triple of its own but the last."""
+    subjects = np.arange(2, 2 * count + 2, 2, dtype=np.int64)
+    objects = subjects + 4 * count
+    predicates = np.full(count, IDS["<urn:p>"])
+    subjects, predicates = np.append(subjects, objects[-1]), np.append(predicates, IDS["<urn:q>"])
+    graphs = np.full(count + 1, spread(STORED), np.int64)
+    return BatchSet.of((build_batch(graphs, subjects, predicates, np.append(objects, 2)),), True)
+
+
+def test_a_large_answer_comes_in_pieces_under_its_limits() -> None:
+    query = compiled_over("?a <urn:p> ?b", many(100_000), BatchSet.of((), True))
+    for _ in range(2):
+        found = query.run(Limits)
+        assert found is not None
+        assert found[0].tolist() == list(range(2, 200_002, 2))
+        assert found[1].tolist() == list(range(400_002, 600_002, 2))
+    with pytest.raises(BudgetExceeded, match="rows_max = 50000"):
+        query.run(lambda: Limits(rows_max=50_000))
+    with pytest.raises(BudgetExceeded, match="query_bytes_max"):
+        query.run(lambda: Limits(bytes_max=1 << 20))
+    with pytest.raises(QueryTimeout):
+        query.run(lambda: Limits(deadline_s=0.0, timeout_s=1.0))
+    assert len(query.run(Limits)[0]) == 100_000  # type: ignore[index]
+
+
+def test_a_long_search_pauses_to_look_at_its_limits() -> None:
+    query = compiled_over("?a <urn:p> ?a", many(600_000), BatchSet.of((), True))
+    asked: list[Limits] = []
+    assert rows(query.run(lambda: asked.append(Limits()) or asked[-1])) == []  # type: ignore[func-returns-value]
+    assert len(asked) == 1
+    with pytest.raises(QueryTimeout):
+        query.run(lambda: Limits(deadline_s=0.0, timeout_s=1.0))
+
+
+@pytest.mark.nojit
+def test_some_start_from_rows_that_bind_a_variable() -> None:
+    table = WindowTable()
+    query = compile_text(select("?a <urn:p> ?b", "?a ?b"), table, (Variable("a"),))
+    assert query is not None
+    table.set(query.windows.stored, edges(spread(STORED), "<urn:p>", [(1, 2), (3, 4), (5, 6)]))
+    query.start_from([np.array([spread(5), spread(1), spread(7), spread(5)])])
+    found = query.run(Limits)
+    assert found is not None
+    assert found[0].tolist() == [spread(5), spread(1), spread(5)]
+    assert found[1].tolist() == [spread(6), spread(2), spread(6)]
+
+
+def test_one_call_runs_all_also_those_that_need_room_or_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "OUT_CELLS", 40)
+    table = WindowTable()
+    made = [
+        compile_text(select(where), table)
+        for where in ("?a <urn:p> ?b", "<urn:unknown> <urn:p> ?b", "?a <urn:q> ?b", "?a <urn:p> ?b . ?b ?p ?c") * 3
+    ]
+    queries = [query for query in made if query is not None]
+    stored = edges(spread(STORED), "<urn:p>", [(1, at) for at in range(2, 32)])
+    for query in queries:
+        table.set(query.windows.stored, stored)
+    together = CompiledQueries(queries, Workspace())
+    for _ in range(3):
+        answers = together.run(Limits)
+        found = [answers.columns(number) for number in range(len(queries))]
+        assert [len(columns[0]) for columns in found if columns is not None] == [30, 0, 0, 0] * 3
+        assert rows(found[8]) == rows(found[0]) == sorted((spread(1), spread(at)) for at in range(2, 32))
