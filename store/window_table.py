@@ -39,7 +39,7 @@ from wukongs.store.layout import (
     PROBE_WIDTH,
     WINDOW_WIDTH,
 )
-from wukongs.store.window_table_kernels import write_probes
+from wukongs.store.window_table_kernels import write_probes, write_window
 
 Kind = tuple[int, int, int]
 """Predicate, graph, direction."""
@@ -109,15 +109,14 @@ class WindowTable:
         if batches is self._batches[number]:
             return
         self._batches[number] = batches
-        descriptors = batches.descriptors
-        count = len(descriptors)
         first, room = self._rooms[number]
-        if count > room:
-            first, room = self._rooms[number] = self._make_room(count)
-        self._descriptors[first : first + count] = descriptors
-        self._windows[number] = first, count, not batches.disjoint, bool(batches.tombstones)
-        if len(self._wanted[number]):
-            self._write_probes(number)
+        if len(batches.batches) > room:
+            first, room = self._rooms[number] = self._make_room(len(batches.batches))
+            self._make_room_for_probes(number)
+        wanted = self._wanted[number]
+        write_window(
+            self.head, number, first, batches.descriptors, not batches.disjoint, bool(batches.tombstones), wanted
+        )
         size, noted = max(1, batches.count), self._noted[number]
         if size > SIZE_FACTOR * noted or noted > SIZE_FACTOR * size:
             self._noted[number] = size
@@ -131,7 +130,8 @@ class WindowTable:
         if found is None:
             found = known[kind] = self._new_access(kind)
             self._wanted[number] = np.array(list(known.values()), np.int64)
-            self._write_probes(number)
+            self._make_room_for_probes(number)
+            write_probes(self.head, number, self._wanted[number])
         return found
 
     def _new_access(self, kind: Kind) -> int:
@@ -147,7 +147,7 @@ class WindowTable:
         self._access_rows[found, :ACCESS_FIRST] = kind
         return found
 
-    def _write_probes(self, number: int) -> None:
+    def _make_room_for_probes(self, number: int) -> None:
         room = self._rooms[number][1]
         for access in self._accesses[number].values():
             if self._access_rooms[access] < room:
@@ -158,7 +158,6 @@ class WindowTable:
             self._probes = _grown(self._probes, self._probes_used)
             self.head[HEAD_PROBES] = self._probes.ctypes.data
             self.head[HEAD_PROBE_COUNT] = len(self._probes)
-        write_probes(self.head, number, self._wanted[number])
 
     def _make_room(self, count: int) -> tuple[int, int]:
         """Return a range of free descriptors for a window with so many. The range that it had is

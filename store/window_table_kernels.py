@@ -42,6 +42,8 @@ from wukongs.store.layout import (
     SIDES,
     WINDOW_COUNT,
     WINDOW_FIRST,
+    WINDOW_HIDES,
+    WINDOW_OVERLAPS,
     WINDOW_WIDTH,
 )
 from wukongs.store.lookup_kernels import directory_row, key_range, lower_bound
@@ -88,6 +90,29 @@ def write_probes(head, number, wanted):
                 write_probe(descriptors[batch], batch, row, access[ACCESS_DIRECTION], probe)
                 count += 1
         access[ACCESS_COUNT] = count
+
+
+@njit_uncounted
+def write_window(head, number, first, batches, overlaps, hides, wanted):
+    """Write a window and the probes of its accesses.
+
+    Parameters
+    ----------
+    head : int64[HEAD_WIDTH]; number : int, of the window.
+    first : int                      Where its descriptors lie from now on; there is room for them.
+    batches : int64[n, DESCRIPTOR_WIDTH]   The descriptors of its batches.
+    overlaps, hides : bool           As WINDOW_OVERLAPS and WINDOW_HIDES.
+    wanted : int64[m]                The numbers of its accesses, each with room for n probes."""
+    window = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)[number]
+    descriptors = int64_table(head[HEAD_DESCRIPTORS], head[HEAD_DESCRIPTOR_COUNT], DESCRIPTOR_WIDTH)
+    window[WINDOW_FIRST] = first
+    window[WINDOW_COUNT] = batches.shape[0]
+    window[WINDOW_OVERLAPS] = 1 if overlaps else 0
+    window[WINDOW_HIDES] = 1 if hides else 0
+    for batch in range(batches.shape[0]):
+        for column in range(DESCRIPTOR_WIDTH):
+            descriptors[first + batch, column] = batches[batch, column]
+    write_probes(head, number, wanted)
 
 
 @njit_uncounted

@@ -18,14 +18,13 @@ MIX = {"L1": 1 / 0.13, "L2": 1 / 0.10, "L3": 1 / 0.13}
 """How often each comes: the inverse of the paper's latencies."""
 MIXED = "L1-L3 mixed, each over its whole window, rows written"
 REGISTRATION = "Registering and closing, the text parsed"
-CONSTANTS_MAX = 100
 SAMPLES = 10
 CHECKED_QUERIES = 30
 
 
 def bench_mix(report: Report, replay: Replay, query_count: int, window_count: int, warm_up: int) -> None:
     """Add the executions per second of queries that are all due at the same times."""
-    users = draw(replay.workload.posters, query_count, CONSTANTS_MAX)
+    users = draw(replay.workload.posters, query_count)
     asked = [(query, user, Windows()) for query, user in zip(mixed(query_count), users, strict=True)]
     registered = [
         replay.engine.register(text_of(query, user, f"mixed{at}"), windows)
@@ -82,7 +81,7 @@ def bench_registration(report: Report, replay: Replay, places: Sequence[int]) ->
     """Add the cost of the n-th registered query for each n of `places` (a median of some up to it), and of closing it
     again, with all of those before it registered."""
     count = places[-1]
-    users = draw(replay.workload.posters, count, len(replay.workload.posters))
+    users = draw(replay.workload.posters, count)
     texts = [text_of(query, user, f"q{at}") for at, (query, user) in enumerate(zip(mixed(count), users, strict=True))]
     engine, register_ms, queries = replay.engine, [], []
     replay.engine.register(texts[0]).close()  # compiles the kernels

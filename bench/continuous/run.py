@@ -14,6 +14,8 @@ from wukongs.bench.harness import Report, WrongAnswer
 STORED = 3_000_000
 GOALS_US = {"L1": (10, 30, 10), "L2": (3, 15, 5), "L3": (30, 30, 10)}
 """Engine part, whole firing, engine part when warm (DESIGN, section 9)."""
+COMPILED = 3000
+"""Queries of a call of compiled plans."""
 MIXED_GOAL = 4_000_000
 
 
@@ -31,7 +33,7 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
             bench_firings(results, replay, windows, warm_up)
             bench_mix(results, replay, queries, windows, warm_up)
             bench_compiled(results, replay, windows, warm_up)
-            bench_compiled_mix(results, replay, queries, ROUNDS // 20 if quick else ROUNDS)
+            bench_compiled_mix(results, replay, 30 if quick else COMPILED, 3 if quick else ROUNDS)
             bench_registration(results, replay, places)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)

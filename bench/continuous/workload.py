@@ -126,7 +126,7 @@ def rows_of(tsv: str) -> Rows:
     return sorted(tuple(line.encode().split(b"\t")) for line in tsv.splitlines()[1:])
 
 
-def draw(names: Sequence[str], count: int, distinct_max: int) -> list[str]:
+def draw(names: Sequence[str], count: int) -> list[str]:
     """Draw names, with repeats; the same in each run."""
-    chosen = np.random.default_rng(3).integers(0, min(distinct_max, len(names)), count).tolist()
+    chosen = np.random.default_rng(3).integers(0, len(names), count).tolist()
     return [names[at] for at in chosen]

@@ -63,9 +63,11 @@ class Windows:
 
 @dataclass(slots=True, eq=False, repr=False)
 class CompiledQuery:
-    """A query that kernels run. seeds: variables that the rows to start from bind; memo: plans for other sizes.
+    """A query that kernels run. seeds: variables that the rows to start from bind; resolve: the ids of its constants,
+    which never change; memo: plans for other sizes.
 
-    It may be run by one thread at a time, with the table of windows unchanged meanwhile."""
+    Its stored graph is here as a whole: a node that holds a share of it asks others, and cannot use this. It may be run
+    by one thread at a time, with the table of windows unchanged meanwhile."""
 
     clause: DatasetClause
     variables: tuple[Variable, ...]
@@ -141,12 +143,12 @@ class CompiledQuery:
             self._renew()
         if not self.is_runnable:
             return self._nothing() if self.is_void else None
-        call = self.call
-        status = run_call(call)
-        rows = int(call[layout.CALL_ROWS])
-        if status == layout.DONE:
+        rows = run_call(self.call)
+        if rows > 0:
             return self.columns(self.workspace.out, rows)
-        return None if status in _ELSEWHERE else self._go_on(status, limits())
+        if rows == 0:
+            return self._nothing()
+        return None if -rows in _ELSEWHERE else self._go_on(limits())
 
     def columns(self, out: Int64Array, rows: int) -> Columns:
         """Return the query's columns of so many rows that lie at the beginning of some room."""
@@ -156,23 +158,26 @@ class CompiledQuery:
         found = out[: rows * width].reshape(rows, width).T.copy()
         return tuple([found[at] for at in self._columns])
 
-    def _go_on(self, status: int, limits: Limits) -> Columns | None:
+    def _go_on(self, limits: Limits) -> Columns | None:
         """Run a call on that has stopped, until it is done."""
-        call, gathered, total = self.call, [self.columns(self.workspace.out, int(self.call[layout.CALL_ROWS]))], 0
+        call, gathered, total, stopped = self.call, list[Columns](), 0, True
         call[layout.CALL_GOES_ON] = 1
         try:
-            while status != layout.DONE:
+            while True:
+                rows = int(call[layout.CALL_ROWS])
+                gathered.append(self.columns(self.workspace.out, rows))
+                if not stopped:
+                    return tuple(map(np.concatenate, zip(*gathered, strict=True)))
                 limits.check()
-                total += len(gathered[-1][0])
+                total += rows
                 limits.check_rows(total, _ADVICE, "a basic graph pattern")
-                limits.hold(16 * len(gathered[-1][0]) * self.width)
+                limits.hold(16 * rows * self.width)
                 status = run_call(call)
-                if status in _ELSEWHERE:
+                stopped = status < 0
+                if -status in _ELSEWHERE:
                     return None
-                gathered.append(self.columns(self.workspace.out, int(call[layout.CALL_ROWS])))
         finally:
             call[layout.CALL_GOES_ON] = 0
-        return tuple(map(np.concatenate, zip(*gathered, strict=True)))
 
     def _nothing(self) -> Columns:
         return (_NO_IDS,) * len(self.variables)

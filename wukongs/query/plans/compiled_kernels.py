@@ -137,9 +137,9 @@ def run_call(call):
     ----------
     call : int64[CALL_WIDTH]         Its CALL_ROWS is written. All that it points at must outlive the call.
 
-    Returns what run_plan (plan_kernels.py) does, or NO_ROOM. After FULL: take the rows, set CALL_GOES_ON and call
-    again. After PAUSED: the same, there may be no rows. In between nobody else may use the workspace. After NEED_SPANS
-    and NO_ROOM the plan has to be run in another way.
+    Returns the count of rows, or another status than DONE below 0: -NO_ROOM, or minus what run_plan (plan_kernels.py)
+    returns. After FULL: take the rows, set CALL_GOES_ON and call again. After PAUSED: the same; there may be no rows.
+    In between nobody else may use the workspace. After NEED_SPANS and NO_ROOM the plan has to be run in another way.
     """
     plan = int64_array(call[CALL_PLAN], PLAN_HEAD)
     n, width = plan[PLAN_STEPS], plan[PLAN_COLUMNS]
@@ -157,7 +157,7 @@ def run_call(call):
         windows = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)
         accesses = int64_table(head[HEAD_ACCESSES], head[HEAD_ACCESS_COUNT], ACCESS_WIDTH)
         if lay_out(planned, sources, windows, accesses, steps, parts, probed) < 0:
-            return NO_ROOM
+            return -NO_ROOM
         for s in range(n + 1):
             for column in range(STATE_WIDTH):
                 state[s, column] = 0
@@ -183,7 +183,7 @@ def run_call(call):
         probed,
     )
     call[CALL_ROWS] = state[n, COUNT]
-    return status
+    return state[n, COUNT] if status == DONE else -status
 
 
 @njit_uncounted
@@ -206,7 +206,7 @@ def run_calls(calls, first, out, cells):
         width = int64_array(call[CALL_PLAN], PLAN_HEAD)[PLAN_COLUMNS]
         call[CALL_OUT] = out
         call[CALL_ROOM] = cells // width
-        if call[CALL_ROOM] == 0 or run_call(call) != DONE:
+        if call[CALL_ROOM] == 0 or run_call(call) < 0:
             return i
         out += 8 * call[CALL_ROWS] * width
         cells -= call[CALL_ROWS] * width
