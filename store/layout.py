@@ -60,7 +60,17 @@ ACCESS_FIRST = 3
 """The row of its first probe."""
 ACCESS_COUNT = 4
 """How many batches have a triple of that kind; each has a probe."""
-ACCESS_WIDTH = 5
+ACCESS_FILTER = 5
+"""The address of its filter: the bit `key >> shift` is set for each key of the window. The shift; NO_FILTER: none."""
+ACCESS_SHIFT = 6
+ACCESS_WIDTH = 7
+NO_FILTER = -1
+FILTER_BITS = 16
+"""A filter has so many bits as a power of two, at most; ids are uniform, so their top bits will do."""
+FILTER_BITS_PER_KEY = 16
+FILTER_BITS_PER_KEY_MIN = 4
+"""A window with so many keys that a filter would have fewer goes without."""
+FILTER_WORDS = (1 << FILTER_BITS) >> 6
 
 # A probe: int64[PROBE_WIDTH], a cache line: all that a look-up of a key in one directory row of a batch begins with.
 PROBE_BATCH = 0
@@ -86,4 +96,6 @@ HEAD_ACCESSES = 4
 HEAD_ACCESS_COUNT = 5
 HEAD_PROBES = 6
 HEAD_PROBE_COUNT = 7
-HEAD_WIDTH = 8
+HEAD_FILTERS = 8
+"""int64[HEAD_ACCESS_COUNT, FILTER_WORDS]"""
+HEAD_WIDTH = 9

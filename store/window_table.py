@@ -12,7 +12,9 @@ Invariants:
   then plans need not look at sizes;
 * an access stands for one predicate of one graph in a window, from one side. It has a probe for each of the window's
   batches with such triples, and probes are written together with the window. So a look-up of a key begins at one cache
-  line, in place of a descriptor, a directory and the heads of three columns.
+  line, in place of a descriptor, a directory and the heads of three columns;
+* an access to a window of few keys has a filter, too. Most keys that are looked up in a window are not there, and one
+  bit says so.
 
 Nobody may change the table while a kernel reads it: the owner serialises.
 """
@@ -27,10 +29,12 @@ from wukongs.store.layout import (
     ACCESS_FIRST,
     ACCESS_WIDTH,
     DESCRIPTOR_WIDTH,
+    FILTER_WORDS,
     HEAD_ACCESS_COUNT,
     HEAD_ACCESSES,
     HEAD_DESCRIPTOR_COUNT,
     HEAD_DESCRIPTORS,
+    HEAD_FILTERS,
     HEAD_PROBE_COUNT,
     HEAD_PROBES,
     HEAD_WIDTH,
@@ -72,6 +76,7 @@ class WindowTable:
         """For how many probes each access has room."""
         self._probes_used = 0
         self._access_rows: Int64Array = np.zeros((0, ACCESS_WIDTH), np.int64)
+        self._filters: Int64Array = np.zeros((0, FILTER_WORDS), np.int64)
         self._probes: Int64Array = np.zeros((0, PROBE_WIDTH), np.int64)
         self._windows: Int64Array = np.zeros((0, WINDOW_WIDTH), np.int64)
         self._descriptors: Int64Array = np.zeros((0, DESCRIPTOR_WIDTH), np.int64)
@@ -144,8 +149,16 @@ class WindowTable:
                 self._access_rows = _grown(self._access_rows, found + 1)
                 self.head[HEAD_ACCESSES] = self._access_rows.ctypes.data
                 self.head[HEAD_ACCESS_COUNT] = len(self._access_rows)
+                self._make_filters()
         self._access_rows[found, :ACCESS_FIRST] = kind
         return found
+
+    def _make_filters(self) -> None:
+        """Make room for the filters of all accesses, and write them."""
+        self._filters = np.zeros((len(self._access_rows), FILTER_WORDS), np.int64)
+        self.head[HEAD_FILTERS] = self._filters.ctypes.data
+        for number, wanted in enumerate(self._wanted):
+            write_probes(self.head, number, wanted)
 
     def _make_room_for_probes(self, number: int) -> None:
         room = self._rooms[number][1]

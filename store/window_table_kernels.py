@@ -10,25 +10,33 @@ from wukongs.store.jit import njit_uncounted
 from wukongs.store.layout import (
     ACCESS_COUNT,
     ACCESS_DIRECTION,
+    ACCESS_FILTER,
     ACCESS_FIRST,
     ACCESS_GRAPH,
     ACCESS_PREDICATE,
+    ACCESS_SHIFT,
     ACCESS_WIDTH,
     DESCRIPTOR_WIDTH,
     DIRECTORY_SIZE,
     FENCE_SHIFTS,
     FENCE_STARTS,
     FENCES,
+    FILTER_BITS,
+    FILTER_BITS_PER_KEY,
+    FILTER_BITS_PER_KEY_MIN,
+    FILTER_WORDS,
     HEAD_ACCESS_COUNT,
     HEAD_ACCESSES,
     HEAD_DESCRIPTOR_COUNT,
     HEAD_DESCRIPTORS,
+    HEAD_FILTERS,
     HEAD_PROBE_COUNT,
     HEAD_PROBES,
     HEAD_WINDOW_COUNT,
     HEAD_WINDOWS,
     KEYS,
     NO_FENCE,
+    NO_FILTER,
     OFFSETS,
     PROBE_BATCH,
     PROBE_FENCE,
@@ -67,15 +75,46 @@ def write_probe(descriptor, batch, row, direction, probe):
 
 
 @njit_uncounted
+def write_filter(access, probes, words):
+    """Write the filter of an access whose probes are written.
+
+    probes : int64[n, PROBE_WIDTH]; words : int64[FILTER_WORDS], its own. Cost: a step for each key."""
+    access[ACCESS_SHIFT] = NO_FILTER
+    keys_count = 0
+    for q in range(probes.shape[0]):
+        keys_count += probes[q, PROBE_KEY_COUNT]
+    if keys_count * FILTER_BITS_PER_KEY_MIN > 1 << FILTER_BITS:
+        return
+    bits = 6
+    while bits < FILTER_BITS and 1 << bits < keys_count * FILTER_BITS_PER_KEY:
+        bits += 1
+    access[ACCESS_SHIFT] = 63 - bits
+    for word in range((1 << bits) >> 6):
+        words[word] = 0
+    for q in range(probes.shape[0]):
+        keys = int64_array(probes[q, PROBE_KEYS], probes[q, PROBE_KEY_COUNT])
+        for i in range(keys.size):
+            bit = keys[i] >> (63 - bits)
+            words[bit >> 6] |= np.int64(1) << (bit & 63)
+
+
+@njit_uncounted
+def may_hold(filter_at, shift, key):
+    """Tell whether the filter of an access lets a key pass; one that the window holds always passes."""
+    bit = key >> shift
+    return (int64_array(filter_at, (bit >> 6) + 1)[bit >> 6] >> (bit & 63)) & 1 == 1
+
+
+@njit_uncounted
 def write_probes(head, number, wanted):
-    """Write the probes of some accesses to a window, for the batches that it has now.
+    """Write the probes and filters of some accesses to a window, for the batches that it has now.
 
     Parameters
     ----------
     head : int64[HEAD_WIDTH]; number : int, of the window.
     wanted : int64[n]                Numbers of accesses to that window, each with room for all of its batches.
 
-    Cost: a directory look-up for each access and batch."""
+    Cost: a directory look-up for each access and batch, and a step for each key of a filter."""
     window = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)[number]
     descriptors = int64_table(head[HEAD_DESCRIPTORS], head[HEAD_DESCRIPTOR_COUNT], DESCRIPTOR_WIDTH)
     accesses = int64_table(head[HEAD_ACCESSES], head[HEAD_ACCESS_COUNT], ACCESS_WIDTH)
@@ -90,6 +129,9 @@ def write_probes(head, number, wanted):
                 write_probe(descriptors[batch], batch, row, access[ACCESS_DIRECTION], probe)
                 count += 1
         access[ACCESS_COUNT] = count
+        access[ACCESS_FILTER] = head[HEAD_FILTERS] + 8 * FILTER_WORDS * wanted[i]
+        own = probes[access[ACCESS_FIRST] : access[ACCESS_FIRST] + count]
+        write_filter(access, own, int64_array(access[ACCESS_FILTER], FILTER_WORDS))
 
 
 @njit_uncounted

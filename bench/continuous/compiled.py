@@ -179,7 +179,7 @@ def bench_compiled_mix(report: Report, replay: Replay, query_count: int, rounds:
         ]
         with core.lock:
             tables.tick(at_ms)
-            answers = many[0].run(Limits)
+            answers, *_ = (one.run(Limits) for one in many)
             for number, (query, user) in enumerate(asked[:CHECKED_QUERIES]):
                 found = answers.columns(number)
                 assert found is not None, query
@@ -192,7 +192,7 @@ def bench_compiled_mix(report: Report, replay: Replay, query_count: int, rounds:
         together = [CompiledQueries(group, space) for group, space in zip(groups, spaces, strict=True)]
         with core.lock:
             found_rows = 0
-            answers = together[0].run(Limits)
+            answers, *_ = (one.run(Limits) for one in together)
             for number, counts in enumerate(by_query.values()):
                 found = answers.columns(number)
                 assert found is not None, number

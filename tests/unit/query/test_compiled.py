@@ -163,7 +163,7 @@ def test_some_start_from_rows_that_bind_a_variable() -> None:
     query = compile_text(select("?a <urn:p> ?b", "?a ?b"), table, (Variable("a"),))
     assert query is not None
     table.set(query.windows.stored, edges(spread(STORED), "<urn:p>", [(1, 2), (3, 4), (5, 6)]))
-    query.start_from([np.array([spread(5), spread(1), spread(7), spread(5)])])
+    query.start_from([np.array([spread(5), NO_MATCH, spread(1), spread(7), spread(5)])])
     found = query.run(Limits)
     assert found is not None
     assert found[0].tolist() == [spread(5), spread(1), spread(5)]

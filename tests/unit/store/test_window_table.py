@@ -10,17 +10,20 @@ from wukongs.store.addresses import int64_array, int64_table
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.layout import (
     ACCESS_COUNT,
+    ACCESS_FILTER,
     ACCESS_FIRST,
+    ACCESS_SHIFT,
     ACCESS_WIDTH,
     DESCRIPTOR_WIDTH,
     HEAD_ACCESSES,
     HEAD_PROBES,
+    NO_FILTER,
     PROBE_WIDTH,
     WINDOW_WIDTH,
 )
 from wukongs.store.lookup_kernels import values_at
 from wukongs.store.window_table import WindowTable
-from wukongs.store.window_table_kernels import probe_key
+from wukongs.store.window_table_kernels import may_hold, probe_key
 
 pytestmark = pytest.mark.nojit
 
@@ -89,12 +92,29 @@ def probed(table: WindowTable, access: int, key: int, direction: int) -> list[in
     head = table.head.tolist()
     row = int64_table(head[HEAD_ACCESSES], access + 1, ACCESS_WIDTH)[access]
     first, count = int(row[ACCESS_FIRST]), int(row[ACCESS_COUNT])
+    passes = row[ACCESS_SHIFT] == NO_FILTER or may_hold(row[ACCESS_FILTER], row[ACCESS_SHIFT], key)
     found: list[int] = []
     for probe in int64_table(head[HEAD_PROBES], first + count, PROBE_WIDTH)[first:]:
         lo, hi = probe_key(probe, key)
         descriptor = int64_table(head[2], int(probe[0]) + 1, DESCRIPTOR_WIDTH)[int(probe[0])]
         found += int64_array(values_at(descriptor, direction), hi)[lo:hi].tolist()
+    assert passes or not found, "a filter has kept a key of the window back"
     return sorted(found)
+
+
+@pytest.mark.parametrize("count", [0, 1, 40, 1000, 16_384, 16_385])
+def test_a_filter_lets_few_other_keys_pass(count: int) -> None:
+    table = WindowTable()
+    number = table.add()
+    access = table.access(number, 3, 1, 0)
+    table.set(number, BatchSet.of((batch_of([(1, spread(at), 3, 4) for at in range(count)]),) if count else (), True))
+    row = int64_table(table.head[HEAD_ACCESSES], access + 1, ACCESS_WIDTH)[access]
+    if count > 16_384:
+        assert row[ACCESS_SHIFT] == NO_FILTER
+        return
+    passed = [may_hold(row[ACCESS_FILTER], row[ACCESS_SHIFT], spread(at)) for at in range(count + 1000)]
+    assert all(passed[:count])
+    assert sum(passed[count:]) <= (450 if count > 4096 else 120)
 
 
 def test_probes_find_what_the_batches_of_now_hold() -> None:

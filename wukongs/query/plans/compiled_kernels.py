@@ -35,7 +35,9 @@ from wukongs.query.plans.plan_layout import (
     PLAN_HEAD,
     PLAN_SOURCES,
     PLAN_STEPS,
+    PROBED_FILTER,
     PROBED_FROM,
+    PROBED_SHIFT,
     PROBED_TO,
     PROBED_WIDTH,
     SOURCE_ACCESS,
@@ -62,7 +64,9 @@ from wukongs.store.addresses import int64_array, int64_table, int64_tables
 from wukongs.store.jit import njit_uncounted
 from wukongs.store.layout import (
     ACCESS_COUNT,
+    ACCESS_FILTER,
     ACCESS_FIRST,
+    ACCESS_SHIFT,
     ACCESS_WIDTH,
     DESCRIPTOR_WIDTH,
     HEAD_ACCESS_COUNT,
@@ -111,6 +115,8 @@ def lay_out(planned, sources, windows, accesses, steps, parts, probed):
                 access = accesses[sources[q, SOURCE_ACCESS]]
                 probed[s, PROBED_FROM] = access[ACCESS_FIRST]
                 probed[s, PROBED_TO] = access[ACCESS_FIRST] + access[ACCESS_COUNT]
+                probed[s, PROBED_FILTER] = access[ACCESS_FILTER]
+                probed[s, PROBED_SHIFT] = access[ACCESS_SHIFT]
                 steps[s, UNION] = window[WINDOW_OVERLAPS]
                 steps[s, PARTS_TO] = m
                 continue

@@ -44,7 +44,6 @@ from wukongs.query.plans.plan_layout import (
     PREDICATE,
     PREDICATE_KIND,
     PROBED_FROM,
-    PROBED_TO,
     PROBED_WIDTH,
     ROW,
     RUN,
@@ -93,12 +92,11 @@ def known(kind, reference, source, row):
 
 
 @njit_uncounted
-def explore(
-    step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state, probes, probe_from, probe_to
-):
+def explore(step, parts, part_rows, descriptors, default_graph, source, target, at, spans, state, probes, probed):
     """Run a step whose key is bound: expand to new values, or check a bound one, row by row of the source.
 
-    probes : int64[n, PROBE_WIDTH]   Keys are looked up by those from probe_from to probe_to; -1: in the step's parts.
+    probes : int64[n, PROBE_WIDTH]
+    probed : int64[1 or 0, PROBED_WIDTH]   By which probes keys are looked up; without rows: in the step's parts.
     state : int64[STATE_WIDTH]       Where the step stopped; moved on.
     Returns (rows in target, DONE | FULL | NEED_SPANS); DONE when the source is used up, FULL also when the fuel is.
     """
@@ -114,8 +112,8 @@ def explore(
         graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
         m = state[HELD]
         if m < 0 or step[UNION] == 1:
-            if probe_from >= 0:
-                m = collect_probed(probes, probe_from, probe_to, predicate, key, spans)
+            if probed.shape[0] > 0 and probed[0, PROBED_FROM] >= 0:
+                m = collect_probed(probes, probed[0], predicate, key, spans)
             else:
                 m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
         if m < 0:
@@ -410,8 +408,7 @@ def run_steps(
                 spans[s],
                 state[s],
                 probes,
-                probed[s, PROBED_FROM] if probed.shape[0] > 0 else np.int64(-1),
-                probed[s, PROBED_TO] if probed.shape[0] > 0 else np.int64(-1),
+                probed[s : s + 1],
             )
         control[1] -= (fuel - state[s, FUEL]) // FUEL_OF_CHUNK
         if s == n - 1:

@@ -104,10 +104,13 @@ SOURCE_ACCESS = 3
 """The access through which the step looks keys up, -1 if it does not go by one predicate of one graph."""
 SOURCE_WIDTH = 4
 
-# Where a step probes: int64[PROBED_WIDTH]: its probes from, to (store/layout.py); -1 if it looks at its parts.
+# Where a step probes: int64[PROBED_WIDTH]: its probes from, to, and its filter (store/layout.py).
 PROBED_FROM = 0
+"""-1: the step looks at its parts."""
 PROBED_TO = 1
-PROBED_WIDTH = 2
+PROBED_FILTER = 2
+PROBED_SHIFT = 3
+PROBED_WIDTH = 4
 
 # A call of compiled plans: int64[CALL_WIDTH].
 CALL_PLAN = 0

@@ -18,6 +18,10 @@ from wukongs.query.plans.plan_layout import (
     PART_NAME,
     PARTS_FROM,
     PARTS_TO,
+    PROBED_FILTER,
+    PROBED_FROM,
+    PROBED_SHIFT,
+    PROBED_TO,
     SEARCH,
     SPAN_BATCH,
     SPAN_GRAPH,
@@ -36,6 +40,7 @@ from wukongs.store.jit import njit_uncounted
 from wukongs.store.layout import (
     DIRECTORY_SIZE,
     GRAPHS,
+    NO_FILTER,
     NOTHING_HIDDEN,
     PREDICATES,
     PROBE_BATCH,
@@ -53,7 +58,7 @@ from wukongs.store.lookup_kernels import (
     values_at,
 )
 from wukongs.store.tombstone_kernels import next_hidden
-from wukongs.store.window_table_kernels import probe_key
+from wukongs.store.window_table_kernels import may_hold, probe_key
 
 
 @njit_uncounted
@@ -240,10 +245,17 @@ def collect_values(step, parts, part_rows, descriptors, default_graph, key, pred
 
 
 @njit_uncounted
-def collect_probed(probes, first, last, predicate, key, spans):
-    """List the spans of values that a key has, by the probes [first, last) of the step; else as collect_values."""
+def collect_probed(probes, probed, predicate, key, spans):
+    """List the spans of values that a key has, by the probes of a step; else as collect_values.
+
+    probed : int64[PROBED_WIDTH]; key : int64, below 0 for a term that no data can have.
+    """
+    if key < 0:
+        return 0
+    if probed[PROBED_SHIFT] != NO_FILTER and not may_hold(probed[PROBED_FILTER], probed[PROBED_SHIFT], key):
+        return 0
     m = 0
-    for q in range(first, last):
+    for q in range(probed[PROBED_FROM], probed[PROBED_TO]):
         probe = probes[q]
         lo, hi = probe_key(probe, key)
         if lo < hi:
