@@ -187,3 +187,17 @@ def test_one_call_runs_all_also_those_that_need_room_or_have_none(monkeypatch: p
         found = [answers.columns(number) for number in range(len(queries))]
         assert [len(columns[0]) for columns in found if columns is not None] == [30, 0, 0, 0] * 3
         assert rows(found[8]) == rows(found[0]) == sorted((spread(1), spread(at)) for at in range(2, 32))
+
+
+def test_what_needs_more_than_a_workspace_holds_is_left_to_the_executor() -> None:
+    key = [(spread(STORED), spread(1), spread(100 + at), spread(2)) for at in range(300)]
+    query = compiled_over("?a <urn:p> ?b . ?a ?p ?c", BatchSet.of((batch_of(key),), True), BatchSet.of((), True))
+    assert rows(query.run(Limits)) == []
+    first = (spread(STORED), spread(1), IDS["<urn:p>"], spread(2))
+    query.windows.table.set(query.windows.stored, BatchSet.of((batch_of([first, *key]),), True))
+    assert query.run(Limits) is None, "a key with the values of 301 predicates: more spans than there is room for"
+    parts = [batch_of([first]), *(batch_of([quad]) for quad in key * 4)]
+    query.windows.table.set(query.windows.stored, BatchSet.of(tuple(parts), True))
+    assert query.run(Limits) is None, "1,201 batches: more parts than there is room for"
+    query.windows.table.set(query.windows.stored, BatchSet.of((batch_of([first]),), True))
+    assert len(rows(query.run(Limits))) == 1
