@@ -15,8 +15,7 @@ pytestmark = pytest.mark.nojit
 @fuzzed(35)
 @given(scenarios())
 def test_every_window_and_every_snapshot(scenario: Scenario) -> None:
-    """Where a query reads the stored graph, all streams have begun: a stream that begins late may find the stored graph
-    merged beyond the first windows."""
+    """Where a query reads the stored graph, all streams have begun: the oracle knows of none that is late."""
     clauses = [event.clause for event in scenario.events if isinstance(event, Register)]
     reads_stored = any(clause.graphs or clause.named_graphs for clause in clauses)
     events = [*_begun(scenario), *scenario.events] if reads_stored else scenario.events
