@@ -64,13 +64,13 @@ class WindowTable:
         self._batches: list[BatchSet] = []
         self._free: list[int] = []
         self._rooms: list[tuple[int, int]] = []
-        """Of each window: where its descriptors begin, and for how many there is room."""
+        """The place where the descriptors of each window begin, and for how many there is room."""
         self._noted: list[int] = []
         """The sizes at which `version` has last changed."""
         self._accesses: list[dict[Kind, int]] = []
-        """Of each window."""
+        """The accesses of each window, by their kind."""
         self._wanted: list[Int64Array] = []
-        """Of each window, the numbers of its accesses."""
+        """The numbers of the accesses of each window."""
         self._free_accesses: list[int] = []
         self._access_rooms: list[int] = []
         """For how many probes each access has room."""

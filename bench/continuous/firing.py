@@ -74,7 +74,7 @@ def text_of(query: BenchQuery, user: str, name: str) -> str:
 
 @dataclass(slots=True)
 class Windows:
-    """What on_result was given, and when."""
+    """The windows that on_result was given, and when."""
 
     windows: list[WindowResult] = field(default_factory=list)
     at_s: list[float] = field(default_factory=list)

@@ -18,7 +18,7 @@ KERNELS = (("wukongs.query.plans.plan_runner", "run_plan"), ("wukongs.query.plan
 
 @dataclass(slots=True)
 class Times:
-    """Of one firing, in microseconds. began_s, ended_s: perf_counter."""
+    """Times of one firing, in microseconds. began_s, ended_s: perf_counter."""
 
     engine_us: float = 0.0
     firing_us: float = 0.0
