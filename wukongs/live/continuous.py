@@ -18,6 +18,7 @@ from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, spans
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
+from wukongs.live.stream_state import StreamState
 from wukongs.live.window_log import LAST_MS, OWN, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
     counts_from,
@@ -442,6 +443,15 @@ class ContinuousQuery:
             self._apply(self.planned.pop(0)[1])
             return self.due()
         return next_ms
+
+    @property
+    def next_ms(self) -> int | None:
+        """The time before which the query does not fire; None: not known yet. Read with the lock held."""
+        return self._next_ms
+
+    def reads_joins_of(self, state: StreamState) -> bool:
+        """Tell whether a firing reads the snapshot at which a stream batch of this stream has joined."""
+        return self.windows.reads_stored and state.iri in self._states
 
     def reads_sn(self, at_ms: int) -> int:
         """Return the snapshot number that the firing at a time reads; -1 if it reads no stored graph."""

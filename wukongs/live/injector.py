@@ -16,7 +16,7 @@ from functools import partial
 from wukongs.errors import StreamError
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.continuous import ContinuousQuery, Firing
-from wukongs.live.core import Core
+from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.groups import FIRINGS_MAX, Groups
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
@@ -338,7 +338,12 @@ class Injector:
 
     def _drop_slices(self) -> None:
         """Drop the slices that are older than history_ms and that no registered window needs any more, and the arrivals
-        that none needs."""
+        and records of late streams that none needs."""
+        for state in self._core.streams.values():
+            if len(state.joins) > 1:
+                readers = [one for one in self._queries.values() if one.reads_joins_of(state)]
+                nexts = [NOT_YET_MS if one.next_ms is None else one.next_ms for one in readers]
+                state.forget_joins(min(nexts, default=FOREVER_MS))
         for state, keep_after_ms in self.keep_after_ms():
             self._core.drop_slices(state, keep_after_ms)
         arrivals: dict[str, int] = {}

@@ -371,6 +371,11 @@ class StreamState:
         place = bisect_left(self.joins, time_ms // self.batch_ms, key=lambda join: join[0])
         return self.joins[place][1] if place < len(self.joins) else -1
 
+    def forget_joins(self, before_ms: int) -> None:
+        """Forget the records that no firing at or after a time reads by; the last one stays."""
+        while len(self.joins) > 1 and (self.joins[0][0] + 1) * self.batch_ms <= before_ms:
+            self.joins.pop(0)
+
     def next_slice(self) -> int | None:
         """Return the number of the earliest stream batch that is closed and no slice yet, None if there is none."""
         return self._next(self._slice_numbers)

@@ -222,3 +222,15 @@ def test_too_much_waiting_says_how_much_and_what_to_do() -> None:
         state.check_room(5)
     state.take_timeless(1)
     state.check_room(24)
+
+
+def test_records_of_a_late_stream_are_forgotten_once_no_firing_reads_by_them() -> None:
+    state = state_of()
+    state.joins = [(2, 70), (5, 80), (9, 90)]
+    assert [state.joined_at(ms) for ms in (0, 299, 300, 599, 600, 999, 1000)] == [70, 70, 80, 80, 90, 90, -1]
+    state.forget_joins(299)
+    assert len(state.joins) == 3
+    state.forget_joins(300)
+    assert state.joins == [(5, 80), (9, 90)]
+    state.forget_joins(5000)
+    assert state.joins == [(9, 90)]
