@@ -148,6 +148,13 @@ def format_expression(expression: Expression) -> str:
             return str(expression)
 
 
+def format_part(part: TriplePattern | PathPattern, dataset: DatasetClause) -> str:
+    """Return a pattern, and where it is matched."""
+    if isinstance(part, PathPattern):
+        return _operator(part, dataset)
+    return f"{_format_pattern(part)} {_where(part.graph, dataset)}"
+
+
 def format_duration(length_ms: int) -> str:
     """Return a length of time in the largest unit that divides it: 10000 is 10s."""
     for unit_ms, unit in _UNITS_MS:

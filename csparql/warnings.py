@@ -52,10 +52,15 @@ def default_predicates(query: Query) -> tuple[Term, ...]:
     """Return the predicates, each once, of the triple patterns outside of GRAPH."""
     found = (
         part.predicate
-        for part in _patterns(query.pattern)
-        if isinstance(part, TriplePattern) and isinstance(part.graph, DefaultGraph) and isinstance(part.predicate, Term)
+        for part in triple_patterns(query)
+        if isinstance(part.graph, DefaultGraph) and isinstance(part.predicate, Term)
     )
     return tuple(dict.fromkeys(found))
+
+
+def triple_patterns(query: Query) -> Iterator[TriplePattern]:
+    """Yield the triple patterns of a query, those of EXISTS too."""
+    return (part for part in _patterns(query.pattern) if isinstance(part, TriplePattern))
 
 
 def _patterns(part: Any) -> Iterator[TriplePattern | PathPattern | GraphNames]:

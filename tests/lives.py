@@ -115,7 +115,8 @@ class Life:
         return {t: [row[0] for row in found] for t, found in sorted(self.found[name].items())}
 
     def why(self, name: str) -> str:
-        return str(self._queries[name].why())
+        """What a query waits for."""
+        return str(self._queries[name].why()).split("\n", 1)[0]
 
     def subjects(self) -> list[str]:
         """Return the subjects in the stored default graph."""

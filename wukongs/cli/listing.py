@@ -25,7 +25,7 @@ _STATS_EPILOG = """examples:
 def queries(argv: Sequence[str]) -> int:
     about = "Print the names of the queries that are registered with a running node."
     parser = parser_of("queries", about, _QUERIES_EPILOG)
-    parser.add_argument("--why", action="store_true", help="print what each of them waits for")
+    parser.add_argument("--why", action="store_true", help="print what each of them waits for, and what empties it")
     options = parser.parse_args(list(argv))
     with connect_to(options) as node:
         away = elsewhere(node)

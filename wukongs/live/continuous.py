@@ -13,6 +13,7 @@ from wukongs.csparql.functions import depends_on_moment
 from wukongs.errors import BudgetExceeded, SettingsError, StreamError, WukongsError
 from wukongs.live.callbacks import Callbacks, Caller
 from wukongs.live.core import Core
+from wukongs.live.emptiness import Look, counted
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, spans
@@ -159,6 +160,8 @@ class ContinuousQuery:
         """The answer when all windows are empty and nothing else is read; kept if it has no row."""
         self._states = self.windows.states
         self.reporter = Reporter(query.registration)
+        self._last_ms: int | None = None
+        """The last firing of this text."""
 
     def __repr__(self) -> str:
         return f"<ContinuousQuery {self.name}: {self._counts.windows} windows reported>"
@@ -402,16 +405,30 @@ class ContinuousQuery:
         return "".join([explain_over(self.query, dataset, profile), *told])
 
     def why(self) -> str:
-        """Return, in words, what the query waits for."""
+        """Return, in words, what the query waits for, and then what empties it, a fact a line: rows of the last window
+        and after each step, the first pattern without matches, predicates that have not come, late tuples, windows that
+        were partial or dropped. For the steps the last firing, or else the next one, is evaluated anew over what is
+        held; if that takes too long or too much, it is said in its place."""
         with self._core.lock:
+            told = [f"{self.name} {self._wait()}"]
             if self.is_closed or self.is_paused:
-                return f"{self.name} is {'closed' if self.is_closed else 'paused'}"
-            due = self.due()
-            if due is not None:
-                return f"{self.name} is about to report the window ending at {due} ms"
-            closed_ms = self._core.progress.closed_ms(self._core)
-            told = waits_for(self._states, closed_ms, self._next_firing(), self.windows.reads_stored)
-            return f"{self.name} {told}"
+                return told[0]
+            told += counted(self._states, self._counts, self.log)
+            at_ms = self._next_firing() if self._last_ms is None else self._last_ms
+            look = None if at_ms is None else Look.pick(self._core, self.query, self.windows, at_ms)
+        if look is not None:
+            told += look.told()
+        return "\n".join(told)
+
+    def _wait(self) -> str:
+        """Return, in words, what the query waits for. Called with the lock held."""
+        if self.is_closed or self.is_paused:
+            return "is closed" if self.is_closed else "is paused"
+        due = self.due()
+        if due is not None:
+            return f"is about to report the window ending at {due} ms"
+        closed_ms = self._core.progress.closed_ms(self._core)
+        return waits_for(self._states, closed_ms, self._next_firing(), self.windows.reads_stored)
 
     def waits_on(self) -> Collection[str]:
         """Return the streams that have to come further, or to begin, before the query fires next. Called with the lock
@@ -511,6 +528,7 @@ class ContinuousQuery:
         Called with the lock held, when everything up to then is sealed."""
         reading = self.windows.read(at_ms)
         self.skip_to(at_ms)
+        self._last_ms = at_ms
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
             self._counts.not_reported += 1
             self.log.skip(at_ms)

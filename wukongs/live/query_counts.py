@@ -20,11 +20,15 @@ def _times() -> deque[float]:
 class QueryCounts:
     """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
     of on_result that did; over_budget: firings whose slices had gone for want of room; explored_together: firings that
-    were explored with those of other queries of the template. Times in microseconds, of the last firings."""
+    were explored with those of other queries of the template; last_ms: the end of the last window reported; partial:
+    windows that were, the last of which ended at partial_ms. Times in microseconds, of the last firings."""
 
     windows: int = 0
     rows: int = 0
     last_rows: int = 0
+    last_ms: int | None = None
+    partial: int = 0
+    partial_ms: int | None = None
     not_reported: int = 0
     errors: int = 0
     over_budget: int = 0
@@ -38,7 +42,11 @@ class QueryCounts:
         self.latency_us.append(window.latency_us)
         self.windows += 1
         self.last_rows = len(window)
+        self.last_ms = window.end_ms
         self.rows += len(window)
+        if window.partial:
+            self.partial += 1
+            self.partial_ms = window.end_ms
 
     def stats(self) -> dict[str, int | float]:
         """Return the counts, and medians and 99th percentiles of the times."""
