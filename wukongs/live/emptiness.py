@@ -105,9 +105,9 @@ class Look:
 
     def _first_empty(self, profile: Profile) -> str:
         """Tell the first pattern that has to match and does not, in the order of the evaluation."""
-        needed = set(_needed(self.query.pattern))
+        needed = dict.fromkeys(_needed(self.query.pattern))
         for bgp, explorations in profile.plans.items():
-            if not needed.issuperset(bgp.patterns):
+            if not needed.keys() >= set(bgp.patterns):
                 continue
             for explored in explorations:
                 came, before = explored.rows_in, None
