@@ -115,7 +115,7 @@ class Life:
         return {t: [row[0] for row in found] for t, found in sorted(self.found[name].items())}
 
     def why(self, name: str) -> str:
-        """What a query waits for."""
+        """The first line of why(): tells for what a query waits."""
         return str(self._queries[name].why()).split("\n", 1)[0]
 
     def subjects(self) -> list[str]:

@@ -38,8 +38,8 @@ LOOK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a query reads at a time, picked at one moment. held: all slices of its streams; stored: what this node holds
-    of the stored graph now."""
+    """The data that a query reads at a time, picked at one moment. held: all slices of its streams; stored: this
+    node's part of the stored graph now; is_share: other nodes hold the rest."""
 
     query: Query
     at_ms: int
@@ -128,8 +128,8 @@ class Look:
 
 
 def counted(states: dict[str, StreamState], counts: QueryCounts, log: WindowLog) -> Iterator[str]:
-    """Yield the facts that counts tell: late tuples, and windows that were partial, dropped or failed. What has not
-    happened is not told. Called with the engine's lock held."""
+    """Yield the facts that counts tell: late tuples, and windows that were partial, dropped or failed. Counts
+    of zero are not told. Called with the engine's lock held."""
     if counts.last_ms is not None:
         yield f"the last window reported, ending at {counts.last_ms} ms, has {counts.last_rows} rows"
     for name, state in sorted(states.items()):
