@@ -307,7 +307,7 @@ class NodeRecords:
         for stream in found:
             if not stream.is_home:
                 stream.become_home()
-        if any(stream.missing_at(shown_ms) for stream in found):
+        if any(stream.missing_at(shown_ms, is_ahead=True) for stream in found):
             self._ask_for_slices()
         return all(stream.missing_at(shown_ms) is None for stream in found)
 
