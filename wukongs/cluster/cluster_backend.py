@@ -30,10 +30,11 @@ from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.declarations import check_windows, parse_continuous
 from wukongs.live.lateness import COUNT, LateTuples
 from wukongs.live.query_templates import constants_of
+from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import terms_of
 from wukongs.live.stream import Stream
 from wukongs.live.update import cleared_names, evaluated
-from wukongs.live.windows import counts_from, makes_stream, reads_stored
+from wukongs.live.windows import makes_stream
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
@@ -182,8 +183,7 @@ class ClusterBackend:
         with core.lock:
             core.check_is_open()
             check_windows(core, query, self._injector.queries)
-            states = [core.stream(window.stream) for window in query.dataset.windows]
-            from_ms = counts_from(core.clock_ms(), states, reads_stored(query), self._store.inserted_ms)
+            from_ms = counts_from(core, query, self._store.inserted_ms)
         self._claims.settle_texts([term.text for term in constants_of(query)])
         control = self._host.node.control
         streams = tuple(sorted({control.key_of(window.stream) for window in query.dataset.windows}))

@@ -28,8 +28,8 @@ from wukongs.errors import DataError, WukongsError
 from wukongs.live.core import Core
 from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.injector import Injector
+from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
-from wukongs.live.windows import counts_from, reads_stored
 from wukongs.protocol.records import (
     BeginStream,
     Change,
@@ -322,8 +322,7 @@ class NodeRecords:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query, self._injector.queries)
             if not is_new:
-                states = [self._core.stream(window.stream) for window in query.dataset.windows]
-                from_ms = counts_from(self._core.clock_ms(), states, reads_stored(query))
+                from_ms = counts_from(self._core, query)
             register_query(self._core, self._injector, query, None, source, found.index, from_ms)
         finally:
             self._leave(found.streams)

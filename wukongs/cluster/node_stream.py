@@ -156,13 +156,6 @@ class NodeStream:
         number = number if self.last_batch is None else min(number, self.last_batch)
         return number if number > self.before else None
 
-    def closed_at_beginning(self) -> int | None:
-        """Return how far the stream was closed right after it had begun, in ms; None if it has not begun, or nothing
-        was closed by then."""
-        if self.began_ms is None or self.inserted_ms is None:
-            return None
-        return min(self.inserted_ms, self.began_ms // self.state.batch_ms * self.state.batch_ms)
-
     # --- taken over by a node that joins ----------------------------------------------------------------------------
 
     def standing(self) -> dict[str, Any]:

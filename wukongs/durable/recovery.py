@@ -31,10 +31,10 @@ from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
+from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
 from wukongs.live.stream import store_late, take_piece
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
-from wukongs.live.windows import counts_from, reads_stored
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import storage_errors
@@ -339,8 +339,7 @@ class _Replay:
             self._register(source, lsn, change["from_ms"])
             return
         query, core = parse_continuous(source), self._core  # a log of before, which does not say it
-        states = [core.stream(window.stream) for window in query.dataset.windows]
-        self._register(source, lsn, counts_from(core.clock_ms(), states, reads_stored(query)))
+        self._register(source, lsn, counts_from(core, query))
 
     def _change_cursor(self, change: dict[str, Any], _: int) -> None:
         """Do nothing: named cursors are there from the query's registration on, and have come at least as far."""

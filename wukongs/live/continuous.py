@@ -16,19 +16,17 @@ from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_templates import constants_of, template_of
-from wukongs.live.query_windows import QueryWindows, Reading, spans
+from wukongs.live.query_windows import QueryWindows, Reading, counts_from, spans
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
 from wukongs.live.stream_state import StreamState
 from wukongs.live.window_log import LAST_MS, OWN, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
-    counts_from,
     covered_ms,
     firing_step,
     first_firing,
     first_multiple,
     makes_stream,
-    reads_stored,
     stored_ms,
     waits_for,
 )
@@ -109,7 +107,7 @@ class ContinuousQuery:
         parse: Callable[[QuerySource], Query] = _no_other_text,
     ) -> None:
         """source: what it was registered with; lsn: the record of the log that registered it; from_ms: the event time
-        from which it counts (windows.counts_from); parse: parses and checks another text, with the lock held."""
+        from which it counts (query_windows.counts_from); parse: parses and checks another text, with the lock held."""
         assert query.registration is not None
         self.name = query.registration.name
         self.lsn = lsn
@@ -291,8 +289,7 @@ class ContinuousQuery:
             if self.is_closed:
                 raise StreamError(f"query {self.name} is closed: register the text anew")
             self._parse(source)  # a stream may have been dropped meanwhile
-            states = [self._core.stream(window.stream) for window in query.dataset.windows]
-            start = counts_from(self._core.clock_ms(), states, reads_stored(query))
+            start = counts_from(self._core, query)
             self._log_and_apply({"op": "replace", **source._asdict(), "start": start})
 
     def _wait_for_firing(self) -> None:

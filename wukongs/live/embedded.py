@@ -20,9 +20,9 @@ from wukongs.live.declarations import check_windows, declare_stream, drop_stream
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder
 from wukongs.live.lateness import LateTuples
+from wukongs.live.query_windows import counts_from
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.watch import Watch
-from wukongs.live.windows import counts_from, reads_stored
 from wukongs.query.limits import Limits
 from wukongs.query.plans.prepared import PreparedQueries
 
@@ -124,8 +124,7 @@ class EmbeddedBackend:
                 other = " in the data folder with another text" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             check_windows(core, query, self._injector.queries)
-            states = [core.stream(window.stream) for window in query.dataset.windows]
-            from_ms = counts_from(core.clock_ms(), states, reads_stored(query))
+            from_ms = counts_from(core, query)
             lsn = core.journal.commit({"op": "register", "query": name, **source._asdict(), "from_ms": from_ms})
             registered = register_query(core, self._injector, query, on_result, source, lsn, from_ms)
             for warning in registered.warnings():

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from wukongs.csparql.algebra import Query, StreamWindow
 from wukongs.csparql.terms import Term
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
-from wukongs.live.core import Core
+from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.reading import dataset_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import evicted, evicted_arrivals
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
-from wukongs.live.stream_state import StreamState
+from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.windows import Interval, interval, matched_in, reads_stored
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.lookup_kernels import count_edges
-
-NOTHING_KNOWN = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class QueryWindows:
         """Return, per stream, the stream batch after which the firing at next_ms reads; all if that is not known."""
         found: dict[str, int] = {}
         for window in self._timed:
-            after = NOTHING_KNOWN
+            after = NOT_YET_MS
             if next_ms is not None:
                 after = interval(window, self.states[window.stream].batch_ms, next_ms).after
             found[window.stream] = min(after, found.get(window.stream, after))
@@ -198,6 +197,25 @@ def spans(intervals: dict[StreamWindow, Interval]) -> dict[str, tuple[int, int]]
             found[window.stream] = (span.start_ms, span.end_ms)
     own = {window.name: (span.start_ms, span.end_ms) for window, span in intervals.items() if window.own_name}
     return found | own
+
+
+def counts_from(
+    core: Core, query: Query, closed_ms: Callable[[StreamState], int | None] = attrgetter("closed_ms")
+) -> int | None:
+    """Return the event time from which a registration counts: the smallest closed time of those of its streams that
+    have begun, None if none has. A query that reads stored graphs does not go back behind their clock, unless one of
+    its streams is there.
+
+    closed_ms: how far a stream is closed. Called with the lock held."""
+    states = [core.stream(window.stream) for window in query.dataset.windows]
+    begun = [(ms, state.is_ended) for state in states if (ms := closed_ms(state)) is not None]
+    running = [ms for ms, is_ended in begun if not is_ended]
+    if not running:
+        return max((ms for ms, _ in begun), default=None)
+    clock_ms, is_late = core.clock_ms(), any(state.is_started and not state.counts for state in states)
+    if reads_stored(query) and not is_late and clock_ms is not None and clock_ms != FOREVER_MS:
+        return max(min(running), clock_ms)
+    return min(running)
 
 
 def advice(core: Core, query: Query, resolve: Resolve) -> tuple[str, ...]:

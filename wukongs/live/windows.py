@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from operator import attrgetter
 from typing import Any
 
 from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
@@ -57,27 +56,6 @@ def reads_stored(query: Query) -> bool:
 def first_multiple(step_ms: int, time_ms: int, is_strict: bool) -> int:
     """Return the first multiple of step_ms at or after a time (strictly after it, if is_strict)."""
     return (time_ms // step_ms + 1) * step_ms if is_strict else -(-time_ms // step_ms) * step_ms
-
-
-def counts_from(
-    clock_ms: int | None,
-    states: Collection[StreamState],
-    is_stored: bool,
-    closed_ms: Callable[[StreamState], int | None] = attrgetter("closed_ms"),
-) -> int | None:
-    """Return the event time from which a registration counts: the smallest closed time of those of its streams that
-    have begun, None if none has. A query that reads stored graphs does not go back behind their clock, unless one of
-    its streams is there.
-
-    clock_ms: that of the stored graph; is_stored: whether the query reads that; closed_ms: of a stream."""
-    begun = [(ms, state.is_ended) for state in states if (ms := closed_ms(state)) is not None]
-    running = [ms for ms, is_ended in begun if not is_ended]
-    if not running:
-        return max((ms for ms, _ in begun), default=None)
-    is_late = any(state.is_started and not state.counts for state in states)
-    if is_stored and not is_late and clock_ms is not None and clock_ms != FOREVER_MS:
-        return max(min(running), clock_ms)
-    return min(running)
 
 
 def first_firing(step_ms: int, states: Collection[StreamState], from_ms: int | None) -> int | None:
