@@ -121,12 +121,13 @@ def test_a_node_that_is_paused_is_silent_and_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_windows_that_a_killed_client_did_not_confirm_go_to_the_next_one(tmp_path: Path) -> None:
+def test_windows_that_a_killed_client_did_not_confirm_go_to_the_next_of_its_group(tmp_path: Path) -> None:
     program = """
 import sys, time, wukongs
 client = wukongs.connect(sys.argv[1])
 (query,) = client.queries()
-print(next(query.results()).end_ms, flush=True)
+windows = query.results(group="g")
+print(next(windows).end_ms, flush=True)
 time.sleep(600)
 """
     with node(tmp_path) as (process, address), wukongs.connect(address) as client:
@@ -139,11 +140,13 @@ time.sleep(600)
             assert reader.stdout is not None
             assert reader.stdout.readline() == "100\n"
             reader.kill()
-        assert windows(query, 1) == {200: ["b"]}
+        assert [window.end_ms for window in query.results(1, group="g")] == [200], "the session has not ended yet"
+        assert windows(query, 1) == {100: ["a"], 200: ["b"]}, "a reader of its own has all"
         process.terminate()  # what nobody has confirmed is there after a restart, too
         process.wait(60)
     with wukongs.Engine(tmp_path / "node") as engine:
-        assert 100 in windows(engine.register(register_text("RANGE 100ms STEP 100ms")), 1)
+        query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+        assert 100 in [window.end_ms for window in query.results(1, group="g")]
 
 
 @pytest.mark.slow

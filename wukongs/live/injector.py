@@ -47,6 +47,8 @@ class Injector:
         self._groups = Groups(core)
         self.callbacks = Callbacks(partial(_on_result_done, core))
         self._ready_ms = FOREVER_MS
+        self._ready_clock_ms: int | None = None
+        """The clock when they were found: once it has moved on, others may be due earlier."""
         self._alone: set[frozenset[StreamState]] = set()
         """The streams of each query over windows alone."""
         self._counts_only = False
@@ -315,8 +317,11 @@ class Injector:
     def _next_due(self, upper: int) -> ContinuousQuery | None:
         """Return a query that is due at the earliest time, _ready_ms, at which one is that reads below `upper`.
 
-        All queries are asked once per time, not once per firing.
+        All queries are asked once per time and stand of the clock, not once per firing.
         """
+        if (clock_ms := self._core.clock_ms()) != self._ready_clock_ms:
+            self._ready.clear()
+            self._ready_clock_ms = clock_ms
         while self._ready:
             if self._is_due(self._ready[0]):
                 return self._ready[0]

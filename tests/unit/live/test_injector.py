@@ -147,6 +147,40 @@ def test_a_stream_without_a_closed_batch_is_the_one_that_holds(engine: wukongs.E
     assert core.clock_ms() == 599
 
 
+def test_firings_by_windows_alone_do_not_let_time_pass_those_that_read_stored_graphs(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock moves on while several of the former are due far ahead of it."""
+    a, b = engine.stream(A), engine.stream(B)
+    a.advance(100)
+    b.advance(100)
+    engine.settle(timeout_s=60)
+    for n in range(3):
+        where = "{ ?s ?p ?o " + f". ?s ?p ?o{n} " * n + "}"  # of three templates
+        engine.register(register_text("RANGE 100ms STEP 100ms", f"alone{n}", where=where))
+    window = f"FROM STREAM <{A}> [RANGE 100ms STEP 100ms] FROM NAMED {STORED.split()[1]}"
+    where = f"{{ GRAPH {STORED.split()[1]} {{ ?s ?p ?o }} }}"
+    stored = engine.register(f"REGISTER QUERY stored AS SELECT ?s {window} WHERE {where}")
+    core: Core = engine._core
+    fired, moved, stood = core.journal.fired, list[int](), list[tuple[int, int]]()
+
+    def move_b(lsn: int, at_ms: int, *more: Any) -> None:
+        fired(lsn, at_ms, *more)
+        stood.append((at_ms, core.sealed_ms or 0))
+        if at_ms == 1500 and not moved:
+            moved.append(at_ms)
+            b.advance(2000)
+
+    monkeypatch.setattr(core.journal, "fired", move_b)
+    ends = range(200, 2001, 100)
+    for end in ends:
+        a.push([at(f"t{end}n{n}", end) for n in range(40)])
+    a.advance(2000)
+    engine.settle(timeout_s=60)
+    assert {end: len(found) for end, found in windows(stored).items()} == {end: 2 * end // 5 - 40 for end in ends}
+    assert [(at_ms, sealed_ms) for at_ms, sealed_ms in stood if sealed_ms >= at_ms + 100] == []
+
+
 def test_an_ended_stream_holds_nobody_and_its_last_tuples_count(engine: wukongs.Engine) -> None:
     a, b = engine.stream(A), engine.stream(B)
     query = engine.register(join_text())
