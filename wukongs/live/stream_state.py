@@ -401,6 +401,11 @@ class StreamState:
         self.whole[number] = whole
         heappush(self._slice_numbers, number)
 
+    def forget_expected(self) -> None:
+        """Let none of these slices wait any more."""
+        self.whole = {}
+        self._slice_numbers.clear()
+
     def make_slice(self, number: int) -> None:
         """Make a slice of the earliest stream batch that is none yet."""
         assert number == self._slice_numbers[0], (number, self._slice_numbers[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wukongs.errors import StreamError
-from wukongs.live.stream_state import PUSH_PARTITION, StreamState
+from wukongs.live.stream_state import PUSH_PARTITION, StreamState, WholeSlice
 from wukongs.settings import Settings
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.encoded import Encoded, TermTable
@@ -234,3 +234,14 @@ def test_records_of_a_late_stream_are_forgotten_once_no_firing_reads_by_them() -
     assert state.joins == [(5, 80), (9, 90)]
     state.forget_joins(5000)
     assert state.joins == [(9, 90)]
+
+
+def test_slices_that_were_expected_are_forgotten_with_their_numbers() -> None:
+    """A node that is a home no more, and then one again, has none of those that it waited for before."""
+    state = state_of()
+    state.whole = {}
+    state.expect(1, WholeSlice((NO_IDS, NO_IDS, NO_IDS, NO_IDS), NO_IDS, 0))
+    state.closed_ms = 200
+    assert state.next_slice() == 1
+    state.forget_expected()
+    assert state.next_slice() is None
