@@ -9,7 +9,7 @@ Invariants:
 * the head lies at one address for the table's life. The tables that it names are made anew as they grow;
 * the batches of each window are held here, so that the addresses in their descriptors stay good;
 * `version` changes when the size of a window has changed by SIZE_FACTOR since it was last noted, and only then: until
-  then plans need not look at sizes;
+  then plans need not look at sizes; `changes` counts that for each window;
 * an access stands for one predicate of one graph in a window, from one side. It has a probe for each of the window's
   batches with such triples, and probes are written together with the window. So a look-up of a key begins at one cache
   line, in place of a descriptor, a directory and the heads of three columns;
@@ -59,6 +59,7 @@ class WindowTable:
 
     def __init__(self) -> None:
         self.version = 0
+        self.changes: list[int] = []
         self.head = np.zeros(HEAD_WIDTH, np.int64)
         self.address: int = self.head.ctypes.data
         self._batches: list[BatchSet] = []
@@ -89,6 +90,7 @@ class WindowTable:
         self._batches.append(EMPTY)
         self._rooms.append((0, 0))
         self._noted.append(0)
+        self.changes.append(0)
         self._accesses.append({})
         self._wanted.append(_NONE)
         if number == len(self._windows):
@@ -125,6 +127,7 @@ class WindowTable:
         size, noted = max(1, batches.count), self._noted[number]
         if size > SIZE_FACTOR * noted or noted > SIZE_FACTOR * size:
             self._noted[number] = size
+            self.changes[number] += 1
             self.version += 1
 
     def access(self, number: int, predicate: int, graph: int, direction: int) -> int:

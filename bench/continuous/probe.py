@@ -12,7 +12,11 @@ from unittest.mock import patch
 
 from wukongs.live.continuous import ContinuousQuery
 
-KERNELS = (("wukongs.query.plans.plan_runner", "run_plan"), ("wukongs.query.plans.compiled", "run_call"))
+KERNELS = (
+    ("wukongs.query.plans.plan_runner", "run_plan"),
+    ("wukongs.query.plans.compiled", "run_call"),
+    ("wukongs.query.plans.compiled", "run_calls"),
+)
 """The calls in which plans run: a module, and the name by which it calls the kernel."""
 
 

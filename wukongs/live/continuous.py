@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -35,9 +35,12 @@ from wukongs.query.execution.answer import Answer, answer
 from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import WindowResult
+from wukongs.query.plans.compiled import Columns, CompiledQuery
+from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
-from wukongs.query.terms.query_terms import ConstantIds
+from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.store.snapshot import tick_sn
 from wukongs.store.term_registry import TermReader
 
@@ -47,6 +50,7 @@ log = logging.getLogger("wukongs")
 Unread: TypeAlias = Literal["drop", "end"]
 UNREAD_BYTES_MAX = 64 << 20
 FIRING_POLL_S = 0.002
+COMPILED = "compiled"
 CATCH_UPS_MAX = 3
 """How often another text lets all that is due be picked; after that it counts for what is due by then."""
 
@@ -80,6 +84,9 @@ class Schedule(Protocol):
 
     def catch_up(self) -> None:
         """Wait until all that is due has been picked. Called with the lock held."""
+
+    def moved(self, query: ContinuousQuery) -> None:
+        """Note that a query fires next at another time. Called with the lock held."""
 
     def replaced(self, query: ContinuousQuery, streams: Iterable[str]) -> None:
         """Note that a query has another text. streams: those of its text before. Called with the lock held."""
@@ -156,7 +163,13 @@ class ContinuousQuery:
         self.plans = PlanMemo(is_patient=True)
         self._answer_to_nothing: Answer | None = None
         """The answer when all windows are empty and nothing else is read; kept if it has no row."""
+        self.compiled: CompiledQuery | None = None
+        """The query as kernels run it, if they can; from the first firing on."""
+        self._is_looked_at = False
+        """Whether it was tried to compile it."""
         self._states = self.windows.states
+        self.beat = (self.step_ms, self.windows.beat) if self.step_ms is not None else self.windows
+        """It is equal for all queries that are due at the same times, and need the same slices."""
         self.reporter = Reporter(query.registration)
         self._last_ms: int | None = None
         """The last firing of this text."""
@@ -228,6 +241,7 @@ class ContinuousQuery:
                 return
             self.is_closed = True
             self._schedule.forget(self)
+            self.windows.close()
             self._core.registry.release(self._references)
         if self._caller is not None:
             self._caller.close()
@@ -300,7 +314,7 @@ class ContinuousQuery:
 
     def _log_and_apply(self, change: dict[str, Any]) -> None:
         """Log a change together with the time after which it counts, and make it."""
-        next_ms = self._next_firing()
+        next_ms = self.next_firing()
         from_ms = None if next_ms is None else next_ms - (self.step_ms or 1)
         change = {**change, "query": self.name, "of": self.lsn, "from_ms": from_ms}
         self._core.journal.commit(change)
@@ -314,10 +328,12 @@ class ContinuousQuery:
         source, from_ms = QuerySource.of(change), change["from_ms"]
         before, recorded = list(self._states), self.reporter.recorded
         self._core.registry.release(self._references)
+        self.windows.close()
         self._take_text(self._parse(source), source)
         self._is_replaced = True
         if from_ms is None:
-            self._next_ms, self.from_ms = None, change["start"]
+            self.from_ms = change["start"]
+            self._fire_next(None)
         else:
             self.skip_to(from_ms)
             self.reporter.recorded = [one for one in recorded if one.at_ms > from_ms]
@@ -348,9 +364,9 @@ class ContinuousQuery:
 
     def restore_progress(self, progress: dict[str, Any]) -> None:
         """Stand where another one stood."""
-        self._next_ms = progress["next_ms"]
         closed = progress.get("closed_at_start", {})  # in logs of before
         self.from_ms = progress.get("from_ms", min(closed.values(), default=None))
+        self._fire_next(progress["next_ms"])
         self.is_paused = progress["is_paused"]
         self._is_replaced = "source" in progress
         self.reporter.restore(progress.get("remembered"))
@@ -390,7 +406,7 @@ class ContinuousQuery:
         analyze: run the query over these windows too, without reporting anything, and show the actual rows of each step
         and rows and time of each operator. Raises QueryTimeout, BudgetExceeded."""
         with self._core.lock:
-            at_ms = self._next_firing()
+            at_ms = self.next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
             dataset, _ = self.windows.dataset(at_ms)
             terms = terms_of(self._core)
@@ -411,7 +427,7 @@ class ContinuousQuery:
             if self.is_closed or self.is_paused:
                 return told[0]
             told += counted(self._states, self._counts, self.log)
-            at_ms = self._next_firing() if self._last_ms is None else self._last_ms
+            at_ms = self.next_firing() if self._last_ms is None else self._last_ms
             look = None if at_ms is None else Look.pick(self._core, self.query, self.windows, at_ms)
         if look is not None:
             told += look.told()
@@ -425,7 +441,7 @@ class ContinuousQuery:
         if due is not None:
             return f"is about to report the window ending at {due} ms"
         closed_ms = self._core.progress.closed_ms(self._core)
-        return waits_for(self._states, closed_ms, self._next_firing(), self.windows.reads_stored)
+        return waits_for(self._states, closed_ms, self.next_firing(), self.windows.reads_stored)
 
     def waits_on(self) -> Collection[str]:
         """Return the streams that have to come further, or to begin, before the query fires next. Called with the lock
@@ -435,7 +451,7 @@ class ContinuousQuery:
         not_begun = [name for name, state in self._states.items() if not (state.is_started or state.is_ended)]
         if not_begun:
             return not_begun
-        next_ms, asked = self._next_firing(), list(self._states.values())
+        next_ms, asked = self.next_firing(), list(self._states.values())
         if self.windows.reads_stored:
             asked += [state for state in self._core.streams.values() if state.counts]
         covers = {state.iri: state.cover_ms for state in asked}
@@ -445,18 +461,29 @@ class ContinuousQuery:
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""
-        next_ms, states = self._next_firing(), self._states.values()
+        while self.take_over():
+            pass
+        next_ms, covered = self.next_firing(), self._covered_ms()
+        return None if next_ms is None or covered is None or next_ms > covered else next_ms
+
+    def take_over(self) -> bool:
+        """Make the first of the changes to come if the query is due and fires next by it. Return whether it has."""
+        if not self.planned or (from_ms := self.planned[0][1]["from_ms"]) is None:
+            return False
+        next_ms, covered = self.next_firing(), self._covered_ms()
+        if next_ms is None or covered is None or not from_ms < next_ms <= covered:
+            return False
+        self._apply(self.planned.pop(0)[1])
+        return True
+
+    def _covered_ms(self) -> int | None:
+        """Return the time up to which the query may fire. None: one of its streams has not begun."""
+        states = self._states.values()
         covered = covered_ms(self.step_ms or 1, states)
-        if next_ms is None or covered is None or next_ms > covered:
-            return None
-        if self.windows.reads_stored:
-            passed = stored_ms(self._core.clock_ms(), states)
-            if passed is None or next_ms > passed:
-                return None
-        if self.planned and (from_ms := self.planned[0][1]["from_ms"]) is not None and next_ms > from_ms:
-            self._apply(self.planned.pop(0)[1])
-            return self.due()
-        return next_ms
+        if covered is None or not self.windows.reads_stored:
+            return covered
+        passed = stored_ms(self._core.clock_ms(), states)
+        return None if passed is None else min(covered, passed)
 
     @property
     def next_ms(self) -> int | None:
@@ -471,17 +498,19 @@ class ContinuousQuery:
         """Return the snapshot number that the firing at a time reads; -1 if it reads no stored graph."""
         return self._core.sn_at(at_ms, self._states.values()) if self.windows.reads_stored else -1
 
-    def _next_firing(self) -> int | None:
+    def next_firing(self) -> int | None:
         """Return the time of the next firing, None while it cannot be told."""
         if self._next_ms is None:
-            self._next_ms = first_firing(self.step_ms or 1, self._states.values(), self.from_ms)
+            first_ms = first_firing(self.step_ms or 1, self._states.values(), self.from_ms)
+            if first_ms is not None:
+                self._fire_next(first_ms)
         if self._next_ms is None or self.step_ms is not None:
             return self._next_ms
         return self.windows.next_edge_ms(self._next_ms)
 
     def keep_after_ms(self) -> dict[str, int]:
         """Return, per stream, the time up to which this query needs no slices any more; none while it cannot tell."""
-        self._next_firing()
+        self.next_firing()
         next_ms = self._next_ms
         if next_ms is None:  # it fires first with the earliest of its streams, of which these are some
             next_ms = min(
@@ -503,7 +532,11 @@ class ContinuousQuery:
 
     def skip_to(self, time_ms: int) -> None:
         """Go on with the first firing after a time."""
-        self._next_ms = first_multiple(self.step_ms or 1, time_ms, is_strict=True)
+        self._fire_next(first_multiple(self.step_ms or 1, time_ms, is_strict=True))
+
+    def _fire_next(self, next_ms: int | None) -> None:
+        self._next_ms = next_ms
+        self._schedule.moved(self)
 
     def is_skipped(self, at_ms: int) -> bool:
         """Tell whether the firing at a time is left out: the query is paused, or the window was taken before and no
@@ -519,11 +552,21 @@ class ContinuousQuery:
         if self.is_paused:
             self.reporter.forget(at_ms)
 
+    def company(self) -> Hashable:
+        """Return what is equal for all queries that are run together when they are due at one time, None if this one
+        runs alone. Called with the lock held."""
+        if not self._is_looked_at:
+            self._is_looked_at = True
+            self.compiled = self.windows.compile(self.query, self.plans)
+        if self.compiled is not None:
+            return COMPILED
+        return None if self.template is None else self.template.shape
+
     def prepare(self, at_ms: int) -> Firing | None:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
         Called with the lock held, when everything up to then is sealed."""
-        reading = self.windows.read(at_ms)
+        reading = self.windows.read(at_ms, is_compiled=self.compiled is not None)
         self.skip_to(at_ms)
         self._last_ms = at_ms
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
@@ -589,26 +632,13 @@ class ContinuousQuery:
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
-        terms = terms_of(self._core, firing.reader, firing.moment())
-        is_empty = firing.is_over_nothing
-        found = self._answer_to_nothing if is_empty else None
-        limits = limits_of(self._core.settings, None)
-        if found is None:
-            found = answer(
-                self.query,
-                firing.reading.dataset,
-                terms,
-                limits,
-                self.plans,
-                scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
-                in_order=True,
-                by_solution=self.reporter.is_compared,
-                explored=self._explored(firing),
-            )
-            if is_empty and not (found.length or firing.depends_on_moment()):
-                self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
-        with limits:
-            found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
+        found = self._ran(firing)
+        reader: Utf8Reader = firing.reader
+        if found is None or self.reporter.is_compared:
+            reader = terms = terms_of(self._core, firing.reader, firing.moment())
+            found = found or self._evaluated(firing, terms)
+            with limits_of(self._core.settings, None):
+                found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
         if not self.reporter.is_reported(found):
             return None
         windows = spans(firing.reading.intervals)
@@ -616,7 +646,7 @@ class ContinuousQuery:
             self.query.form,
             self.query.variables,
             found.columns,
-            terms,
+            reader,
             tick_sn(firing.at_ms),
             found.boolean,
             found.length,
@@ -629,23 +659,65 @@ class ContinuousQuery:
             is_stream=self.is_stream,
         )
 
+    def _ran(self, firing: Firing) -> Answer | None:
+        """Return the answer of a compiled query; None if it is none, or if the executor has to evaluate it."""
+        columns = firing.columns
+        if columns is not None:
+            self._counts.explored_together += 1
+        elif self.compiled is not None and firing.is_compiled:
+            try:
+                columns = self.compiled.run(lambda: limits_of(self._core.settings, None))
+            except MemoryError:  # the executor says it by name, if it meets it again
+                return None
+        return None if columns is None else Answer(columns, len(columns[0]))
+
+    def _evaluated(self, firing: Firing, terms: QueryTerms) -> Answer:
+        """Evaluate the query by the executor."""
+        dataset = firing.reading.dataset
+        if dataset is None:
+            assert self.compiled is not None, self.name
+            dataset, _ = self.compiled.windows.dataset(self.query.dataset, self.compiled.resolve)
+        is_empty = firing.is_over_nothing(dataset)
+        found = self._answer_to_nothing if is_empty else None
+        if found is None:
+            found = answer(
+                self.query,
+                dataset,
+                terms,
+                limits_of(self._core.settings, None),
+                self.plans,
+                scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
+                in_order=True,
+                by_solution=self.reporter.is_compared,
+                explored=self._explored(firing),
+            )
+            if is_empty and not (found.length or firing.depends_on_moment()):
+                self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
+        return found
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firing:
     """The batches and terms that one firing reads, picked at one moment. explored: the matches of the core of the
-    query's template, if they were found together with other queries."""
+    query's template, if they were found together with other queries; columns: the answer of a compiled query, if it was
+    found so."""
 
     query: ContinuousQuery
     at_ms: int
     reading: Reading
     reader: TermReader
     explored: BindingTable | None = None
+    columns: Columns | None = None
 
     @property
-    def is_over_nothing(self) -> bool:
+    def is_compiled(self) -> bool:
+        """Whether kernels run the query over the engine's table of windows."""
+        return self.reading.dataset is None and self.reading.error is None
+
+    def is_over_nothing(self, dataset: Dataset) -> bool:
         """Whether the windows are empty and nothing else is read."""
         clause = self.query.query.dataset
-        return not (len(self.reading.dataset.descriptors) or clause.default_graphs or clause.named_graphs)
+        return not (len(dataset.descriptors) or clause.default_graphs or clause.named_graphs)
 
     def moment(self) -> Moment:
         """NOW() is the window's end, and a firing that is repeated draws the same random values."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
+from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
 from wukongs.live.stream_state import FOREVER_MS, Columns, StreamState
 from wukongs.live.window_log import UnreadBudget
@@ -206,6 +207,7 @@ class Core:
         self.changed = threading.Condition(self.lock)
         self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
         self.arrangement = Arrangement("stored graph")
+        self.windows = EngineWindows(self.arrangement)
         self.replayed_to: int | None = None
         """The snapshot number that a replay of the log has come to; None: there is no replay.
 

@@ -25,6 +25,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import limits_of
 from wukongs.query.operators import operators
+from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import stable_order
 
@@ -73,8 +74,8 @@ class Groups:
 
         They are returned unchanged if there is nothing to share, or if exploring them together fails: then each finds
         its own error. stale: plans to be renewed are added to it."""
-        sound = [firing for firing in firings if firing.reading.error is None]
-        if len(sound) < 2 or sound[0].is_over_nothing:
+        sound = [one for one in firings if one.reading.error is None and one.reading.dataset is not None]
+        if len(sound) < 2 or sound[0].is_over_nothing(_dataset(sound[0])):
             return firings
         start = self._start(sound)
         shared = start.shared
@@ -111,7 +112,7 @@ class Groups:
                 self._shared.clear()
             ends = tuple(variables[end] if isinstance(end, int) else end for end in key[1])
             shared = self._shared[key] = _Shared(with_constants(templates[0].core, ends))
-        resolves = [firing.reading.dataset.resolve for firing in of_row.values()]
+        resolves = [_dataset(firing).resolve for firing in of_row.values()]
         ids = [np.array([resolve(t) for resolve, t in zip(resolves, place, strict=True)]) for place in varying]
         table = BindingTable((_ROW, *variables), (np.arange(len(rows)), *ids), len(rows))
         return _Start(shared, table, tuple(rows[template.constants] for template in templates))
@@ -121,7 +122,7 @@ class Groups:
         limits = limits_of(self._core.settings, None)
         terms = terms_of(self._core, first.reader, first.moment())
         with limits:
-            executor = Executor(first.reading.dataset, terms, limits, start.shared.plans, in_order=True)
+            executor = Executor(_dataset(first), terms, limits, start.shared.plans, in_order=True)
             parts = _divided(executor.explore(start.shared.node, start.table), start.table)
         return [parts[number] for number in start.numbers]
 
@@ -129,6 +130,11 @@ class Groups:
 def _template(firing: Firing) -> Template:
     assert firing.query.template is not None
     return firing.query.template
+
+
+def _dataset(firing: Firing) -> Dataset:
+    assert firing.reading.dataset is not None
+    return firing.reading.dataset
 
 
 def _divided(found: BindingTable, start: BindingTable) -> list[BindingTable]:

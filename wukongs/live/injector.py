@@ -14,7 +14,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 
 from wukongs.errors import StreamError
+from wukongs.live.beats import Beat, Beats
 from wukongs.live.callbacks import Callbacks
+from wukongs.live.compiled_firings import CompiledFirings
 from wukongs.live.continuous import ContinuousQuery, Firing
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.groups import FIRINGS_MAX, Groups
@@ -40,11 +42,13 @@ class Injector:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._queries: dict[str, ContinuousQuery] = {}
+        self._beats = Beats()
         self._ready: deque[ContinuousQuery] = deque()
         """Queries found due at one time, _ready_ms, that have not fired yet."""
         self._company: defaultdict[Hashable, deque[ContinuousQuery]] = defaultdict(deque)
-        """The same queries by the shape of their templates."""
+        """The same queries by what they are run together with (ContinuousQuery.company)."""
         self._groups = Groups(core)
+        self._compiled = CompiledFirings(core)
         self.callbacks = Callbacks(partial(_on_result_done, core))
         self._ready_ms = FOREVER_MS
         self._ready_clock_ms: int | None = None
@@ -95,30 +99,38 @@ class Injector:
     def add(self, query: ContinuousQuery) -> None:
         """Register a query. Called with the lock held."""
         self._queries[query.name] = query
+        self._beats.add(query)
         self._serve_windows(query.windows.states)
         self.wake()
 
     def replaced(self, query: ContinuousQuery, streams: Iterable[str]) -> None:
         """Serve the windows of a query's new text. streams: those of its text before. Called with the lock held."""
+        self._beats.moved(query)
         self._serve_windows({*streams, *query.windows.states})
         self.wake()
+
+    def moved(self, query: ContinuousQuery) -> None:
+        """Note that a query fires next at another time. Called with the lock held."""
+        self._beats.moved(query)
 
     def forget(self, query: ContinuousQuery) -> None:
         """Take a query out. Called with the lock held."""
         if self._queries.get(query.name) is query:
             del self._queries[query.name]
+            self._beats.remove(query)
             self._serve_windows(query.windows.states)
             self.wake()
 
     def _serve_windows(self, streams: Iterable[str]) -> None:
         """Keep, of the streams of a query that has come or gone, the blocks and tuples that registered queries need."""
-        alone = [other.windows for other in self._queries.values() if not other.windows.reads_stored]
-        self._alone = {frozenset(windows.states.values()) for windows in alone}
-        self._counts_only = any(other.step_ms is None for other in self._queries.values())
+        self._compiled.forget()
+        readers = list(self._beats.earliest())
+        self._alone = {frozenset(one.windows.states.values()) for one in readers if not one.windows.reads_stored}
+        self._counts_only = any(one.step_ms is None for one in readers)
+        windows = [window for one in readers for window in one.query.dataset.windows]
         for name in streams:
             state = self._core.streams.get(name)
             if state is not None:
-                windows = [window for other in self._queries.values() for window in other.query.dataset.windows]
                 widest_ms = max((window.range_ms for window in windows if window.stream == name), default=0)
                 state.ring.index_windows(widest_ms // state.batch_ms)
                 if any(window.is_counted and window.stream == name for window in windows):
@@ -172,7 +184,7 @@ class Injector:
 
     def _is_behind(self, target_ms: int) -> bool:
         end_ms = self._core.next_end(self._ahead_ms())
-        due = [at_ms for query in self._queries.values() if (at_ms := query.due()) is not None]
+        due = [at_ms for beat in self._beats if (at_ms := beat.due()) is not None]
         is_sealed = end_ms is None or end_ms > target_ms
         return not is_sealed or any(at_ms <= target_ms for at_ms in due) or self._core.progress.is_behind(self._core)
 
@@ -226,8 +238,8 @@ class Injector:
             self._renew()
 
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
-        """Run the firings of queries of one template at one time."""
-        for firing in self._groups.explored(firings, self._stale):
+        """Run the firings of queries that are run together, at one time."""
+        for firing in self._compiled.ran(self._groups.explored(firings, self._stale)):
             query = firing.query
             if query.is_closed:
                 continue
@@ -282,13 +294,19 @@ class Injector:
         return found
 
     def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
-        """Pick what a query reads that is due at _ready_ms, and others of its template, if they are not skipped."""
+        """Pick what a query reads that is due at _ready_ms, and others that are run together with it, if they are not
+        skipped. All of them read the same snapshot."""
         at_ms, company = self._ready_ms, [query]
-        if query.template is not None:
-            waiting = self._company[query.template.shape]
+        if (key := query.company()) is not None:
+            waiting, sn = self._company[key], query.windows.sn_at(at_ms)
             while waiting and len(company) < FIRINGS_MAX:
                 other = waiting.popleft()
                 if other is not query and self._is_due(other):
+                    other_sn = other.windows.sn_at(at_ms)
+                    if None not in (sn, other_sn) and sn != other_sn:
+                        waiting.appendleft(other)
+                        break
+                    sn = other_sn if sn is None else sn
                     company.append(other)
         firings = []
         for each in company:
@@ -299,25 +317,30 @@ class Injector:
         return firings
 
     def _is_due(self, query: ContinuousQuery) -> bool:
-        return self._queries.get(query.name) is query and query.due() == self._ready_ms
+        if self._queries.get(query.name) is not query:
+            return False
+        is_sure = query.step_ms is not None and not query.planned
+        return (query.next_ms if is_sure else query.due()) == self._ready_ms
 
     def _keep_budgets(self) -> None:
         """Make room in the streams whose slices take more than they may."""
         for state in self._core.streams.values():
             if state.ring.size_bytes > state.slice_bytes_max:
-                needs = [query.needs_after() for query in self._queries.values()]
+                needs = [query.needs_after() for query in self._beats.earliest()]
                 collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
 
     def _merge(self) -> bool:
         """Use idle time for merges; return whether there is more to do. Called with the lock held."""
         is_more = self._core.merge(IDLE_FUEL)
         self._keep_budgets()  # blocks take room, too
+        if not is_more:
+            self._core.windows.tidy()
         return is_more
 
     def _next_due(self, upper: int) -> ContinuousQuery | None:
         """Return a query that is due at the earliest time, _ready_ms, at which one is that reads below `upper`.
 
-        All queries are asked once per time and stand of the clock, not once per firing.
+        All beats are asked once per time and stand of the clock, not once per firing.
         """
         if (clock_ms := self._core.clock_ms()) != self._ready_clock_ms:
             self._ready.clear()
@@ -326,19 +349,20 @@ class Injector:
             if self._is_due(self._ready[0]):
                 return self._ready[0]
             self._ready.popleft()
-        due = [
-            (at_ms, query)
-            for query in self._queries.values()
-            if (at_ms := query.due()) is not None and (upper == UPPER_MAX or query.reads_sn(at_ms) < upper)
-        ]
+        while sum(query.take_over() for query in self._beats.earliest() if query.planned):
+            pass
+        due: dict[int, list[Beat]] = defaultdict(list)
+        for beat in self._beats:
+            if (at_ms := beat.due()) is not None and (upper == UPPER_MAX or beat.reads_sn(at_ms) < upper):
+                due[at_ms].append(beat)
         if not due:
             return None
-        self._ready_ms = min(at_ms for at_ms, _ in due)
-        self._ready.extend(query for at_ms, query in due if at_ms == self._ready_ms)
+        self._ready_ms = min(due)
+        self._ready.extend(query for beat in due[self._ready_ms] for query in beat.waiting[beat.first_ms])
         self._company.clear()
         for query in self._ready:
-            if query.template is not None:
-                self._company[query.template.shape].append(query)
+            if (company := query.company()) is not None:
+                self._company[company].append(query)
         return self._ready[0]
 
     def _drop_slices(self) -> None:
@@ -346,13 +370,13 @@ class Injector:
         and records of late streams that none needs."""
         for state in self._core.streams.values():
             if len(state.joins) > 1:
-                readers = [one for one in self._queries.values() if one.reads_joins_of(state)]
+                readers = [one for one in self._beats.earliest() if one.reads_joins_of(state)]
                 nexts = [NOT_YET_MS if one.next_ms is None else one.next_ms for one in readers]
                 state.forget_joins(min(nexts, default=FOREVER_MS))
         for state, keep_after_ms in self.keep_after_ms():
             self._core.drop_slices(state, keep_after_ms)
         arrivals: dict[str, int] = {}
-        for query in self._queries.values():
+        for query in self._beats.earliest():
             for stream, after in query.arrivals_needed().items():
                 arrivals[stream] = min(after, arrivals.get(stream, after))
         for stream, after in arrivals.items():
@@ -363,7 +387,7 @@ class Injector:
         by a registered query. Called with the lock held."""
         core = self._core
         needed: dict[str, int] = {}
-        for query in self._queries.values():
+        for query in self._beats.earliest():
             for stream, keep_after_ms in query.keep_after_ms().items():
                 needed[stream] = min(keep_after_ms, needed.get(stream, keep_after_ms))
         found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from wukongs.csparql.algebra import Query, StreamWindow
@@ -11,13 +11,16 @@ from wukongs.csparql.terms import Term
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
 from wukongs.live.core import NOT_YET_MS, Core
+from wukongs.live.engine_windows import EngineWindow
 from wukongs.live.reading import dataset_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import evicted, evicted_arrivals
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.windows import Interval, interval, matched_in, reads_stored
+from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
@@ -26,11 +29,12 @@ from wukongs.store.lookup_kernels import count_edges
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The data that one firing reads. extents: of each window of the clause, in order; partial: a window reaches back
-    further than the engine holds; error: a window's slices were dropped for want of room; needs_ms: per stream, the
-    time after which all tuples that it reads have come."""
+    """The data that one firing reads. dataset: None for a compiled query, which finds it in the table of windows;
+    extents: of each window of the clause, in order; partial: a window reaches back further than the engine holds;
+    error: a window's slices were dropped for want of room; needs_ms: per stream, the time after which all tuples that
+    it reads have come."""
 
-    dataset: Dataset
+    dataset: Dataset | None
     intervals: dict[StreamWindow, Interval]
     extents: tuple[Extent, ...]
     partial: bool
@@ -62,6 +66,13 @@ class QueryWindows:
             for stream in self.states
         }
         """Stream -> the ids of the predicates that can be matched in its windows, or ANY_PREDICATE."""
+        self.beat: object = self
+        """It is equal for windows that are read at the same times, and have the same content."""
+        if not self._counted:
+            windows = tuple(replace(window, line=0, column=0) for window in self._timed)
+            self.beat = self.reads_stored, windows, tuple(self.states.values())
+        self._shared: dict[StreamWindow, EngineWindow] = {}
+        """The windows of time, as all queries share them; from the first firing on."""
 
     def keep_after_ms(self, next_ms: int) -> dict[str, int]:
         """Return, per stream, the time up to which no firing from next_ms on needs slices."""
@@ -117,43 +128,76 @@ class QueryWindows:
         arrivals = self.states[window.stream].ring.arrivals
         return arrivals.span(number, window.range_triples, window.step_triples)
 
-    def read(self, at_ms: int) -> Reading:
-        """Pick what the firing at a time reads, when everything up to then is sealed."""
-        for window in self._timed:
-            state = self.states[window.stream]
-            state.ring.close(interval(window, state.batch_ms, at_ms).to)
-        dataset, intervals = self.dataset(at_ms, is_firing=True)
+    def compile(self, query: Query, memo: PlanMemo) -> CompiledQuery | None:
+        """Return the query as kernels run it over the engine's table of windows; None if it is none for them alone."""
+        core, settings = self._core, self._core.settings
+        is_small = settings.query_bytes_max < FIRING_BYTES_MAX or settings.rows_max < OUT_CELLS
+        if self._counted or is_small or core.reach is not None or not CompiledQuery.is_for(query):
+            return None
+        windows = core.windows.numbered(self._shared_windows(), reads_stored=self.reads_stored)
+        return CompiledQuery.of(query, windows, self._constants, memo, core.windows.workspace)
+
+    def _shared_windows(self) -> dict[StreamWindow, EngineWindow]:
+        if not self._shared:
+            windows = self._core.windows
+            self._shared = {window: windows.shared(window, self.states[window.stream]) for window in self._timed}
+        return self._shared
+
+    def close(self) -> None:
+        """Read no window any more. Called with the lock held."""
+        self._core.windows.leave(self._shared.values())
+        self._shared = {}
+
+    def sn_at(self, at_ms: int) -> int | None:
+        """Return the snapshot number that the firing at a time reads; None if it reads no stored graph."""
+        if not self.reads_stored:
+            return None
+        sn = self._core.sn_at(at_ms, self.states.values())
+        # Of a stream that began late on a cluster, the oldest that can be read.
+        return sn if self._core.reach is None else max(sn, self._core.arrangement.trace.since)
+
+    def read(self, at_ms: int, *, is_compiled: bool = False) -> Reading:
+        """Pick what the firing at a time reads, when everything up to then is sealed. is_compiled: it is written into
+        the engine's table, where it stays until something else is picked."""
+        shared = self._shared_windows()
         partial = False
         error = None
         needs_ms: dict[str, int] = {}
-        for window, span in intervals.items():
+        intervals: dict[StreamWindow, Interval] = {}
+        windows: dict[StreamWindow, BatchSet] = {}
+        extents: list[Extent] = []
+        for window in self._clause.windows:
             state = self.states[window.stream]
-            after_ms = span.after * state.batch_ms
-            needs_ms[window.stream] = min(after_ms, needs_ms.get(window.stream, after_ms))
             if window.is_counted:
+                windows[window], span = self._counted_window(window, at_ms)
                 after, to = self._counted_span(window, at_ms // state.batch_ms)
                 partial |= after < min(to, state.ring.arrivals.held_after)
                 error = error or evicted_arrivals(self._name, at_ms, after, to, state)
-                continue
-            missing = [state.ring.lost_to]
-            if state.slice_filter is not None:
-                missing.append(state.slice_filter.lacks_to(self.matched[window.stream]))
-            partial |= any(to is not None and span.after < to for to in missing)
-            error = error or evicted(self._name, at_ms, window, span, state)
-        extents = tuple(self._extent(window, span, at_ms) for window, span in intervals.items())
-        return Reading(dataset, intervals, extents, partial, error, needs_ms)
+                after = max(after, state.ring.arrivals.held_after)
+                extents.append((after, to) if after < to else None)
+            else:
+                stands = shared[window]
+                stands.move(at_ms)
+                windows[window], span = stands.batches, stands.span
+                lost_to = state.ring.lost_to
+                partial |= lost_to is not None and span.after < lost_to
+                if state.slice_filter is not None:
+                    lacks_to = state.slice_filter.lacks_to(self.matched[window.stream])
+                    partial |= lacks_to is not None and span.after < lacks_to
+                error = error or evicted(self._name, at_ms, window, span, state)
+                extents.append(stands.extent)
+            intervals[window] = span
+            after_ms = span.after * state.batch_ms
+            needs_ms[window.stream] = min(after_ms, needs_ms.get(window.stream, after_ms))
+        dataset, sn = None, self.sn_at(at_ms)
+        if is_compiled:
+            self._core.windows.write(shared.values(), sn)
+        else:
+            dataset = self._dataset(windows, sn)
+        return Reading(dataset, intervals, tuple(extents), partial, error, needs_ms)
 
-    def _extent(self, window: StreamWindow, span: Interval, at_ms: int) -> Extent:
-        state = self.states[window.stream]
-        if not window.is_counted:
-            return state.ring.extent(span.after, span.to)
-        after, to = self._counted_span(window, at_ms // state.batch_ms)
-        after = max(after, state.ring.arrivals.held_after)
-        return (after, to) if after < to else None
-
-    def dataset(self, at_ms: int, *, is_firing: bool = False) -> tuple[Dataset, dict[StreamWindow, Interval]]:
-        """Return the dataset as of a time, of what is held now, and the interval of each window. is_firing: the stored
-        graph of that time is held, too."""
+    def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
+        """Return the dataset as of a time, of what is held now, and the interval of each window."""
         windows: dict[StreamWindow, BatchSet] = {}
         intervals: dict[StreamWindow, Interval] = {}
         for window in self._clause.windows:
@@ -164,14 +208,14 @@ class QueryWindows:
             span = interval(window, state.batch_ms, at_ms)
             windows[window] = state.ring.window(span.after, span.to)
             intervals[window] = span
-        trace = self._core.arrangement.trace
-        if not self.reads_stored:
-            return Dataset(self._clause, EMPTY, windows, self._constants), intervals
-        sn = self._core.sn_at(at_ms, self.states.values())
-        if self._core.reach is not None or not is_firing:
-            sn = max(sn, trace.since)  # of a stream that began late on a cluster, the oldest that can be read
-        stored = trace.read(sn)
-        return dataset_of(self._core, self._clause, stored, sn, windows, self._constants), intervals
+        sn = self.sn_at(at_ms)
+        return self._dataset(windows, sn if sn is None else max(sn, self._core.arrangement.trace.since)), intervals
+
+    def _dataset(self, windows: dict[StreamWindow, BatchSet], sn: int | None) -> Dataset:
+        if sn is None:
+            return Dataset(self._clause, EMPTY, windows, self._constants)
+        stored = self._core.arrangement.trace.read(sn)
+        return dataset_of(self._core, self._clause, stored, sn, windows, self._constants)
 
     def _counted_window(self, window: StreamWindow, at_ms: int) -> tuple[BatchSet, Interval]:
         """Return what a window that counts holds at a time, and the times of its first and last arrival: (start_ms,

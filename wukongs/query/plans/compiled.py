@@ -42,6 +42,8 @@ class Workspace:
     def __init__(self) -> None:
         self.space: Int64Array = np.empty(layout.SPACE_CELLS, np.int64)
         self.out: Int64Array = np.empty(OUT_CELLS, np.int64)
+        self.out_of_many: Int64Array = np.empty(OUT_CELLS, np.int64)
+        """The same for the rows of many queries; it grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,9 @@ class CompiledQuery:
     _columns: list[int] = field(init=False, default_factory=list)
     _seed_count: int = field(init=False, default=0)
     _version: int = field(init=False, default=-1)
+    """That of the table for which the plan is, -1: it has to be looked at again."""
+    _changes: list[int] = field(init=False, default_factory=list)
+    """The changes of its own windows for which the plan is."""
 
     @staticmethod
     def of(
@@ -101,16 +106,19 @@ class CompiledQuery:
         seeds: tuple[Variable, ...] = (),
     ) -> CompiledQuery | None:
         """Compile a query, None if it is none for kernels alone."""
-        pattern = query.pattern
-        if isinstance(pattern, Project):
-            pattern = pattern.pattern
-        if query.form != "select" or not isinstance(pattern, Bgp) or not pattern.patterns:
+        if not CompiledQuery.is_for(query, seeds):
             return None
         variables = tuple(map(Variable, query.variables))
-        if not variables or not possible_variables(pattern).union(seeds).issuperset(variables):
-            return None
-        wanted = FilteredBgp(pattern, ())
+        wanted = FilteredBgp(_patterns(query), ())
         return CompiledQuery(query.dataset, variables, wanted, seeds, windows, resolve, memo, workspace)
+
+    @staticmethod
+    def is_for(query: Query, seeds: tuple[Variable, ...] = ()) -> bool:
+        """Tell whether a query is one for kernels alone."""
+        patterns, variables = _patterns(query), tuple(map(Variable, query.variables))
+        if query.form != "select" or not patterns.patterns or not variables:
+            return False
+        return possible_variables(patterns).union(seeds).issuperset(variables)
 
     def __post_init__(self) -> None:
         call = self.call = np.zeros(layout.CALL_WIDTH, np.int64)
@@ -130,17 +138,26 @@ class CompiledQuery:
         self.call[layout.CALL_SEED_COUNT] = len(self.seed_table)
 
     def is_current(self) -> bool:
-        """Look at sizes if some have changed; tell whether the kernel can run the plan."""
-        if self._version != self.windows.table.version:
-            self._renew()
-        return self.is_runnable
+        """Look at sizes if some have changed; tell whether the plan is for those of now."""
+        table = self.windows.table
+        if self._version != table.version:
+            changes = self._changes_now()
+            if self._version < 0 or changes != self._changes:
+                self._changes = changes
+                self._renew()
+            else:
+                self._version = table.version
+        return self._version >= 0
+
+    def _changes_now(self) -> list[int]:
+        return [self.windows.table.changes[number] for number in (self.windows.stored, *self.windows.numbers.values())]
 
     def run(self, limits: Callable[[], Limits]) -> Columns | None:
         """Return the columns of the query's variables, None if the executor has to evaluate the query.
 
         limits: those of this execution, asked for if it is large. Raises QueryTimeout, BudgetExceeded."""
         if self._version != self.windows.table.version:
-            self._renew()
+            self.is_current()
         if not self.is_runnable:
             return self._nothing() if self.is_void else None
         rows = run_call(self.call)
@@ -184,9 +201,10 @@ class CompiledQuery:
 
     def _renew(self) -> None:
         """Find the plan for the sizes of now, and write it down if the kernel can run it alone."""
-        self._version = self.windows.table.version
         dataset, numbers = self.windows.dataset(self.clause, self.resolve)
         route = self.memo.route(self.wanted, self.seeds, max(1, self._seed_count), dataset)
+        # A plan for other sizes does until the memo is renewed.
+        self._version = -1 if self.memo.is_stale else self.windows.table.version
         self.is_runnable = self.is_void = False
         if len(route.segments) != 1 or route.plan.filters or route.plan.constants or route.segments[0].filters:
             return
@@ -201,6 +219,12 @@ class CompiledQuery:
         self.call[layout.CALL_PLAN] = self.block.ctypes.data
         self.call[layout.CALL_ROOM] = OUT_CELLS // self.width
         self.is_runnable = True
+
+
+def _patterns(query: Query) -> Bgp:
+    """Return the triple patterns that are all of a query but for its projection; none if there is more in it."""
+    pattern = query.pattern.pattern if isinstance(query.pattern, Project) else query.pattern
+    return pattern if isinstance(pattern, Bgp) else Bgp(())
 
 
 _NO_IDS = np.empty(0, np.int64)
@@ -256,8 +280,7 @@ class CompiledQueries:
 
     def __init__(self, queries: Sequence[CompiledQuery], workspace: Workspace) -> None:
         self.queries = queries
-        self._space = workspace.space
-        self._out: Int64Array = np.empty(OUT_CELLS, np.int64)
+        self._workspace = workspace
         self._calls: Int64Array = np.zeros((len(queries), layout.CALL_WIDTH), np.int64)
         self._widths: Int64Array = np.ones(len(queries), np.int64)
         self._version = -1
@@ -266,28 +289,29 @@ class CompiledQueries:
         """Do the same as CompiledQuery.run for each query."""
         if self.queries and self._version != self.queries[0].windows.table.version:
             self._renew()
-        calls, apart = self._calls, dict[int, Columns | None]()
+        calls, apart, space = self._calls, dict[int, Columns | None](), self._workspace
         used = first = 0
         while first < len(calls):
-            stopped = run_calls(calls, first, self._out.ctypes.data + 8 * used, len(self._out) - used)
+            stopped = run_calls(calls, first, space.out_of_many.ctypes.data + 8 * used, len(space.out_of_many) - used)
             used += int(calls[first:stopped, layout.CALL_ROWS] @ self._widths[first:stopped])
             first = stopped
             if first == len(calls):
                 break
             calls[first, layout.CALL_ROWS] = 0
-            if used > len(self._out) // 2:
-                self._out = np.concatenate([self._out, np.empty_like(self._out)])
+            if used > len(space.out_of_many) // 2:
+                space.out_of_many = np.concatenate([space.out_of_many, np.empty_like(space.out_of_many)])
             else:
                 apart[first] = self.queries[first].run(limits)
                 first += 1
         counts = calls[:, layout.CALL_ROWS].copy()
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * self._widths)])
-        return Answers(self.queries, self._out[:used].copy(), offsets, counts, apart)
+        return Answers(self.queries, space.out_of_many[:used].copy(), offsets, counts, apart)
 
     def _renew(self) -> None:
         """Take over the calls of the queries, as they are for the sizes of now."""
-        self._version = self.queries[0].windows.table.version
+        are_current = [query.is_current() for query in self.queries]
+        self._version = self.queries[0].windows.table.version if all(are_current) else -1
         for row, query in zip(self._calls, self.queries, strict=True):
-            row[:] = query.call if query.is_current() else 0
-        self._calls[:, layout.CALL_SPACE] = self._space.ctypes.data
+            row[:] = query.call if query.is_runnable else 0
+        self._calls[:, layout.CALL_SPACE] = self._workspace.space.ctypes.data
         self._widths[:] = [query.width for query in self.queries]

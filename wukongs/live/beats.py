@@ -1,0 +1,106 @@
+"""Beats: the registered queries of one engine by when they are due.
+
+A beat is all queries that have the same windows and fire equally often. They are due at the same times, and need the
+same slices. So who is due is asked of each beat in place of each query, and so is what has to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wukongs.live.continuous import ContinuousQuery
+
+
+class Beat:
+    """Queries by the time of their next firing; None: it is not known yet. Some queries are there, in any order."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int | None, dict[ContinuousQuery, None]] = {}
+
+    def put(self, query: ContinuousQuery, next_ms: int | None) -> None:
+        self.waiting.setdefault(next_ms, {})[query] = None
+
+    def take(self, query: ContinuousQuery, next_ms: int | None) -> None:
+        queries = self.waiting[next_ms]
+        del queries[query]
+        if not queries:
+            del self.waiting[next_ms]
+
+    def due(self) -> int | None:
+        """Return the time of the next firing if it is covered, None if not."""
+        if None in self.waiting and next(iter(self.waiting[None])).next_firing() is not None:
+            for query in list(self.waiting.get(None, ())):
+                query.next_firing()
+        first = self._first()
+        return None if first is None else first.due()
+
+    def reads_sn(self, at_ms: int) -> int:
+        """Return the snapshot number that the firings at a time read; -1 if they read no stored graph."""
+        first = self._first()
+        return -1 if first is None else first.reads_sn(at_ms)
+
+    @property
+    def first_ms(self) -> int | None:
+        """The earliest next firing that is known."""
+        return min((ms for ms in self.waiting if ms is not None), default=None)
+
+    def _first(self) -> ContinuousQuery | None:
+        at_ms = self.first_ms
+        return None if at_ms is None else next(iter(self.waiting[at_ms]))
+
+    def earliest(self) -> Iterator[ContinuousQuery]:
+        """Yield one of the queries that fire first, and one of those of which it is not known when they will."""
+        if (first := self._first()) is not None:
+            yield first
+        if None in self.waiting:
+            yield next(iter(self.waiting[None]))
+
+
+class Beats:
+    """Called with the engine's lock held."""
+
+    def __init__(self) -> None:
+        self._beats: dict[object, Beat] = {}
+        self._stand: dict[ContinuousQuery, tuple[object, int | None]] = {}
+        """Query -> its beat, and the time by which it stands there."""
+
+    def __iter__(self) -> Iterator[Beat]:
+        return iter(list(self._beats.values()))
+
+    def add(self, query: ContinuousQuery) -> None:
+        """Let a query be asked for."""
+        query.next_firing()
+        self._put(query)
+
+    def _put(self, query: ContinuousQuery) -> None:
+        key, next_ms = query.beat, query.next_ms
+        self._beats.setdefault(key, Beat()).put(query, next_ms)
+        self._stand[query] = key, next_ms
+
+    def remove(self, query: ContinuousQuery) -> None:
+        """Forget a query."""
+        key, next_ms = self._stand.pop(query)
+        beat = self._beats[key]
+        beat.take(query, next_ms)
+        if not beat.waiting:
+            del self._beats[key]
+
+    def moved(self, query: ContinuousQuery) -> None:
+        """Note that a query fires next at another time, or has other windows. One that was not added is nobody's."""
+        stood = self._stand.get(query)
+        if stood is None:
+            return
+        key, before_ms = stood
+        if key != query.beat:
+            self.remove(query)
+            self._put(query)
+        elif query.next_ms != before_ms:
+            beat = self._beats[key]
+            beat.take(query, before_ms)
+            beat.put(query, query.next_ms)
+            self._stand[query] = key, query.next_ms
+
+    def earliest(self) -> Iterator[ContinuousQuery]:
+        """Yield queries that say for all what is needed: of each beat those that fire first."""
+        for beat in self:
+            yield from beat.earliest()

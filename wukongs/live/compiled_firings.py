@@ -1,0 +1,54 @@
+"""CompiledFirings: the compiled queries that are due at one time, alike or not, run by one kernel call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wukongs.errors import WukongsError
+from wukongs.live.continuous import Firing
+from wukongs.live.core import Core
+from wukongs.query.limits import limits_of
+from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery
+
+log = logging.getLogger("wukongs")
+KEPT_MAX = 1000
+"""So many sets of queries are kept ready; with one more all are forgotten."""
+
+
+class CompiledFirings:
+    """Called by the thread that fires."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._kept: dict[tuple[CompiledQuery, ...], CompiledQueries] = {}
+        """Most sets of queries are due together again and again."""
+
+    def forget(self) -> None:
+        """Keep nothing ready: queries have come or gone. From any thread."""
+        self._kept.clear()
+
+    def ran(self, firings: Sequence[Firing]) -> Sequence[Firing]:
+        """Return firings at one time, which read one snapshot, with the answers of compiled queries.
+
+        They are returned unchanged if there is nothing to share, or if one of them exceeds its limits: then each is run
+        alone, and finds its own error."""
+        places = [place for place, firing in enumerate(firings) if firing.is_compiled]
+        if len(places) < 2:
+            return firings
+        queries = tuple([compiled for place in places if (compiled := firings[place].query.compiled) is not None])
+        together = self._kept.get(queries)
+        if together is None:
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            together = self._kept[queries] = CompiledQueries(queries, self._core.windows.workspace)
+        try:
+            answers = together.run(lambda: limits_of(self._core.settings, None))
+        except (WukongsError, MemoryError):
+            log.debug("%d compiled queries could not be run together", len(places), exc_info=True)
+            return firings
+        found = list(firings)
+        for number, place in enumerate(places):
+            found[place] = replace(firings[place], columns=answers.columns(number))
+        return found

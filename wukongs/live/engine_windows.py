@@ -1,0 +1,108 @@
+"""EngineWindows: the windows of all registered queries of one engine, each read once a tick and written down once.
+
+Queries with the same window share one `EngineWindow`. It holds what the window has at one time. If a compiled query
+reads it, it also has a row in the table from which kernels lay out the parts of a plan (store/window_table.py). The
+stored graph has a row there as well.
+
+Only the thread that fires calls these methods, with the engine's lock held. It also runs the compiled queries, so the
+table is never written while a kernel reads it. `leave` is for all threads: what nobody reads any more is forgotten in
+`tidy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from wukongs.csparql.algebra import StreamWindow
+from wukongs.live.reporting import Extent
+from wukongs.live.stream_state import StreamState
+from wukongs.live.windows import Interval, interval
+from wukongs.query.plans.compiled import Windows, Workspace
+from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.window_table import WindowTable
+
+_NOTHING = Interval(0, 0, 0, 0)
+
+
+@dataclass(slots=True, eq=False)
+class EngineWindow:
+    """A window of time over a stream, as it stands at at_ms. number: its row in the table, None: it has none yet;
+    users: how many queries read it."""
+
+    window: StreamWindow
+    state: StreamState
+    number: int | None = None
+    users: int = 0
+    at_ms: int | None = None
+    span: Interval = _NOTHING
+    batches: BatchSet = EMPTY
+    extent: Extent = None
+
+    def move(self, at_ms: int) -> None:
+        """Stand at a time up to which everything is sealed."""
+        if at_ms == self.at_ms:
+            return
+        self.at_ms = at_ms
+        span, ring = interval(self.window, self.state.batch_ms, at_ms), self.state.ring
+        ring.close(span.to)
+        self.span = span
+        self.batches = ring.window(span.after, span.to)
+        self.extent = ring.extent(span.after, span.to)
+
+
+class EngineWindows:
+    """arrangement: the stored graph; workspace: the memory in which the thread that fires runs compiled queries."""
+
+    def __init__(self, arrangement: Arrangement) -> None:
+        self.workspace = Workspace()
+        self._arrangement = arrangement
+        self._table = WindowTable()
+        self._stored = self._table.add()
+        self._nothing = self._table.add()
+        self._sn: int | None = None
+        """The snapshot number at which the stored graph stands in the table."""
+        self._known: dict[tuple[StreamState, int, int], EngineWindow] = {}
+
+    def shared(self, window: StreamWindow, state: StreamState) -> EngineWindow:
+        """Return the window that all queries share whose windows are equal to this one."""
+        key = state, window.range_ms, window.step_ms
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = EngineWindow(window, state)
+        found.users += 1
+        return found
+
+    @staticmethod
+    def leave(windows: Iterable[EngineWindow]) -> None:
+        """Note that a query has gone. Called with the engine's lock held."""
+        for window in windows:
+            window.users -= 1
+
+    def numbered(self, windows: Mapping[StreamWindow, EngineWindow], *, reads_stored: bool) -> Windows:
+        """Return a query's windows by their rows in the table."""
+        for window in windows.values():
+            if window.number is None:
+                window.number = self._table.add()
+        numbers = {window: shared.number for window, shared in windows.items() if shared.number is not None}
+        return Windows(self._table, self._stored if reads_stored else self._nothing, numbers)
+
+    def write(self, windows: Iterable[EngineWindow], sn: int | None) -> None:
+        """Write windows down as they stand, and the stored graph as of a snapshot number, if one is given."""
+        for window in windows:
+            if window.number is not None:
+                self._table.set(window.number, window.batches)
+        if sn is not None and sn != self._sn:
+            self._table.set(self._stored, self._arrangement.trace.read(sn))
+            self._sn = sn
+
+    def tidy(self) -> None:
+        """Forget the windows that nobody reads; read the stored graph anew, so that batches which were merged go."""
+        for key, window in list(self._known.items()):
+            if not window.users:
+                del self._known[key]
+                if window.number is not None:
+                    self._table.remove(window.number)
+        if self._sn is not None and self._sn >= self._arrangement.trace.since:
+            self._table.set(self._stored, self._arrangement.trace.read(self._sn))
