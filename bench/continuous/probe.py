@@ -63,11 +63,11 @@ class Probe:
         self._stack.enter_context(patch.object(owner, name, with_times(getattr(owner, name))))
 
     def _prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def prepare(query: ContinuousQuery, at_ms: int) -> Any:
+        def prepare(query: ContinuousQuery, *arguments: Any) -> Any:
             times = Times()
             self.firings.setdefault(query.name, []).append(times)
             times.began_s = time.perf_counter()
-            firing = function(query, at_ms)
+            firing = function(query, *arguments)
             times.ended_s = time.perf_counter()
             times.firing_us = (times.ended_s - times.began_s) * 1e6
             return firing

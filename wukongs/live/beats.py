@@ -14,7 +14,8 @@ from wukongs.live.continuous import ContinuousQuery
 class Beat:
     """Queries by the time of their next firing; None: it is not known yet. Some queries are there, in any order."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: object) -> None:
+        self.key = key
         self.waiting: dict[int | None, dict[ContinuousQuery, None]] = {}
 
     def put(self, query: ContinuousQuery, next_ms: int | None) -> None:
@@ -61,7 +62,7 @@ class Beats:
 
     def __init__(self) -> None:
         self._beats: dict[object, Beat] = {}
-        self._stand: dict[ContinuousQuery, tuple[object, int | None]] = {}
+        self._stand: dict[ContinuousQuery, tuple[Beat, int | None]] = {}
         """Query -> its beat, and the time by which it stands there."""
 
     def __iter__(self) -> Iterator[Beat]:
@@ -73,32 +74,33 @@ class Beats:
         self._put(query)
 
     def _put(self, query: ContinuousQuery) -> None:
-        key, next_ms = query.beat, query.next_ms
-        self._beats.setdefault(key, Beat()).put(query, next_ms)
-        self._stand[query] = key, next_ms
+        beat = self._beats.get(query.beat)
+        if beat is None:
+            beat = self._beats[query.beat] = Beat(query.beat)
+        query.beat = beat  # it is found by identity from now on
+        beat.put(query, query.next_ms)
+        self._stand[query] = beat, query.next_ms
 
     def remove(self, query: ContinuousQuery) -> None:
         """Forget a query."""
-        key, next_ms = self._stand.pop(query)
-        beat = self._beats[key]
+        beat, next_ms = self._stand.pop(query)
         beat.take(query, next_ms)
         if not beat.waiting:
-            del self._beats[key]
+            del self._beats[beat.key]
 
     def moved(self, query: ContinuousQuery) -> None:
         """Note that a query fires next at another time, or has other windows. One that was not added is nobody's."""
         stood = self._stand.get(query)
         if stood is None:
             return
-        key, before_ms = stood
-        if key != query.beat:
+        beat, before_ms = stood
+        if beat is not query.beat:
             self.remove(query)
             self._put(query)
         elif query.next_ms != before_ms:
-            beat = self._beats[key]
             beat.take(query, before_ms)
             beat.put(query, query.next_ms)
-            self._stand[query] = key, query.next_ms
+            self._stand[query] = beat, query.next_ms
 
     def earliest(self) -> Iterator[ContinuousQuery]:
         """Yield queries that say for all what is needed: of each beat those that fire first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from wukongs.errors import WukongsError
 from wukongs.live.continuous import Firing
@@ -32,12 +31,12 @@ class CompiledFirings:
     def ran(self, firings: Sequence[Firing]) -> Sequence[Firing]:
         """Return firings at one time, which read one snapshot, with the answers of compiled queries.
 
-        They are returned unchanged if there is nothing to share, or if one of them exceeds its limits: then each is run
-        alone, and finds its own error."""
-        places = [place for place, firing in enumerate(firings) if firing.is_compiled]
-        if len(places) < 2:
+        They are as before if there is nothing to share, or if one of them exceeds its limits: then each is run alone,
+        and finds its own error."""
+        found = [(firing, firing.query.compiled) for firing in firings if firing.is_compiled]
+        if len(found) < 2:
             return firings
-        queries = tuple([compiled for place in places if (compiled := firings[place].query.compiled) is not None])
+        queries = tuple([compiled for _, compiled in found if compiled is not None])
         together = self._kept.get(queries)
         if together is None:
             if len(self._kept) >= KEPT_MAX:
@@ -46,9 +45,8 @@ class CompiledFirings:
         try:
             answers = together.run(lambda: limits_of(self._core.settings, None))
         except (WukongsError, MemoryError):
-            log.debug("%d compiled queries could not be run together", len(places), exc_info=True)
+            log.debug("%d compiled queries could not be run together", len(queries), exc_info=True)
             return firings
-        found = list(firings)
-        for number, place in enumerate(places):
-            found[place] = replace(firings[place], columns=answers.columns(number))
-        return found
+        for number, (firing, _) in enumerate(found):
+            firing.columns = answers.columns(number)
+        return firings

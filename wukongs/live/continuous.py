@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from wukongs.csparql.algebra import Output, Query
@@ -16,7 +16,7 @@ from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_templates import constants_of, template_of
-from wukongs.live.query_windows import QueryWindows, Reading, counts_from, spans
+from wukongs.live.query_windows import QueryWindows, Reading, counts_from
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
 from wukongs.live.stream_state import StreamState
@@ -168,7 +168,7 @@ class ContinuousQuery:
         self._is_looked_at = False
         """Whether it was tried to compile it."""
         self._states = self.windows.states
-        self.beat = (self.step_ms, self.windows.beat) if self.step_ms is not None else self.windows
+        self.beat: object = (self.step_ms, self.windows.beat) if self.step_ms is not None else self.windows
         """It is equal for all queries that are due at the same times, and need the same slices."""
         self.reporter = Reporter(query.registration)
         self._last_ms: int | None = None
@@ -562,11 +562,18 @@ class ContinuousQuery:
             return COMPILED
         return None if self.template is None else self.template.shape
 
-    def prepare(self, at_ms: int) -> Firing | None:
+    def prepare(self, at_ms: int, picked: Picked) -> Firing | None:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
-        Called with the lock held, when everything up to then is sealed."""
-        reading = self.windows.read(at_ms, is_compiled=self.compiled is not None)
+        picked: with others of the moment. Called with the lock held, when everything up to then is sealed."""
+        reading = None
+        if self.compiled is None:
+            reading = self.windows.read(at_ms)
+        else:
+            if (shared := picked.readings.get(self.beat)) is not None:
+                reading = self.windows.read_as(shared)
+            if reading is None:
+                reading = picked.readings[self.beat] = self.windows.read(at_ms, is_compiled=True)
         self.skip_to(at_ms)
         self._last_ms = at_ms
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
@@ -575,7 +582,7 @@ class ContinuousQuery:
             return None
         self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, self.reporter.is_compared)
         self._is_firing = True
-        return Firing(self, at_ms, reading, self._core.registry.snapshot_reader())
+        return Firing(self, at_ms, reading, picked.reader)
 
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window. A window that was taken before is not reported again: only the next
@@ -641,7 +648,7 @@ class ContinuousQuery:
                 found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
         if not self.reporter.is_reported(found):
             return None
-        windows = spans(firing.reading.intervals)
+        reading = firing.reading
         return WindowResult(
             self.query.form,
             self.query.variables,
@@ -651,10 +658,10 @@ class ContinuousQuery:
             found.boolean,
             found.length,
             query=self.name,
-            start_ms=min(start_ms for start_ms, _ in windows.values()),
+            start_ms=reading.start_ms,
             end_ms=firing.at_ms,
-            windows=windows,
-            partial=firing.reading.partial,
+            windows=reading.spans,
+            partial=reading.partial,
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
             is_stream=self.is_stream,
         )
@@ -696,7 +703,15 @@ class ContinuousQuery:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What the firings share that are picked at one moment. readings: by the beat of compiled queries."""
+
+    reader: TermReader
+    readings: dict[object, Reading] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
 class Firing:
     """The batches and terms that one firing reads, picked at one moment. explored: the matches of the core of the
     query's template, if they were found together with other queries; columns: the answer of a compiled query, if it was

@@ -17,7 +17,7 @@ from wukongs.errors import StreamError
 from wukongs.live.beats import Beat, Beats
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.compiled_firings import CompiledFirings
-from wukongs.live.continuous import ContinuousQuery, Firing
+from wukongs.live.continuous import ContinuousQuery, Firing, Picked
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.groups import FIRINGS_MAX, Groups
 from wukongs.live.slice_budget import collect
@@ -298,21 +298,24 @@ class Injector:
         skipped. All of them read the same snapshot."""
         at_ms, company = self._ready_ms, [query]
         if (key := query.company()) is not None:
-            waiting, sn = self._company[key], query.windows.sn_at(at_ms)
+            waiting, beats, sn = self._company[key], {query.beat}, query.windows.sn_at(at_ms)
             while waiting and len(company) < FIRINGS_MAX:
                 other = waiting.popleft()
-                if other is not query and self._is_due(other):
+                if other is query or not self._is_due(other):
+                    continue
+                if other.beat not in beats:
                     other_sn = other.windows.sn_at(at_ms)
                     if None not in (sn, other_sn) and sn != other_sn:
                         waiting.appendleft(other)
                         break
+                    beats.add(other.beat)
                     sn = other_sn if sn is None else sn
-                    company.append(other)
-        firings = []
+                company.append(other)
+        firings, picked = [], Picked(self._core.registry.snapshot_reader())
         for each in company:
             if each.is_skipped(at_ms):
                 each.leave_out(at_ms)
-            elif (firing := each.prepare(at_ms)) is not None:
+            elif (firing := each.prepare(at_ms, picked)) is not None:
                 firings.append(firing)
         return firings
 

@@ -27,19 +27,21 @@ from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.lookup_kernels import count_edges
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """The data that one firing reads. dataset: None for a compiled query, which finds it in the table of windows;
     extents: of each window of the clause, in order; partial: a window reaches back further than the engine holds;
     error: a window's slices were dropped for want of room; needs_ms: per stream, the time after which all tuples that
-    it reads have come."""
+    it reads have come; spans: name -> (start_ms, end_ms), of each stream the window that reaches back the farthest, and
+    of each window that has an IRI of its own, its own; start_ms: where the earliest begins."""
 
     dataset: Dataset | None
-    intervals: dict[StreamWindow, Interval]
     extents: tuple[Extent, ...]
     partial: bool
     error: BudgetExceeded | None
     needs_ms: dict[str, int]
+    spans: dict[str, tuple[int, int]]
+    start_ms: int
 
 
 class QueryWindows:
@@ -194,7 +196,15 @@ class QueryWindows:
             self._core.windows.write(shared.values(), sn)
         else:
             dataset = self._dataset(windows, sn)
-        return Reading(dataset, intervals, tuple(extents), partial, error, needs_ms)
+        spans = _spans(intervals)
+        start_ms = min(start_ms for start_ms, _ in spans.values())
+        return Reading(dataset, tuple(extents), partial, error, needs_ms, spans, start_ms)
+
+    def read_as(self, reading: Reading) -> Reading | None:
+        """Return what another compiled query of the beat has picked at the same moment, if it holds for this one."""
+        if reading.error is not None or any(state.slice_filter is not None for state in self.states.values()):
+            return None  # the one names the query, the other goes by its predicates
+        return reading
 
     def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
         """Return the dataset as of a time, of what is held now, and the interval of each window."""
@@ -231,9 +241,7 @@ class QueryWindows:
         return found.batches, Interval(found.start_ms, found.end_ms, first - 1, last)
 
 
-def spans(intervals: dict[StreamWindow, Interval]) -> dict[str, tuple[int, int]]:
-    """Return name -> (start_ms, end_ms): of each stream the window that reaches back the farthest, and of each window
-    that has an IRI of its own, its own."""
+def _spans(intervals: dict[StreamWindow, Interval]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for window, span in intervals.items():
         known = found.get(window.stream)
