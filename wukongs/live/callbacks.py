@@ -1,7 +1,9 @@
 """Callbacks: the threads that call on_result of an engine's queries, for each query in the order of its windows.
 
-A query has at most one thread at a time, and takes it only while it has windows to report. So a slow on_result holds up
-its own query and no other, and neither streams nor firings, as long as fewer than THREADS_MAX are slow at once.
+A query has at most one thread at a time, and takes it only while it has windows to report. One thread works for all
+queries as long as it gets on. When work has waited for PATIENCE_S and none was begun meanwhile, another thread begins.
+So quick calls do not fight for the interpreter, and a slow on_result holds up its own query and no other, and neither
+streams nor firings, as long as fewer than THREADS_MAX are slow at once.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from wukongs.live.window_log import Cursor
 from wukongs.query.output.results import WindowResult
 
 THREADS_MAX = 64
+PATIENCE_S = 0.002
 _IDLE_S = 5.0
 """So long a thread waits for more to do before it ends."""
 _TURN = 64
@@ -37,6 +40,10 @@ class Callbacks:
         self._work: deque[Callable[[], None]] = deque()
         self._threads: set[threading.Thread] = set()
         self._idle_count = 0
+        self._working_count = 0
+        self._begun_count = 0
+        self._is_watched = False
+        """A thread looks every PATIENCE_S whether work gets on."""
         self._under_way = 0
         self._is_stopped = False
 
@@ -56,16 +63,28 @@ class Callbacks:
                 return
             self._under_way += 1
             self._work.append(work)
-            if self._idle_count >= len(self._work) or len(self._threads) >= THREADS_MAX:
-                self._changed.notify()
-                return
-            thread = threading.Thread(target=self._run, name="wukongs-on-result", daemon=True)
-            self._threads.add(thread)
-            try:
-                thread.start()
-            except RuntimeError:  # the process may have no more threads: another one does it, or one that starts later
-                self._threads.remove(thread)
-                log.warning("no thread could be started for on_result: it waits for another one")
+            self._have_watched()
+
+    def _have_watched(self) -> None:
+        """Let a thread look after the work that waits. Called with _changed held."""
+        if self._is_watched:
+            return
+        if self._idle_count:
+            self._changed.notify()
+        elif len(self._threads) < THREADS_MAX:
+            self._start_one()
+
+    def _start_one(self) -> None:
+        """Start a thread. Called with _changed held."""
+        thread = threading.Thread(target=self._run, name="wukongs-on-result", daemon=True)
+        self._threads.add(thread)
+        self._idle_count += 1
+        try:
+            thread.start()
+        except RuntimeError:  # the process may have no more threads: another one does it, or one that starts later
+            self._threads.remove(thread)
+            self._idle_count -= 1
+            log.warning("no thread could be started for on_result: it waits for another one")
 
     def stop(self) -> None:
         """Begin nothing more, and wait for the calls that are under way."""
@@ -80,27 +99,47 @@ class Callbacks:
                 thread.join()
 
     def _run(self) -> None:
-        while (work := self._next()) is not None:
+        work = self._wait()
+        while work is not None:
             work()
             with self._changed:
+                self._working_count -= 1
+                self._idle_count += 1
                 self._under_way -= 1
                 is_idle = not self._under_way
+                work = self._begin() if self._work and not self._is_stopped else None
             if is_idle:
                 self._on_idle()
-        with self._changed:
-            self._threads.discard(threading.current_thread())
+            work = work or self._wait()
 
-    def _next(self) -> Callable[[], None] | None:
+    def _wait(self) -> Callable[[], None] | None:
+        """Return what to do next, None if there was nothing for long. Its thread counts as idle until then."""
         with self._changed:
-            self._idle_count += 1
-            try:
-                self._changed.wait_for(lambda: self._work or self._is_stopped, _IDLE_S)
-            finally:
-                self._idle_count -= 1
-            if self._work:
-                return self._work.popleft()
+            has_watched, begun = False, 0
+            while not self._is_stopped:
+                is_stuck = has_watched and begun == self._begun_count
+                if self._work and (is_stuck or not self._working_count):
+                    return self._begin()
+                has_watched, begun = bool(self._work) and not self._is_watched, self._begun_count
+                self._is_watched |= has_watched
+                is_told = self._changed.wait(PATIENCE_S if has_watched else _IDLE_S)
+                if has_watched:
+                    self._is_watched = False
+                elif not is_told and not self._work:
+                    break
+            self._idle_count -= 1
             self._threads.discard(threading.current_thread())
             return None
+
+    def _begin(self) -> Callable[[], None]:
+        """Take the work that has waited longest."""
+        self._idle_count -= 1
+        self._working_count += 1
+        self._begun_count += 1
+        work = self._work.popleft()
+        if self._work:
+            self._have_watched()
+        return work
 
 
 class FailedCalls:
