@@ -15,7 +15,6 @@ from tests.inside import core_of
 from wukongs.settings import Settings
 
 SETTLE_S = 60.0
-READ_S = 0.05
 Rows = list[tuple[str, ...]]
 
 
@@ -100,10 +99,11 @@ class Life:
     # --- looks --------------------------------------------------------------------------------------------------------
 
     def windows(self, name: str) -> dict[int, list[str]]:
-        """Return the first column of all windows of a query so far, by their ends. Each comes once in each life of the
-        engine, in order, and with the same rows in all of them."""
+        """Return the first column of all windows of a query so far, by their ends: an engine that has settled has
+        reported all that are due. Each comes once in each life of the engine, in order, and with the same rows in all
+        of them."""
         last = None
-        for window in self._queries[name].results(timeout_s=READ_S):
+        for window in self._queries[name].results(timeout_s=0):
             assert last is None or window.end_ms > last, f"{name}: window {window.end_ms} came after {last}"
             last = window.end_ms
             is_new = last not in self.found[name]
