@@ -37,8 +37,8 @@ def register_text(
     return f"REGISTER QUERY {name} AS SELECT {select} FROM STREAM <{stream}> [{window}] WHERE {where}"
 
 
-def windows(query: Any, timeout_s: float = 0.05) -> dict[int, list[str]]:
-    """Window end -> first column, for all windows that are due."""
+def windows(query: Any, timeout_s: float = 0) -> dict[int, list[str]]:
+    """Window end -> first column, for all windows that a settled engine has reported."""
     found: dict[int, list[str]] = {}
     for window in query.results(timeout_s=timeout_s):
         assert window.end_ms not in found, f"window {window.end_ms} came twice"

@@ -70,7 +70,7 @@ def rows(result: Any) -> list[tuple[str, ...]]:
 def reported(query: Any) -> dict[int, list[tuple[str, ...]]]:
     """Window end in seconds -> its rows, for all windows that are due."""
     found: dict[int, list[tuple[str, ...]]] = {}
-    for window in query.results(timeout_s=0.05):
+    for window in query.results(timeout_s=0):
         assert not window.partial
         assert window.end_ms % 1000 == 0
         assert window.end_ms // 1000 not in found

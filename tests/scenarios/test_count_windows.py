@@ -78,7 +78,7 @@ def test_the_times_of_a_window_are_those_of_its_arrivals(engine: wukongs.Engine)
     push(stream, ("a", 10), ("b", 120), ("c", 190))
     stream.advance(300)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: (window.start_ms, window.windows[A], window.partial) for window in query.results(0.05)}
+    found = {window.end_ms: (window.start_ms, window.windows[A], window.partial) for window in query.results(0)}
     assert found == {100: (100, (100, 100), False), 200: (9, (9, 120), False), 300: (9, (9, 120), False)}
 
 
@@ -101,7 +101,7 @@ def test_beside_a_window_of_time_it_is_read_at_the_end_of_that(engine: wukongs.E
     push(stream, ("a", 50), ("b", 150), ("c", 250))
     stream.advance(500)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0.05)}
+    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0)}
     assert found == {200: [("a", ""), ("b", "o")], 400: [("c", "o")]}
 
 
@@ -127,7 +127,7 @@ def test_a_query_that_comes_late_has_the_same_windows_and_says_what_it_lacks(eng
     push(stream, ("a", 101), ("b", 102), ("c", 210), ("d", 220), ("e", 230), ("f", 310))
     stream.advance(400)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: (names(window), window.partial) for window in query.results(timeout_s=0.05)}
+    found = {window.end_ms: (names(window), window.partial) for window in query.results(timeout_s=0)}
     # Arrivals 1 to 7 came before it: at 200 the window is 6 to 9, at 300 it is 9 to 12.
     assert found == {200: (["a", "b"], True), 300: (["b", "c", "d", "e"], False)}
 
@@ -146,7 +146,7 @@ def count_long_texts(engine: wukongs.Engine) -> Any:
 def test_arrivals_and_their_terms_stay_however_old_they_get(engine: wukongs.Engine) -> None:
     """Terms that only came on the stream, long after history_ms; and what no window needs any more goes."""
     query = count_long_texts(engine)
-    last = list(query.results(timeout_s=0.05))[-1]
+    last = list(query.results(timeout_s=0))[-1]
     assert rows(last) == [(f"s{i}", f"a text that is too long to be inlined, number {i}") for i in (17, 18, 19)]
     stats = engine.stats()
     assert stats["streams"][A]["slices"] == 0
@@ -197,10 +197,10 @@ def test_a_window_that_no_longer_fits_is_an_error_until_it_fits_again(engine: wu
     stream.advance(1000)
     engine.settle(timeout_s=60)
     with pytest.raises(wukongs.BudgetExceeded) as caught:
-        list(query.results(timeout_s=0.05))
+        list(query.results(timeout_s=0))
     assert "arrivals within slice_bytes_max = 20000 bytes, and the window is " in str(caught.value)
     assert "triples long. Raise slice_bytes_max" in str(caught.value)
-    assert [len(window) for window in narrow.results(timeout_s=0.05)] == [5] * 5
+    assert [len(window) for window in narrow.results(timeout_s=0)] == [5] * 5
     assert engine.stats()["streams"][A]["slice_bytes"] <= 20_000
 
 

@@ -38,14 +38,14 @@ def test_groups_each_get_every_window_and_divide_them(engine: wukongs.Engine) ->
     stream = engine.stream(A, batch_ms=100)
     query = engine.register(register_text(STEP))
     fill(engine, stream, 1, 4)
-    one, two = query.results(timeout_s=0.2, group="g"), query.results(timeout_s=0.2, group="g")
+    one, two = query.results(timeout_s=0, group="g"), query.results(timeout_s=0.2, group="g")
     assert [next(one).end_ms, next(two).end_ms, next(one).end_ms] == [100, 200, 300]
     two.close()  # it has not confirmed its window
     assert ends(one) == [200, 400]
-    assert ends(query.results(timeout_s=0.2, group="h")) == [100, 200, 300, 400]
-    assert ends(query.results(timeout_s=0.05)) == [100, 200, 300, 400]
+    assert ends(query.results(timeout_s=0, group="h")) == [100, 200, 300, 400]
+    assert ends(query.results(timeout_s=0)) == [100, 200, 300, 400]
     fill(engine, stream, 5, 5)
-    assert ends(query.results(timeout_s=0.2, group="g")) == [500]
+    assert ends(query.results(timeout_s=0, group="g")) == [500]
     with pytest.raises(wukongs.SettingsError, match="group"):
         list(query.results(timeout_s=0, group=""))
 
@@ -55,10 +55,10 @@ def test_a_gap_is_told_in_its_place(engine: wukongs.Engine) -> None:
     query = engine.register(register_text(STEP), unread_bytes_max=3 * 1100)
     fill(engine, stream, 1, 10)
     with pytest.raises(wukongs.GapError) as caught:
-        list(query.results(timeout_s=0.2))
+        list(query.results(timeout_s=0))
     gap = caught.value
     assert (gap.query, gap.from_ms, gap.to_ms, gap.count) == ("q", 100, 700, 7)
-    assert ends(query.results(timeout_s=0.2)) == [800, 900, 1000]
+    assert ends(query.results(timeout_s=0)) == [800, 900, 1000]
     assert query.stats()["results_dropped"] == 7
 
 
@@ -81,8 +81,8 @@ def test_the_windows_of_all_queries_are_bounded_together(face: Face) -> None:
     counts = []
     for query in queries:
         with pytest.raises(wukongs.GapError):
-            list(query.results(timeout_s=0.2))
-        counts.append(len(list(query.results(timeout_s=0.2))))
+            list(query.results(timeout_s=0))
+        counts.append(len(list(query.results(timeout_s=0))))
     assert 8 <= sum(counts) <= 10
     assert max(counts) - min(counts) <= 1
 
@@ -169,7 +169,7 @@ def test_a_query_is_replaced_while_windows_fire(engine: wukongs.Engine, face: Fa
         query.replace(register_text(STEP))
     pushing.join(60)
     engine.settle(timeout_s=60)
-    found = [(window.end_ms, names(window)) for window in query.results(timeout_s=0.2)]
+    found = [(window.end_ms, names(window)) for window in query.results(timeout_s=0)]
     assert [end_ms for end_ms, _ in found] == list(range(100, 10_001, 100))
     for end_ms, subjects in found:
         number = end_ms // 100

@@ -66,7 +66,7 @@ def test_a_construct_query_gives_a_graph_per_window(engine: wukongs.Engine) -> N
     stream.push([at("a", 50)])
     stream.advance(100)
     engine.settle(timeout_s=60)
-    (window,) = list(query.results(timeout_s=0.05))
+    (window,) = list(query.results(timeout_s=0))
     triple = (rdflib.URIRef(EX + "o"), rdflib.URIRef(EX + "of"), rdflib.URIRef(EX + "a"))
     assert set(window.graph()) == {triple}
 
@@ -77,7 +77,7 @@ def test_a_window_comes_as_an_arrow_table(engine: wukongs.Engine) -> None:
     stream.push([at("a", 50), at("b", 60)])
     stream.advance(100)
     engine.settle(timeout_s=60)
-    (window,) = list(query.results(timeout_s=0.05))
+    (window,) = list(query.results(timeout_s=0))
     table = window.arrow()
     assert (table.column_names, table.num_rows) == (["s"], 2)
 

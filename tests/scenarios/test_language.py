@@ -32,7 +32,7 @@ def test_in_windows(engine: wukongs.Engine, where: str, found: dict[int, list[tu
     stream.push([at("a", 50), at("a", 60, "r"), at("c", 70), at("b", 150), at("b", 160, "r"), at("a", 250)])
     stream.advance(300)
     engine.settle(timeout_s=60)
-    for window in query.results(timeout_s=0.05):
+    for window in query.results(timeout_s=0):
         expected = found[window.end_ms]
         assert (len(window) if isinstance(expected, int) else rows(window)) == expected
 
@@ -47,7 +47,7 @@ def test_exists_in_a_window_and_minus_in_the_stored_graph(engine: wukongs.Engine
     stream.push([at("a", 50), at("b", 150), at("b", 160, "q", "z")])
     stream.advance(200)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0.05)}
+    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0)}
     assert found == {100: [("a", "g")], 200: [("b", "g"), ("b", "streamA")]}
 
 
@@ -64,7 +64,7 @@ def test_rows_that_a_firing_cuts_do_not_depend_on_the_plan(engine: wukongs.Engin
     stream.push([at(f"n{number}", 110 + number) for number in reversed(range(0, 50))][::-1])
     stream.advance(200)
     engine.settle(timeout_s=60)
-    windows = [[rows(window) for window in query.results(timeout_s=0.05)] for query in (first, second)]
+    windows = [[rows(window) for window in query.results(timeout_s=0)] for query in (first, second)]
     assert windows[0] == windows[1]
     assert windows[0][0] == windows[0][1], "the same rows in both windows, so the same three"
     assert len(windows[0][0]) == 3
@@ -103,7 +103,7 @@ def test_describe_in_windows(engine: wukongs.Engine) -> None:
     stream.push([at("a", 50), at("a", 60, "r"), at("c", 70, "r"), at("b", 150)])
     stream.advance(200)
     engine.settle(timeout_s=60)
-    assert {w.end_ms: len(w.graph()) for w in query.results(timeout_s=0.05)} == {100: 2, 200: 1}
+    assert {w.end_ms: len(w.graph()) for w in query.results(timeout_s=0)} == {100: 2, 200: 1}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def answers(engine: wukongs.Engine, text: str, tuples: list[Any], until_ms: int)
     stream.push(tuples)
     stream.advance(until_ms)
     engine.settle(timeout_s=60)
-    return {window.end_ms: window for window in query.results(timeout_s=0.05)}
+    return {window.end_ms: window for window in query.results(timeout_s=0)}
 
 
 LIFE = [at("a", 50), at("b", 150), at("c", 250), at("d", 350)]
@@ -118,7 +118,7 @@ def test_slices_are_kept_for_a_period_longer_than_the_window(engine: wukongs.Eng
         engine.settle(timeout_s=60)
     stream.advance(2800)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: window for window in query.results(timeout_s=0.05)}
+    found = {window.end_ms: window for window in query.results(timeout_s=0)}
     assert {end_ms: [row[0] for row in rows(window)] for end_ms, window in found.items()} == {
         700: ["n4", "n5", "n6"],
         1400: ["n12", "n13", "n14"],
@@ -180,5 +180,5 @@ def test_only_what_no_query_can_match_is_left_out(
     stream.push([at("b", 150), at("c", 150, "r")])
     stream.advance(200)
     engine.settle(timeout_s=60)
-    *_, last = query.results(timeout_s=0.05)
+    *_, last = query.results(timeout_s=0)
     assert rows(last) == expected

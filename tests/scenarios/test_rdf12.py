@@ -120,7 +120,7 @@ def test_windows_and_the_stored_graph(engine: wukongs.Engine) -> None:
     stream.push([at("a", 50), at("b", 150)])
     stream.advance(200)
     engine.settle(timeout_s=60)
-    assert {window.end_ms: len(window) for window in query.results(timeout_s=0.05)} == {100: 1, 200: 0}
+    assert {window.end_ms: len(window) for window in query.results(timeout_s=0)} == {100: 1, 200: 0}
 
 
 @pytest.mark.parametrize("term", ["<<( <a:s> <a:p> 1 )>>", "<<( <a:s> <a:p> <a:o> )>>"])

@@ -25,7 +25,7 @@ def test_window_bounds_are_reported(engine: wukongs.Engine) -> None:
     stream.push([at("a", 900)])
     stream.advance(1200)
     engine.settle(timeout_s=60)
-    (first, second) = list(query.results(timeout_s=0.05))
+    (first, second) = list(query.results(timeout_s=0))
     assert [(w.start_ms, w.end_ms) for w in (first, second)] == [(500, 1000), (700, 1200)]
     assert first.query == "q"
     assert list(first.vars) == ["s"]
@@ -60,7 +60,7 @@ def test_the_answer_to_nothing_is_the_same_each_time(
     stream.push([at("b", 350)])
     stream.advance(600)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0.05)}
+    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0)}
     assert [found[end] for end in (200, 300, 500, 600)] == [of_nothing] * 4
     assert len(found[100]) == len(found[400]) == 1
     assert of_nothing not in (found[100], found[400])
@@ -105,7 +105,7 @@ def test_two_windows_of_one_stream_are_each_exact(engine: wukongs.Engine) -> Non
     stream.push([at("old", 100), at("new", 200)])
     stream.advance(300)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0.05)}
+    found = {window.end_ms: rows(window) for window in query.results(timeout_s=0)}
     assert found == {100: [("old", "old")], 200: [("new", "new"), ("old", "new")], 300: []}
 
 
@@ -239,7 +239,7 @@ def test_a_late_query_reads_the_slices_that_are_still_kept(engine: wukongs.Engin
     query = engine.register(register_text("RANGE 1s STEP 100ms"))
     stream.advance(1100)
     engine.settle(timeout_s=60)
-    (window,) = list(query.results(timeout_s=0.05))
+    (window,) = list(query.results(timeout_s=0))
     assert not window.partial
     assert names(window) == sorted(f"t{t}" for t in range(200, 1001, 100))
 
@@ -255,7 +255,7 @@ def test_a_window_that_reaches_before_the_kept_slices_is_partial(engine: wukongs
     query = engine.register(register_text("RANGE 100s STEP 1s"))
     stream.advance(121_000)
     engine.settle(timeout_s=60)
-    (window,) = list(query.results(timeout_s=0.05))
+    (window,) = list(query.results(timeout_s=0))
     assert window.end_ms == 121_000
     assert window.partial
     kept = set(names(window))
@@ -269,7 +269,7 @@ def test_a_window_that_reaches_before_the_first_tuple_is_not_partial(engine: wuk
     stream.push([at("a", 100)])
     stream.advance(100)
     engine.settle(timeout_s=60)
-    (window,) = list(query.results(timeout_s=0.05))
+    (window,) = list(query.results(timeout_s=0))
     assert not window.partial
 
 
@@ -280,7 +280,7 @@ def test_slices_live_as_long_as_a_registered_window_needs_them(engine: wukongs.E
         stream.push([at(f"t{t}", t)])
     stream.advance(60_000)
     engine.settle(timeout_s=60)
-    found = list(query.results(timeout_s=0.05))
+    found = list(query.results(timeout_s=0))
     assert [window.end_ms for window in found] == [20_000, 40_000, 60_000]
     assert not any(window.partial for window in found)
     assert [len(list(window)) for window in found] == [20, 20, 20]
@@ -318,7 +318,7 @@ def check_what_a_late_query_has(engine: wukongs.Engine, history_ms: int) -> None
         stream.push([at(f"s{number}", 100 * number + 5)])
     stream.advance(2000)
     engine.settle(timeout_s=60)
-    found = {window.end_ms: (window.partial, names(window)) for window in query.results(timeout_s=0.05)}
+    found = {window.end_ms: (window.partial, names(window)) for window in query.results(timeout_s=0)}
     assert list(found) == list(range(1200, 2001, 100))
     lost = 1100 - history_ms
     """Up to where slices may have gone."""

@@ -168,7 +168,7 @@ def test_a_marker_that_is_noted_after_its_tick_is_shown_begins_the_stream(
         monkeypatch.setattr(node.store, "take_close", noted_late)
         stream.advance(200)
         node.engine.settle(SETTLE_S)
-        assert [window.end_ms for window in query.results(timeout_s=5)] == [200]
+        assert [window.end_ms for window in query.results(timeout_s=0)] == [200]
 
 
 def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
@@ -196,13 +196,13 @@ def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
         for fault in faults:
             fault.count = 0
         engine.settle(SETTLE_S)
-        assert [(w.end_ms, w.partial) for w in timed.results(timeout_s=0.05)][:2] == [(100, False), (200, True)]
+        assert [(w.end_ms, w.partial) for w in timed.results(timeout_s=0)][:2] == [(100, False), (200, True)]
         stream.push([at(f"t{k}", 4001 + k) for k in range(30)])
         stream.advance(4400)
         engine.settle(SETTLE_S)
-        later = [(w.end_ms, w.partial, len(names(w))) for w in timed.results(timeout_s=0.05)]
+        later = [(w.end_ms, w.partial, len(names(w))) for w in timed.results(timeout_s=0)]
         assert later == [(4100, False, 90), (4200, False, 60), (4300, False, 30), (4400, False, 0)]
-        last = list(counted.results(timeout_s=0.05))[-1]
+        last = list(counted.results(timeout_s=0))[-1]
         assert (last.end_ms, last.partial, len(names(last))) == (4100, False, 20)
         assert min(int(name[1:]) for name in names(last)) == 5  # 1205 have come: the last ten wait for the next STEP
 

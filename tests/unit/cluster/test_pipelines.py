@@ -97,7 +97,7 @@ def _live(engine: Engine, addresses: list[str]) -> tuple[list[object], list[obje
             one.finish()
     stream.close()
     engine.settle(SETTLE_S)
-    got = [(window.end_ms, sorted(tuple(map(str, row)) for row in window)) for window in query.results(timeout_s=1)]
+    got = [(window.end_ms, sorted(tuple(map(str, row)) for row in window)) for window in query.results(timeout_s=0)]
     return got, [tuple(map(str, row)) for row in engine.query(STORED)]
 
 

@@ -329,7 +329,7 @@ def test_the_log_keeps_the_slices_of_windows_that_nobody_has_read(tmp_path: Path
         assert first == [100, 200, 300, 400, 500, 600]  # the sixth is not acknowledged
     with wukongs.Engine(folder) as engine:
         query = engine.register(register_text("RANGE 300ms STEP 100ms", where="{ ?s <http://ex/p> ?o }"))
-        found = {window.end_ms: (window.partial, names(window)) for window in query.results(timeout_s=0.05)}
+        found = {window.end_ms: (window.partial, names(window)) for window in query.results(timeout_s=0)}
         assert found == {100 * k: (False, [f"s{k - 3}", f"s{k - 2}", f"s{k - 1}"]) for k in range(6, 11)}
 
 
@@ -352,7 +352,7 @@ def test_windows_that_lack_discarded_tuples_come_again_as_partial_as_they_were(
         return engine.stream(A, batch_ms=100, timing=True, history_ms=history_ms, index="matching")
 
     def outcome(query: Any) -> list[tuple[int, bool, list[str]]]:
-        return [(window.end_ms, window.partial, names(window)) for window in query.results(timeout_s=0.05)]
+        return [(window.end_ms, window.partial, names(window)) for window in query.results(timeout_s=0)]
 
     def lived(engine: wukongs.Engine, folder: Path | None) -> list[list[tuple[int, bool, list[str]]]]:
         stream = declared(engine)

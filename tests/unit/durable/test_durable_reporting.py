@@ -43,7 +43,7 @@ def test_the_first_firing_after_a_restart_is_compared_with_the_one_before(
     stream.push(LIFE[:3])
     stream.advance(400)
     engine.settle(timeout_s=60)
-    read = query.results(timeout_s=0.05)
+    read = query.results(timeout_s=0)
     for _ in range(taken):
         next(read)
     read.close()

@@ -158,7 +158,7 @@ def test_counted_windows_are_in_order_of_time() -> None:
         stream.push([at("c", 50)])
         stream.advance(100)
         engine.settle(timeout_s=60)
-        found = [[row[0] for row in rows(window)] for window in query.results(timeout_s=0.05)]
+        found = [[row[0] for row in rows(window)] for window in query.results(timeout_s=0)]
         assert found == [["c", "d"]]
 
 

@@ -32,7 +32,7 @@ def outcomes(query: wukongs.ContinuousQuery) -> dict[int, int | str]:
     found: dict[int, int | str] = {}
     while True:
         try:
-            for window in query.results(timeout_s=0.05):
+            for window in query.results(timeout_s=0):
                 assert not window.partial
                 found[window.end_ms] = len(window)
             return found
@@ -145,7 +145,7 @@ def test_names_are_those_of_the_last_slice(engine: wukongs.Engine) -> None:
     query = engine.register(register_text("RANGE 200ms STEP 100ms"))
     stream.advance(2100)
     engine.settle(timeout_s=60)
-    (window,) = list(query.results(timeout_s=0.05))
+    (window,) = list(query.results(timeout_s=0))
     assert names(window) == ["t2000n0", "t2000n1"]
 
 

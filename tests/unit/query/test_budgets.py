@@ -248,7 +248,7 @@ def test_a_firing_over_its_budget_is_told_to_its_reader_alone(where: str, told: 
         outcomes: list[object] = []
         for _ in range(3):
             try:
-                outcomes.append(next(bad.results(timeout_s=0.05)).end_ms)
+                outcomes.append(next(bad.results(timeout_s=0)).end_ms)
             except wukongs.BudgetExceeded as caught:
                 outcomes.append(str(caught))
         assert told in str(outcomes[0])
@@ -269,7 +269,7 @@ def test_a_firing_out_of_time_is_told_to_its_reader_alone(monkeypatch: pytest.Mo
         engine.settle(timeout_s=60)
         monkeypatch.undo()
         with pytest.raises(wukongs.QueryTimeout, match="longer than timeout_s = 5, at last in a basic graph pattern"):
-            next(bad.results(timeout_s=0.05))
+            next(bad.results(timeout_s=0))
         assert list(windows(good)) == [100]
 
 

@@ -89,9 +89,9 @@ def test_paths_through_a_window_and_the_stored_graph(index: str) -> None:
         stream.push([at("a", 50, "p", "b"), at("b", 150, "p", "c"), at("c", 250, "other", "d")])
         stream.advance(400)
         engine.settle(timeout_s=60)
-        found = {window.end_ms: names(window) for window in query.results(timeout_s=0.1)}
+        found = {window.end_ms: names(window) for window in query.results(timeout_s=0)}
         assert found == {100: ["b"], 200: ["b", "c"], 300: [], 400: []}
-        nodes = {window.end_ms: names(window) for window in zero.results(timeout_s=0.1)}
+        nodes = {window.end_ms: names(window) for window in zero.results(timeout_s=0)}
         assert nodes == {100: ["a", "b"], 200: ["b", "c"], 300: ["c", "d"], 400: []}
 
 
