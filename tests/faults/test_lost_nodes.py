@@ -67,10 +67,10 @@ def test_the_others_go_on_with_all_data_when_each_shard_has_another_node(lost: i
         query = in_time(lambda: second.register(QUERY))
         stream.push(tuples("c", 3150, 3250))
         stream.advance(4000)
-        windows = {window.end_ms: sorted(str(row[1]) for row in window) for window in query.results(timeout_s=1)}
+        first.settle(20)
+        windows = {window.end_ms: sorted(str(row[1]) for row in window) for window in query.results(timeout_s=0)}
         assert windows[3200] == [f"{EX}o3050", f"{EX}o3150"]
         assert windows[3400] == [f"{EX}o3250"]
-        first.settle(20)
         for engine in (first, second):
             assert len(engine.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 81
             assert len(engine.query(f"SELECT * {{ ?s <{EX}p> ?o }}")) == 4

@@ -664,7 +664,26 @@ def test_a_pause_takes_back_nothing_that_was_due(life: Life) -> None:
 # --- recovery in the middle -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", STORIES, ids=lambda told: told.__name__.removeprefix("test_"))
+TELLING = (
+    test_two_streams_that_are_pushed_whole_one_after_the_other,
+    test_with_no_stream_begun_the_earliest_first_tuple_counts,
+    test_a_query_that_reads_stored_graphs_waits_for_the_clock,
+    test_before_its_first_tuple_a_late_stream_is_read_as_of_its_beginning,
+    test_the_clock_stands_between_ends_of_the_longer_stream_batches,
+    test_a_stream_that_begins_after_all_others_have_ended,
+    test_a_query_that_comes_later_reports_the_same_windows_from_then_on,
+    test_what_closes_while_a_query_is_paused_is_skipped_and_nothing_else,
+)
+"""One of each kind: with ends in between, the fast tier has these alone."""
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(told, id=told.__name__.removeprefix("test_"), marks=[] if told in TELLING else [pytest.mark.slow])
+        for told in STORIES
+    ],
+)
 @pytest.mark.parametrize("ends", ["closed", pytest.param("crashed", marks=pytest.mark.slow)])
 def test_a_durable_engine_ends_before_any_step_and_goes_on(told: Story, ends: str, tmp_path: Path) -> None:
     for cut in count(1):

@@ -39,6 +39,7 @@ def test_lsbench_checks_and_reports_every_query(tmp_path: Path) -> None:
     assert [row["stream"] for row in injected] == ["PO", "PO-L", "PH", "PH-L", "GPS"]
 
 
+@pytest.mark.slow
 def test_continuous_checks_rows_and_reports_every_part(tmp_path: Path) -> None:
     found = run(tmp_path, "continuous")
     once, mixed, compiled, registration = found["tables"].values()

@@ -43,6 +43,7 @@ def test_it_runs_and_compares_every_answer(tmp_path: Path, capsys: pytest.Captur
     assert len(tables[LOADED]) == 3
 
 
+@pytest.mark.slow
 def test_no_time_is_reported_for_another_answer() -> None:
     data = run.generate_lsbench(run.QUICK_DATA)
     with embedded() as bench:

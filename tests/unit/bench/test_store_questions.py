@@ -10,7 +10,7 @@ import pytest
 from wukongs.bench.__main__ import main
 from wukongs.bench.store.run import questions
 
-QUICK = ("batch_build", "dictionary")
+QUICK = ("batch_build",)
 
 
 @pytest.mark.parametrize(

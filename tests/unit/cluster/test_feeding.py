@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.cluster.wires import EX, STREAM, encoded, wired
 from tests.unit.wire.test_packet_columns import assert_same, sent
+from wukongs.cluster import intake
 from wukongs.cluster.changes import STAGE
 from wukongs.cluster.feeding import FEED, Fed, index_of, pieces_in, view_of
 from wukongs.cluster.writing import PUSH
@@ -135,7 +136,10 @@ def torn(packet: Packet) -> Iterator[Packet]:
             yield Packet(packet.kind, packet.fields, {**packet.arrays, name: array})
 
 
-def test_no_torn_message_of_a_node_ends_in_anything_but_a_named_error_or_an_answer() -> None:
+def test_no_torn_message_of_a_node_ends_in_anything_but_a_named_error_or_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "DECLARED_S", 0.01)
     with wired(1) as wires:
         node, handlers = wires.nodes[0], wires.networks[0].handlers
         node.engine.stream(STREAM, batch_ms=100)

@@ -10,6 +10,7 @@ import pytest
 
 import wukongs
 from tests.clusters import PATIENT, cluster
+from wukongs.cluster import intake
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError, StreamError
@@ -112,7 +113,8 @@ def test_pipelines_give_a_cluster_what_they_give_an_engine(node_count: int, repl
         assert _live(nodes[-1].engine, addresses) == expected
 
 
-def test_what_comes_wrongly_is_refused_by_name() -> None:
+def test_what_comes_wrongly_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "DECLARED_S", 0.01)
     with fed_cluster(2) as (nodes, addresses):
         engine = nodes[0].engine
         with (

@@ -88,7 +88,9 @@ def test_nesting_above_the_limit_is_a_named_error(name: str, depth: int) -> None
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "groups" else []) for name in CHAINS]
+)
 def test_chains_below_the_limit_work(name: str) -> None:
     query = walked(repeated(CHAINS[name], DEPTH_MAX - 10))
     assert algebra_depth(query.pattern) <= DEPTH_MAX

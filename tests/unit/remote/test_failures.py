@@ -133,7 +133,7 @@ def test_a_node_that_dies_ends_every_call_by_name(
     embedded: wukongs.Engine, call: str, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with served(embedded) as (_, wire), connected(wire, silence_s=0.2) as client:
+    with served(embedded) as (_, wire), connected(wire, silence_s=0.05) as client:
         client.test_stream = client.stream(A)  # type: ignore[attr-defined]
         client.test_query = client.register(register_text("RANGE 100ms STEP 100ms"))  # type: ignore[attr-defined]
 
