@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,6 @@ BOTH = (
     f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{A}> [RANGE 100ms STEP 100ms] "
     f"FROM STREAM <{B}> [RANGE 100ms STEP 100ms] WHERE {{ ?s ?p ?o }}"
 )
-
-
-@pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine() as engine:
-        yield engine
-
-
-@pytest.fixture
-def clock(engine: wukongs.Engine) -> ManualClock:
-    return ManualClock(engine)
 
 
 def state(engine: wukongs.Engine, stream: str = A) -> tuple[bool, int | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import wukongs
@@ -16,17 +14,11 @@ BOTH = (
 )
 
 
-@pytest.fixture
-def engine() -> Iterator[wukongs.Engine]:
-    with wukongs.Engine() as engine:
-        yield engine
-
-
 class Warnings:
     """What the engine has logged since it was asked last, each time after so many seconds."""
 
-    def __init__(self, engine: wukongs.Engine, caplog: pytest.LogCaptureFixture) -> None:
-        self.engine, self.clock, self.caplog = engine, ManualClock(engine), caplog
+    def __init__(self, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+        self.engine, self.clock, self.caplog = clock.engine, clock, caplog
 
     def after_s(self, seconds: float) -> list[str]:
         self.engine.settle(timeout_s=60)
@@ -37,8 +29,8 @@ class Warnings:
 
 
 @pytest.fixture
-def warnings(engine: wukongs.Engine, caplog: pytest.LogCaptureFixture) -> Warnings:
-    return Warnings(engine, caplog)
+def warnings(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> Warnings:
+    return Warnings(clock, caplog)
 
 
 def test_it_names_who_holds_whom_once_for_each_standing_still(engine: wukongs.Engine, warnings: Warnings) -> None:
