@@ -192,6 +192,7 @@ def test_a_cluster_with_keys_serves_whom_it_knows_and_goes_on_after_a_pause(tmp_
             assert len(first.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 61
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_cluster_says_which_node_has_ended() -> None:
     command = [sys.executable, "-m", "wukongs", "cluster", "--nodes", "2"]
     with child(command) as process:

@@ -273,6 +273,7 @@ def test_queries_of_a_node_that_comes_back_run_on_and_those_that_moved_stay() ->
         in_time(lambda: nodes[0].engine.register(QUERY.replace("QUERY q", "QUERY r")))
 
 
+@pytest.mark.slow
 def test_a_pipeline_goes_on_with_a_node_that_is_back() -> None:
     with told(3, 2) as of, ExitStack() as stack:
         nodes = of.nodes
