@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from wukongs.query.output.results import WindowResult
 
-TIMES_REMEMBERED = 10_000
+TIMES_REMEMBERED = 1000
+"""Percentiles are over so many times, or up to twice as many."""
 
 
-def _times() -> deque[float]:
-    return deque(maxlen=TIMES_REMEMBERED)
+def _times() -> array[float]:
+    return array("f")
 
 
 @dataclass(slots=True)
@@ -33,13 +34,15 @@ class QueryCounts:
     errors: int = 0
     over_budget: int = 0
     explored_together: int = 0
-    execution_us: deque[float] = field(default_factory=_times)
-    latency_us: deque[float] = field(default_factory=_times)
+    execution_us: array[float] = field(default_factory=_times)
+    latency_us: array[float] = field(default_factory=_times)
 
     def report(self, window: WindowResult, execution_us: float) -> None:
         """Count a window that is reported."""
         self.execution_us.append(execution_us)
         self.latency_us.append(window.latency_us)
+        if len(self.latency_us) > 2 * TIMES_REMEMBERED:
+            del self.execution_us[:TIMES_REMEMBERED], self.latency_us[:TIMES_REMEMBERED]
         self.windows += 1
         self.last_rows = len(window)
         self.last_ms = window.end_ms
@@ -65,5 +68,5 @@ class QueryCounts:
         }
 
 
-def _percentile(times_us: deque[float], percent: float) -> float:
-    return float(np.percentile(list(times_us), percent)) if times_us else 0.0
+def _percentile(times_us: array[float], percent: float) -> float:
+    return float(np.percentile(times_us.tolist(), percent)) if times_us else 0.0
