@@ -705,7 +705,7 @@ class ContinuousQuery:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What the firings share that are picked at one moment. readings: by the beat of compiled queries."""
+    """The things that firings share which are picked at one moment. readings: by the beat of compiled queries."""
 
     reader: TermReader
     readings: dict[object, Reading] = field(default_factory=dict)
