@@ -15,7 +15,9 @@ from tests.unit.cluster.wires import EX, Wires, wired
 from wukongs.cluster import claims as claims_module
 from wukongs.cluster.claims import CLAIM, AgreedTerms, Claims
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
+from wukongs.protocol.node import step
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
 from wukongs.store.dtypes import BoolArray
@@ -293,16 +295,15 @@ def test_a_node_that_may_not_agree_says_nothing(pair: Wires) -> None:
     node = pair.nodes[0].host.node
     members = {**node.control.members, 0: replace(node.control.members[0], role=Role.JOINING)}
     joining = replace(node, control=replace(node.control, members=members))
+    asked = ev.ClaimReceived(7, node.control.view)
+    assert step(joining, asked)[1] == [act.AnswerClaim(7, None)]
+    assert step(node, asked)[1] == [act.CompareTerms(7, node.control.view)]
     table = encode_texts([f"<{EX}a>"], BITS).terms
-    packet = Packet(
-        CLAIM, {"view": node.control.view}, {"ids": table.ids, "offsets": table.offsets, "text": table.text}
-    )
-    host, claims = pair.nodes[0].host, claims_of(pair, 0)
-    host.run(lambda: setattr(host, "node", joining), LONG_S)
-    assert claims.answer(packet).fields == {"view": None}
+    columns = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
+    claims = claims_of(pair, 0)
+    assert claims.answer(Packet(CLAIM, {"view": node.control.view + 1}, columns)).fields == {"view": None}
     assert len(pair.nodes[0].store.claims) == 1, "it has kept nothing"
-    host.run(lambda: setattr(host, "node", replace(host.node, control=node.control)), LONG_S)
-    assert claims.answer(packet).arrays["equal"].all()
+    assert claims.answer(Packet(CLAIM, {"view": node.control.view}, columns)).arrays["equal"].all()
 
 
 # --- terms that were agreed on lately ---------------------------------------------------------------------------------
