@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.workload import QUERIES, RANGE_MS, STEP_MS, STREAMS, TIMING, operation
+from tests.faults.workload import QUERIES, STEP_MS, STREAMS, TIMING, operation
 from tests.oracles import update_ast
 from tests.oracles.durable import Model
 
@@ -130,7 +130,8 @@ class Watch:
             assert ends[0] == STEP_MS, f"seed {self.seed}: {name} begins at {ends[0]}"
             assert ends[-1] >= self.done * 40, f"seed {self.seed}: {name} ends at {ends[-1]}"
             for end_ms, rows in windows.items():
-                expected = as_rows(model.window(QUERIES[name], end_ms - RANGE_MS, end_ms))
+                stream, range_ms = QUERIES[name]
+                expected = as_rows(model.window(stream, end_ms - range_ms, end_ms))
                 assert rows == expected, f"seed {self.seed}: {name} at {end_ms}"
 
 

@@ -20,7 +20,15 @@ STEP_MS = 200
 RANGE_MS = 600
 LATENESS_MS = {STREAMS[0]: 40, STREAMS[1]: 0}
 """The first stream sorts: its tuples come out of order, and one of each push is late."""
-QUERIES = {name: STREAMS[at] for at, name in enumerate(("first", "second"))}
+MADE = EX + "made"
+CHAINED_MS = 2 * STEP_MS
+QUERIES = {
+    "first": (STREAMS[0], RANGE_MS),
+    "second": (STREAMS[1], RANGE_MS),
+    MADE: (STREAMS[0], RANGE_MS),
+    "chained": (STREAMS[0], RANGE_MS + CHAINED_MS - STEP_MS),
+}
+"""Which tuples the window of a query holds in the end: the last one reads two windows of the one before it."""
 
 
 @dataclass(frozen=True)
@@ -82,5 +90,6 @@ def _request(rng: random.Random, number: int) -> tuple[update_ast.Operation, ...
 
 
 def query_text(name: str) -> str:
-    window = f"[RANGE {RANGE_MS}ms STEP {STEP_MS}ms]"
-    return f"REGISTER QUERY {name} AS SELECT ?s ?p ?o FROM STREAM <{QUERIES[name]}> {window} WHERE {{ ?s ?p ?o }}"
+    stream, range_ms = (MADE, CHAINED_MS) if name == "chained" else QUERIES[name]
+    head = f"STREAM <{MADE}> AS CONSTRUCT {{ ?s ?p ?o }}" if name == MADE else f"QUERY {name} AS SELECT ?s ?p ?o"
+    return f"REGISTER {head} FROM STREAM <{stream}> [RANGE {range_ms}ms STEP {STEP_MS}ms] WHERE {{ ?s ?p ?o }}"

@@ -182,6 +182,11 @@ class ClusterBackend:
         core = self._core
         with core.lock:
             core.check_is_open()
+            if makes_stream(query) and name in core.streams:
+                raise StreamError(
+                    f"stream {name} is declared, and queries of a cluster do not make streams that are read there yet: "
+                    "give the query another name"
+                )
             check_windows(core, query, self._injector.queries)
             from_ms = counts_from(core, query, self._store.inserted_ms)
         self._claims.settle_texts([term.text for term in constants_of(query)])

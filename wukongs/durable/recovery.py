@@ -24,16 +24,17 @@ from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_in
 from wukongs.errors import CorruptionError, SettingsError, StorageError
 from wukongs.live.continuous import QuerySource
-from wukongs.live.core import Core
-from wukongs.live.declarations import declare_stream, drop_stream, parse_continuous, register_query
+from wukongs.live.core import Core, take_piece
+from wukongs.live.declarations import declare_stream, parse_continuous, register_query
 from wukongs.live.idleness import apply as apply_idleness
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
+from wukongs.live.made_streams import MADE
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
-from wukongs.live.stream import store_late, take_piece
+from wukongs.live.stream import store_late
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
@@ -180,7 +181,12 @@ class _Replay:
                 self._keep(message, record.lsn)
             elif isinstance(message, Pushed):
                 self._journal.note_late(record.lsn, message)
-                self._take_call(message)
+                made = self._injector.made.get(message.piece.stream)
+                if made is None:
+                    self._take_call(message)
+                else:
+                    self._take(made.state, message.piece)
+                    made.taken(message)
             else:
                 self._apply_message(message)
         elif record.kind == CHANGE:
@@ -238,6 +244,8 @@ class _Replay:
         if definition.options is not None:
             state = self._declare(definition.name, definition.options, definition.lsn)
             state.restore_progress(mark["streams"][str(definition.lsn)])
+            if state.is_made:
+                self._injector.made.add(state)
             if state.last_ms is not None:
                 state.ring.lost_to = batch_number(state.last_ms, state.batch_ms)
         else:
@@ -317,24 +325,36 @@ class _Replay:
         registered.reporter.recorded = self._remembered.pop(lsn, [])
 
     def _change_stream(self, change: dict[str, Any], lsn: int) -> None:
-        self._declare(change["stream"], change["options"], lsn)
+        state = self._declare(change["stream"], change["options"], lsn)
+        if MADE in state.options:
+            self._injector.made.add(state)
 
     def _change_drop(self, change: dict[str, Any], _: int) -> None:
-        drop_stream(self._core, self._core.streams[change["stream"]])
+        self._core.drop_stream(self._core.streams[change["stream"]])
+        self._injector.made.forget(change["stream"])
 
     def _change_end(self, change: dict[str, Any], _: int) -> None:
         self._core.streams[change["stream"]].end()
         self._core.progress.moved(self._core)
 
     def _change_join(self, change: dict[str, Any], _: int) -> None:
+        made = self._injector.made.get(change["stream"])
+        if made is not None:
+            made.join(change["to"], change["sn"])
+            return
         self._core.join(self._core.streams[change["stream"]], change["to"], change["sn"])
         self._core.progress.moved(self._core)
+
+    def _change_refuse(self, change: dict[str, Any], _: int) -> None:
+        self._core.streams[change["stream"]].refuse(change["stream_batch"])
 
     def _change_idle(self, change: dict[str, Any], _: int) -> None:
         apply_idleness(self._core, change)
 
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
         source = QuerySource.of(change)
+        if change.get("makes"):
+            self._injector.made.add(self._core.streams[change["query"]])
         if "from_ms" in change:
             self._register(source, lsn, change["from_ms"])
             return
@@ -384,6 +404,7 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "drop": _Replay._change_drop,
     "end": _Replay._change_end,
     "idle": _Replay._change_idle,
+    "refuse": _Replay._change_refuse,
     "join": _Replay._change_join,
     "register": _Replay._change_register,
     "close": _Replay._change_close,

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from wukongs.csparql.algebra import Output, Query
@@ -14,12 +15,13 @@ from wukongs.errors import BudgetExceeded, SettingsError, StreamError, WukongsEr
 from wukongs.live.callbacks import Callbacks, Caller
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
+from wukongs.live.made_streams import MadeStream, MadeStreams
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, counts_from
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
-from wukongs.live.stream_state import StreamState
+from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import LAST_MS, OWN, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
     covered_ms,
@@ -72,9 +74,11 @@ class QuerySource(NamedTuple):
 
 
 class Schedule(Protocol):
-    """The side of the injector that a registered query calls. callbacks: the threads that call on_result."""
+    """The side of the injector that a registered query calls. callbacks: the threads that call on_result; made: the
+    streams that queries make."""
 
     callbacks: Callbacks
+    made: MadeStreams
 
     def wake(self) -> None:
         """Look again whether something is to be done."""
@@ -140,6 +144,8 @@ class ContinuousQuery:
         """Texts and pauses to come, by the log that is replayed: (LSN, what it says), in order."""
         self.is_paused = False
         self.is_closed = False
+        self.made: MadeStream | None = None
+        """The stream that it makes, once another query of this engine reads it, or if it was declared before."""
         self._is_replaced = False
         self._is_firing = False
         """A firing was picked, and has not been reported yet."""
@@ -229,10 +235,20 @@ class ContinuousQuery:
         with self._core.lock:
             if self.is_closed:
                 return
-            self._core.journal.commit({"op": "close", "query": self.name})
-            if self._core.on_close is not None:
-                self._core.on_close(self.name)
-            self.end()
+            if (made := self.made) is not None:
+                self._schedule.catch_up()
+                self.wait_for_firing()
+            self._close()
+            if made is not None:
+                made.end()
+            for stream in (self.name, *self._states):
+                self._schedule.made.drop_unread(stream)
+
+    def _close(self) -> None:
+        self._core.journal.commit({"op": "close", "query": self.name})
+        if self._core.on_close is not None:
+            self._core.on_close(self.name)
+        self.end()
 
     def end(self) -> None:
         """End the query in this engine; in a data folder it stays registered."""
@@ -261,7 +277,7 @@ class ContinuousQuery:
             )
             log.warning("%s", error)
             self.log.put(LAST_MS, error)
-            self.close()
+            self._close()
 
     def pause(self) -> None:
         """Report nothing until resume; windows that close meanwhile are skipped. Raises StorageError."""
@@ -273,9 +289,10 @@ class ContinuousQuery:
 
     def _set_paused(self, is_paused: bool) -> None:
         with self._core.lock:
-            self._wait_for_firing()
+            self.wait_for_firing()
             if not self.is_closed:
                 self._log_and_apply({"op": "pause", "is_paused": is_paused})
+                self._schedule.wake()
 
     def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
         """Go on with another text, which has the same name, from the next window end on: every firing up to now goes by
@@ -297,7 +314,7 @@ class ContinuousQuery:
                 )
             for _ in range(CATCH_UPS_MAX):
                 self._schedule.catch_up()
-                self._wait_for_firing()
+                self.wait_for_firing()
                 if self.is_closed or self.due() is None:
                     break
             if self.is_closed:
@@ -306,7 +323,7 @@ class ContinuousQuery:
             start = counts_from(self._core, query)
             self._log_and_apply({"op": "replace", **source._asdict(), "start": start})
 
-    def _wait_for_firing(self) -> None:
+    def wait_for_firing(self) -> None:
         """Wait until what was picked is reported. Called with the lock held."""
         core = self._core
         while self._is_firing and not self.is_closed and core.failure is None and not core.is_closed:
@@ -440,8 +457,11 @@ class ContinuousQuery:
         due = self.due()
         if due is not None:
             return f"is about to report the window ending at {due} ms"
+        own, streams = self._states, self._core.streams
         closed_ms = self._core.progress.closed_ms(self._core)
-        return waits_for(self._states, closed_ms, self.next_firing(), self.windows.reads_stored)
+        closed_ms = {name: ms for name, ms in closed_ms.items() if name in own or not streams[name].is_made}
+        told = waits_for(own, closed_ms, self.next_firing(), self.windows.reads_stored)
+        return told + self._schedule.made.why(own)
 
     def waits_on(self) -> Collection[str]:
         """Return the streams that have to come further, or to begin, before the query fires next. Called with the lock
@@ -489,6 +509,39 @@ class ContinuousQuery:
     def next_ms(self) -> int | None:
         """The time before which the query does not fire; None: not known yet. Read with the lock held."""
         return self._next_ms
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether a firing was picked that is not reported yet. Read with the lock held."""
+        return self._is_firing
+
+    @property
+    def period_ms(self) -> int:
+        """The period at whose multiples it fires: of one whose windows all count, what divides its stream batches."""
+        return self.step_ms or gcd(*(state.batch_ms for state in self._states.values()))
+
+    def reads(self, stream_iri: str) -> bool:
+        """Tell whether one of its windows is over a stream."""
+        return stream_iri in self._states
+
+    def fired_ms(self) -> int | None:
+        """Return a time before which all firings were picked, None if it has none yet. Called with the lock held."""
+        self.next_firing()
+        return None if self._next_ms is None else self._next_ms - 1
+
+    def decided_ms(self) -> int | None:
+        """Do as Producer.decided_ms."""
+        if self.is_paused or self.is_closed or self._is_firing:
+            return None
+        next_ms, states = self.next_firing(), self._states.values()
+        covered = covered_ms(self.step_ms or 1, states)
+        is_over = covered is None or next_ms is None or next_ms > covered
+        if is_over and all(state.is_ended for state in states):
+            return FOREVER_MS
+        if self._next_ms is None or covered is None or self.step_ms is not None:
+            return None if next_ms is None else next_ms - 1
+        to_ms = self._covered_ms()  # it fires where an edge moves, and so far none has moved after its last firing
+        return to_ms if to_ms is None or next_ms is None else min(to_ms, next_ms - 1)
 
     def reads_joins_of(self, state: StreamState) -> bool:
         """Tell whether a firing reads the snapshot at which a stream batch of this stream has joined."""
@@ -579,6 +632,7 @@ class ContinuousQuery:
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
             self._counts.not_reported += 1
             self.log.skip(at_ms)
+            self._decide(at_ms, None)
             return None
         self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, self.reporter.is_compared)
         self._is_firing = True
@@ -615,6 +669,7 @@ class ContinuousQuery:
             told.__cause__ = error.with_traceback(None)  # its frames hold tables
             self._put_error(firing.at_ms, told)
             return
+        self._decide(firing.at_ms, window)
         if self._was_taken(firing.at_ms):
             return
         if window is None:
@@ -624,7 +679,13 @@ class ContinuousQuery:
         self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
         self.log.put(firing.at_ms, window, WINDOW_BYTES + window.size_bytes)
 
+    def _decide(self, at_ms: int, window: WindowResult | None) -> None:
+        """Hand what a firing has brought, None: nothing, to the readers of the stream that it makes."""
+        if self.made is not None:
+            self.made.decide(at_ms, window)
+
     def _put_error(self, at_ms: int, error: WukongsError) -> None:
+        self._decide(at_ms, None)
         self.reporter.forget(at_ms)
         if self._was_taken(at_ms):
             return

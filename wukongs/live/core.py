@@ -26,6 +26,7 @@ from wukongs.csparql.terms import Term, iri
 from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
+from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import FOREVER_MS, Columns, StreamState
 from wukongs.live.window_log import UnreadBudget
 from wukongs.query.reach import Reach
@@ -122,7 +123,8 @@ class OwnProgress:
 
     def _begun(self, core: Core) -> list[StreamState]:
         """Return the streams that have begun, after those that have reached the clock were let count."""
-        begun = [one for one in core.streams.values() if one.is_started or one.is_ended]
+        own = [one for one in core.streams.values() if not one.is_made]
+        begun = [one for one in own if one.is_started or one.is_ended]
         for state in begun:
             if not state.counts:
                 _begin_to_count(state, self.stands_ms)
@@ -283,7 +285,8 @@ class Core:
     def held_back_by(self) -> dict[str, int | None]:
         """Name the streams that hold others back, which are further: stream IRI -> the time up to which it is closed;
         None: it has closed nothing."""
-        running = self.progress.closed_ms(self)
+        closed_ms = self.progress.closed_ms(self)
+        running = {name: ms for name, ms in closed_ms.items() if not self.streams[name].is_made}
         if len(set(running.values())) < 2:
             return {}
         silent: dict[str, int | None] = {name: None for name, ms in running.items() if ms is None}
@@ -433,6 +436,15 @@ class Core:
         """Drop the slices of a stream up to a time, with the terms that only they had."""
         self.release(state.ring.drop(keep_after_ms // state.batch_ms))
 
+    def drop_stream(self, state: StreamState) -> None:
+        """Forget a stream, what waits in it and its slices."""
+        del self.streams[state.iri]
+        state.is_dropped = True
+        self.release(state.waiting_ids())
+        self.release(state.ring.forget_arrivals())
+        self.drop_slices(state, 1 << 60)
+        self.progress.moved(self)
+
     def release(self, transient_ids: Int64Array) -> None:
         """Give back references to terms that only lived in slices, waiting stream batches and arrivals."""
         if len(transient_ids):
@@ -448,6 +460,15 @@ def _columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
         columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
     joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
     return joined[0], joined[1], joined[2], joined[3]
+
+
+def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
+    """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
+    if len(piece.encoded):
+        encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
+        state.begin(int(encoded.timestamps[0]))
+        state.take(encoded, piece.timing, transient_ids, piece.partition)
+    state.ledgers[piece.partition].taken(piece)
 
 
 def _joins_by_clock(state: StreamState, number: int, clock_ms: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Any, get_args
 
 from wukongs.csparql.algebra import Output, Query
@@ -15,10 +16,11 @@ from wukongs.live.continuous import ContinuousQuery, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.lateness import OnLate, on_late_option
+from wukongs.live.made_streams import MADE
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState
-from wukongs.live.windows import check_clause, check_window
+from wukongs.live.windows import check_clause, check_window, firing_step, makes_stream
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import graph_term, positive
 from wukongs.settings import Settings
@@ -89,16 +91,6 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
     )
 
 
-def drop_stream(core: Core, state: StreamState) -> None:
-    """Forget a stream, what waits in it and its slices. Called with the lock held."""
-    del core.streams[state.iri]
-    state.is_dropped = True
-    core.registry.release(state.waiting_ids())
-    core.release(state.ring.forget_arrivals())
-    core.drop_slices(state, 1 << 60)
-    core.progress.moved(core)
-
-
 def parse_continuous(source: QuerySource) -> Query:
     """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, SettingsError (an option),
     StreamError (one without a name or window)."""
@@ -135,7 +127,7 @@ def check_windows(core: Core, query: Query, makers: Mapping[str, ContinuousQuery
         if maker is not None and maker.is_stream and window.stream not in core.streams:
             raise StreamError(
                 f"query, line {window.line}, column {window.column}: <{window.stream}> is what a query makes, "
-                "and is not read inside of the same engine: give it to a stream of another one, with "
+                "and is not read inside of the same cluster yet: give it to a stream of another engine, with "
                 "on_result=lambda window: stream.push_arrow(window.arrow()), or write both queries as one"
             )
         state = core.stream(window.stream)
@@ -153,6 +145,70 @@ def check_windows(core: Core, query: Query, makers: Mapping[str, ContinuousQuery
             )
 
 
+def serve_readers(core: Core, injector: Injector, query: Query) -> None:
+    """Declare the streams that queries make and that a query is the first to read. Each begins with the firings from
+    now on. Called with the lock held, which it lets go of while one of these queries fires. Raises StreamError,
+    StorageError."""
+    for window in query.dataset.windows:
+        name, maker = window.stream, injector.queries.get(window.stream)
+        if maker is not None and maker.is_stream and name not in core.streams:
+            maker.wait_for_firing()
+            options = stream_options(core.settings, True, maker.period_ms, None, None, None, "all") | {MADE: True}
+            check_window(window, make_stream(core, name, options, 0))
+            lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
+            injector.made.add(declare_stream(core, name, options, lsn)).begin_after(maker.fired_ms())
+
+
+def check_made(core: Core, injector: Injector, query: Query) -> bool:
+    """Check that a query can make the stream of its name, if that is there already; return whether the user has
+    declared it, and the query is the first to make it. Raises StreamError. Called with the lock held."""
+    assert query.registration is not None
+    name = query.registration.name
+    if not makes_stream(query):
+        if injector.made.get(name) is not None:
+            raise StreamError(f"query {name} makes a stream that is read or declared: its text has to be a CONSTRUCT")
+        return False
+    _check_no_cycle(name, query, injector)
+    state = core.streams.get(name)
+    if state is None:
+        return False
+    period_ms = firing_step(query) or gcd(*(core.stream(window.stream).batch_ms for window in query.dataset.windows))
+    if state.batch_ms != period_ms:
+        there = "read" if MADE in state.options else "declared"
+        raise StreamError(
+            f"query {name} fires every {period_ms} ms, and the stream that it makes is {there} with batch_ms = "
+            f"{state.batch_ms}, which has to be the same: let the query fire every {state.batch_ms} ms, or drop_stream "
+            "the stream when nobody reads it"
+        )
+    if state.is_ended:
+        raise StreamError(
+            f"stream {name} has ended with the query that made it: close its readers, then drop_stream it"
+        )
+    if state.is_made:
+        return False
+    if state.ledgers or state.sorts or state.idle_timeout_ms is not None:
+        raise StreamError(
+            f"stream {name} is declared, and the query of that name would make it: that goes with a stream that nobody "
+            "has pushed to, without lateness_ms, on_late and idle_timeout_ms. Give the query another name, or "
+            "drop_stream the stream"
+        )
+    return True
+
+
+def _check_no_cycle(name: str, query: Query, injector: Injector) -> None:
+    """Raise StreamError for a query that would read what is made of its own stream."""
+    seen: set[str] = set()
+    asked = [window.stream for window in query.dataset.windows]
+    while asked:
+        stream = asked.pop()
+        if stream == name:
+            raise StreamError(f"query {name} would read what is made of its own stream, a cycle: give it another name")
+        maker = injector.queries.get(stream)
+        if stream not in seen and maker is not None and maker.is_stream:
+            seen.add(stream)
+            asked += maker.windows.states
+
+
 def register_query(
     core: Core,
     injector: Injector,
@@ -166,6 +222,10 @@ def register_query(
 
     def parse(another: QuerySource) -> Query:
         parsed = parse_continuous(another)
+        if registered.made is not None or registered.name not in core.streams:
+            check_made(core, injector, parsed)
+        if core.replayed_to is None and core.reach is None:
+            serve_readers(core, injector, parsed)
         check_windows(core, parsed, injector.queries)
         return parsed
 

@@ -16,13 +16,14 @@ from wukongs.errors import StorageError, StreamError
 from wukongs.live.backend import OnResult
 from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.core import Core
-from wukongs.live.declarations import check_windows, declare_stream, drop_stream, register_query
+from wukongs.live.declarations import check_made, check_windows, declare_stream, register_query, serve_readers
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder
 from wukongs.live.lateness import LateTuples
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.watch import Watch
+from wukongs.live.windows import reads_stored
 from wukongs.query.limits import Limits
 from wukongs.query.plans.prepared import PreparedQueries
 
@@ -78,6 +79,9 @@ class EmbeddedBackend:
             core.check_is_open()
             state = core.streams.get(name)
             if state is None:
+                maker = self._injector.queries.get(name)
+                if maker is not None and maker.is_stream:
+                    raise StreamError(f"stream {name} is made by a query: declare it before that is registered")
                 lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
                 state = declare_stream(core, name, options, lsn)
                 self._injector.start()
@@ -104,7 +108,8 @@ class EmbeddedBackend:
             if readers:
                 raise StreamError(f"stream {stream_iri} is read by {', '.join(sorted(readers))}: close these first")
             core.journal.commit({"op": "drop", "stream": stream_iri})
-            drop_stream(core, state)
+            core.drop_stream(state)
+            self._injector.made.forget(stream_iri)
             self._injector.wake()
 
     def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> ContinuousQuery:
@@ -123,9 +128,18 @@ class EmbeddedBackend:
             if known is not None:
                 other = " in the data folder with another text" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
+            makes = check_made(core, self._injector, query)
+            serve_readers(core, self._injector, query)
+            if name in self._injector.queries:
+                raise StreamError(f"a query named {name} was registered at the same time: close it first")
             check_windows(core, query, self._injector.queries)
             from_ms = counts_from(core, query)
-            lsn = core.journal.commit({"op": "register", "query": name, **source._asdict(), "from_ms": from_ms})
+            if (made := self._injector.made.get(name)) is not None:
+                from_ms = made.goes_on_from(from_ms, reads_stored(query))
+            change = {"op": "register", "query": name, **source._asdict(), "from_ms": from_ms, "makes": makes}
+            lsn = core.journal.commit(change)
+            if makes:
+                self._injector.made.add(core.streams[name])
             registered = register_query(core, self._injector, query, on_result, source, lsn, from_ms)
             for warning in registered.warnings():
                 log.warning("query %s, %s", name, warning)

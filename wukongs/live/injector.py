@@ -20,6 +20,7 @@ from wukongs.live.compiled_firings import CompiledFirings
 from wukongs.live.continuous import ContinuousQuery, Firing, Picked
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.groups import FIRINGS_MAX, Groups
+from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
@@ -42,6 +43,7 @@ class Injector:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._queries: dict[str, ContinuousQuery] = {}
+        self.made = MadeStreams(core, self._queries, self.wake)
         self._beats = Beats()
         self._ready: deque[ContinuousQuery] = deque()
         """Queries found due at one time, _ready_ms, that have not fired yet."""
@@ -99,6 +101,7 @@ class Injector:
     def add(self, query: ContinuousQuery) -> None:
         """Register a query. Called with the lock held."""
         self._queries[query.name] = query
+        self.made.attach(query)
         self._beats.add(query)
         self._serve_windows(query.windows.states)
         self.wake()
@@ -117,6 +120,7 @@ class Injector:
         """Take a query out. Called with the lock held."""
         if self._queries.get(query.name) is query:
             del self._queries[query.name]
+            self.made.leave(query)
             self._beats.remove(query)
             self._serve_windows(query.windows.states)
             self.wake()
@@ -186,7 +190,8 @@ class Injector:
         end_ms = self._core.next_end(self._ahead_ms())
         due = [at_ms for beat in self._beats if (at_ms := beat.due()) is not None]
         is_sealed = end_ms is None or end_ms > target_ms
-        return not is_sealed or any(at_ms <= target_ms for at_ms in due) or self._core.progress.is_behind(self._core)
+        is_due = any(at_ms <= target_ms for at_ms in due)
+        return not is_sealed or is_due or self._core.progress.is_behind(self._core) or self.made.is_behind
 
     def stop(self) -> None:
         """End the thread. Called without the lock, after the engine was marked closed."""
@@ -260,8 +265,10 @@ class Injector:
         end_ms = core.next_end(ahead_ms)
         query = self._next_due(upper)
         if end_ms is not None and (query is None or end_ms <= self._ready_ms):
-            is_ticked = clock_ms is not None and end_ms <= clock_ms
-            if is_ticked and core.sn_of(end_ms) >= upper:
+            is_ticked = (
+                clock_ms is not None and (NOT_YET_MS if core.sealed_ms is None else core.sealed_ms) < end_ms <= clock_ms
+            )
+            if is_ticked and core.sn_of(end_ms) >= upper:  # what is behind the sealed time becomes slices only
                 return (), True
             core.seal(end_ms, ahead_ms)
             if self._counts_only:
@@ -272,7 +279,7 @@ class Injector:
                 self._drop_slices()
             return (), False
         if query is not None:
-            if clock_ms is not None and self._ready_ms <= clock_ms:
+            if clock_ms is not None and self._ready_ms <= clock_ms and tick_sn(self._ready_ms) < upper:
                 core.move_to(self._ready_ms)
             core.progress.before_firings(core, self._ready_ms)
             return self._picked(query), False
@@ -281,7 +288,7 @@ class Injector:
             if tick_sn(time_ms) < upper:
                 core.move_to(time_ms)
         self._drop_slices()
-        return (), not core.progress.go_on(core)
+        return (), not (core.progress.go_on(core) or self.made.go_on())
 
     def _ahead_ms(self) -> dict[str, int]:
         """Return, per stream, the time up to which queries over windows alone can fire, and need slices."""

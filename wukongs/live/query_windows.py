@@ -14,7 +14,7 @@ from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.engine_windows import EngineWindow
 from wukongs.live.reading import dataset_of
 from wukongs.live.reporting import Extent
-from wukongs.live.slice_budget import evicted, evicted_arrivals
+from wukongs.live.slice_budget import evicted, evicted_arrivals, refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.windows import Interval, interval, matched_in, reads_stored
@@ -188,6 +188,7 @@ class QueryWindows:
                     partial |= lacks_to is not None and span.after < lacks_to
                 error = error or evicted(self._name, at_ms, window, span, state)
                 extents.append(stands.extent)
+            error = error or refused(self._name, at_ms, span, state)
             intervals[window] = span
             after_ms = span.after * state.batch_ms
             needs_ms[window.stream] = min(after_ms, needs_ms.get(window.stream, after_ms))
@@ -264,7 +265,8 @@ def counts_from(
     running = [ms for ms, is_ended in begun if not is_ended]
     if not running:
         return max((ms for ms, _ in begun), default=None)
-    clock_ms, is_late = core.clock_ms(), any(state.is_started and not state.counts for state in states)
+    clock_ms = core.clock_ms()
+    is_late = any(state.is_started and not (state.counts or state.is_made) for state in states)
     if reads_stored(query) and not is_late and clock_ms is not None and clock_ms != FOREVER_MS:
         return max(min(running), clock_ms)
     return min(running)

@@ -45,6 +45,17 @@ def evicted(query: str, at_ms: int, window: StreamWindow, span: Interval, state:
     return _over_budget(query, at_ms, state, f"{kept_ms} ms of slices", f"{window.range_ms} ms wide")
 
 
+def refused(query: str, at_ms: int, span: Interval, state: StreamState) -> BudgetExceeded | None:
+    """Return the error of a window that needs what a query had made and the stream had no room for."""
+    if not any(span.after < last and first <= span.to for first, last in state.refused):
+        return None
+    return BudgetExceeded(
+        f"query {query}, window ending at {at_ms} ms: stream {state.iri} has not taken all that its query "
+        f"made, since more than queued_bytes_max = {state.settings.queued_bytes_max} bytes would have waited for other "
+        "streams of its readers: advance or close these, or raise queued_bytes_max. Windows after that are reported"
+    )
+
+
 def evicted_arrivals(query: str, at_ms: int, after: int, to: int, state: StreamState) -> BudgetExceeded | None:
     """Return the error of a window of arrivals after < k <= to that have gone for want of room; None if none has."""
     if after >= min(to, state.ring.arrivals.evicted_to):

@@ -42,7 +42,7 @@ class Standing:
 
     def look(self, now_s: float) -> None:
         """Note who stands still, and tell who has done so for long. Called with the lock held."""
-        running = [state for state in self._core.streams.values() if not state.is_ended]
+        running = [state for state in self._core.streams.values() if not (state.is_ended or state.is_made)]
         furthest = max((state.closed_ms for state in running if state.closed_ms is not None), default=None)
         behind = {
             state.iri: state

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from wukongs.errors import StreamError
-from wukongs.live.core import Core
+from wukongs.live.core import Core, take_piece
 from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
 from wukongs.live.lateness import LateTuples, Sorted, sort_in
@@ -193,6 +193,7 @@ class CoreSink:
         core = self._core
         with core.lock:
             if not state.is_ended and not state.is_dropped and not core.is_closed:
+                state.check_is_open()
                 core.journal.commit({"op": "end", "stream": state.iri})
                 state.end()
                 core.progress.moved(core)
@@ -253,12 +254,3 @@ def store_late(core: Core, state: StreamState, pushed: Pushed, call: Sorted) -> 
         core.pass_to(pushed.sn + 1)
     else:
         core.absorb(pushed.sn, [core.registry.confirm(call.late)[0]], state.into)
-
-
-def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
-    """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
-    if len(piece.encoded):
-        encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
-        state.begin(int(encoded.timestamps[0]))
-        state.take(encoded, piece.timing, transient_ids, piece.partition)
-    state.ledgers[piece.partition].taken(piece)

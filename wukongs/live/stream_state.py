@@ -31,7 +31,14 @@ FRAGMENT_BYTES_PER_TUPLE = 41
 _BYTES_PER_TRANSIENT_TERM = 24
 """A dictionary takes about so much for a term, beside its text."""
 _PROGRESS = ("closed_ms", "first_ms", "last_ms", "is_ended", "tuple_count")
-_LATE = {"late_count": 0, "dropped_count": 0, "is_idle": False, "idle_ms": None}
+_LATER = {
+    "late_count": 0,
+    "dropped_count": 0,
+    "is_idle": False,
+    "idle_ms": None,
+    "is_made": False,
+    "refused": (),
+}
 """Fields that heads of older logs do not have, with what they stand at then."""
 _CLOCK = ("counts", "record_to", "joins")
 """How the stream stands to the clock of the stored graph; segments of older logs do not say it."""
@@ -124,6 +131,11 @@ class StreamState:
     """The newest timestamp that has come."""
     is_ended: bool = False
     is_dropped: bool = False
+    is_made: bool = False
+    """A query makes it (wukongs.live.made_streams): it never counts for the clock, and nobody else pushes to it."""
+    refused: tuple[tuple[int, int], ...] = ()
+    """Stream batches, from the first to the last of each run, that were not taken for want of room although a query had
+    made tuples for them, as far back as slices are held."""
     counts: bool = False
     """Whether it has begun and has reached the clock of the stored graph, which waits for it from then on."""
     record_to: int | None = None
@@ -157,7 +169,7 @@ class StreamState:
         """Whether tuples may still come of an earlier stream batch than its first ones."""
         if self.is_ended or self.closed_ms is None or self.first_ms is None:
             return not self.is_ended
-        return self.lateness_ms > 0 and self.closed_ms < self._floor(self.first_ms - 1)
+        return self.lateness_ms > 0 and self.closed_ms < self.floor(self.first_ms - 1)
 
     def open_partition(self, partition: str) -> PartitionLedger:
         """Declare a source partition: the stream's batches close only when it says so, too."""
@@ -297,6 +309,14 @@ class StreamState:
         self.late_count += int(is_late.sum())
         self.dropped_count += int((is_late & timing).sum())
 
+    def refuse(self, number: int) -> None:
+        """Note that a stream batch is not taken, for want of room."""
+        dropped_to = self.ring.dropped_to
+        runs = [(first, last) for first, last in self.refused if dropped_to is None or last > dropped_to]
+        follows = bool(runs) and runs[-1][1] == number - 1
+        first = runs.pop()[0] if follows else number
+        self.refused = (*runs, (first, number))
+
     def begin(self, time_ms: int) -> None:
         """Note that a tuple of this time has come: from then on others wait for the stream."""
         self.first_ms = time_ms if self.first_ms is None else min(time_ms, self.first_ms)
@@ -322,7 +342,7 @@ class StreamState:
 
     def close_idle(self, time_ms: int) -> None:
         """Close what ends at or before a time, although nobody has said so: what comes behind it is late."""
-        time_ms = self._floor(time_ms)
+        time_ms = self.floor(time_ms)
         self.closed_ms = time_ms if self.closed_ms is None else max(self.closed_ms, time_ms)
         self.idle_ms = self.closed_ms
         if self.first_ms is None:
@@ -341,7 +361,7 @@ class StreamState:
         self.is_ended = True
         last = max((*self._slice_numbers, *self._join_numbers), default=None)
         complete = [ms for ms in self._complete_ms.values() if ms is not None]
-        ends = [*([last * self.batch_ms] if last is not None else []), *(self._floor(ms) for ms in complete)]
+        ends = [*([last * self.batch_ms] if last is not None else []), *(self.floor(ms) for ms in complete)]
         if self.closed_ms is not None:
             ends.append(self.closed_ms)
         self.closed_ms = max(ends, default=None)
@@ -351,7 +371,7 @@ class StreamState:
         """The time up to which each stream batch that ends by then is closed. None: nothing is closed."""
         if self.is_ended:
             return FOREVER_MS
-        return None if self.closed_ms is None else self._floor(self.closed_ms) + self.batch_ms - 1
+        return None if self.closed_ms is None else self.floor(self.closed_ms) + self.batch_ms - 1
 
     @property
     def joined_ms(self) -> int | None:
@@ -473,7 +493,7 @@ class StreamState:
         }
         arrivals = self.ring.arrivals
         return {
-            **{name: getattr(self, name) for name in (*_PROGRESS, *_LATE, *_CLOCK)},
+            **{name: getattr(self, name) for name in (*_PROGRESS, *_LATER, *_CLOCK)},
             "arrivals_began_after": arrivals.began_after if arrivals.is_kept else None,
             "partitions": partitions,
         }
@@ -482,7 +502,7 @@ class StreamState:
         """Stand where another one stood."""
         for name in _PROGRESS:
             setattr(self, name, progress[name])
-        for name, default in _LATE.items():
+        for name, default in _LATER.items():
             setattr(self, name, progress.get(name, default))
         self.counts = progress.get("counts", self.is_started or self.is_ended)
         self.record_to = progress.get("record_to")
@@ -511,10 +531,11 @@ class StreamState:
     def _close_batches(self) -> None:
         open_partitions = [ms for name, ms in self._complete_ms.items() if name not in self._finished]
         if open_partitions and None not in open_partitions:
-            closed = self._floor(min(ms for ms in open_partitions if ms is not None))
+            closed = self.floor(min(ms for ms in open_partitions if ms is not None))
             self.closed_ms = closed if self.closed_ms is None else max(self.closed_ms, closed)
 
-    def _floor(self, time_ms: int) -> int:
+    def floor(self, time_ms: int) -> int:
+        """Return the last end of a stream batch at or before a time."""
         return time_ms // self.batch_ms * self.batch_ms
 
     def check_is_open(self) -> None:
@@ -523,6 +544,8 @@ class StreamState:
             raise StreamError(f"stream {self.iri} was dropped: declare it anew with Engine.stream to push more")
         if self.is_ended:
             raise StreamError(f"stream {self.iri} is closed: declare a new one to push more")
+        if self.is_made:
+            raise StreamError(f"stream {self.iri} is made by the query of that name: nothing else is pushed to it")
 
 
 def _wait(waiting: dict[int, list[Fragment]], numbers: list[int], number: int, fragment: Fragment) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from wukongs.errors import StreamError
-from wukongs.live.core import Core
+from wukongs.live.core import Core, take_piece
 from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
-from wukongs.live.stream import take_call, take_piece
+from wukongs.live.stream import take_call
 from wukongs.live.stream_state import StreamState
 from wukongs.wire.messages import Opened
 
