@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ARGUMENT_PREFIX = ".argument"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Variable:
     @property
     def is_blank(self) -> bool:
         return self.name.startswith(".")
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it stands for a term of the query that each row of a table gives, and so is no variable of it."""
+        return self.name.startswith(ARGUMENT_PREFIX)
 
     def __str__(self) -> str:
         return f"?{self.name}"

@@ -269,6 +269,16 @@ def encode_columns(
     )
 
 
+def encode_term_column(name: str, source: TermColumn, *, scope: bytes, hash_bits: int = HASH_BITS) -> Encoded:
+    """Encode one column of N-Triples terms of any kind, as tuples: in tuple i every term but the graph is term i.
+
+    Raises DataError, naming row (from 0) and column, for a malformed or missing term."""
+    rows = len(source)
+    builder = _TermTableBuilder(scope, hash_bits, 64 * rows + 256, rows + 8)
+    column = _encode_column(builder, name, source, rows, "object")
+    return Encoded(column, column, column, np.full(rows, -1, np.int64), _NO_TIMES, *builder.tables())
+
+
 def _times(timestamps: Any, rows: int) -> Int64Array:
     if getattr(timestamps, "null_count", 0):
         raise DataError("column 'timestamp_ms': a value is missing (null)")
@@ -282,8 +292,11 @@ def _times(timestamps: Any, rows: int) -> Int64Array:
     return array.astype(np.int64, copy=False)
 
 
-def _encode_column(builder: _TermTableBuilder, name: str, source: TermColumn, rows: int) -> Int64Array:
+def _encode_column(
+    builder: _TermTableBuilder, name: str, source: TermColumn, rows: int, role: str | None = None
+) -> Int64Array:
     column = np.empty(rows, np.int64)
+    kind = _ROLES[role or name]
     fields = _scratch_fields()
     state = builder.state
     state[kernels.S_ROWS] = 0
@@ -291,7 +304,7 @@ def _encode_column(builder: _TermTableBuilder, name: str, source: TermColumn, ro
         state[kernels.S_POSITION] = 0
         with np.errstate(over="ignore"):
             while True:
-                arguments = (data, starts, valid, _ROLES[name], *builder.fixed, column, fields, *builder.arrays())
+                arguments = (data, starts, valid, kind, *builder.fixed, column, fields, *builder.arrays())
                 full = kernels.encode_terms(*arguments)
                 if full == kernels.DONE:
                     break

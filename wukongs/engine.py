@@ -20,6 +20,7 @@ from wukongs.live.embedded import EmbeddedBackend
 from wukongs.live.injector import Injector
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import LateTuples, OnLate
+from wukongs.live.query_group import Bindings, bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.stream import Stream
 from wukongs.query.execution.bindings import bind
@@ -245,6 +246,7 @@ class Engine:
         *,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
+        bindings: Bindings | None = None,
     ) -> ContinuousQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
         one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
@@ -252,11 +254,20 @@ class Engine:
         rstream. unread_bytes_max: what the query may hold in windows that some reader has not read yet. Beyond it,
         "drop" drops the oldest, which readers are told by a GapError in their place, and "end" ends the query with a
         BudgetExceeded behind its windows. A query that was found in the data folder goes on, with the windows that were
-        not taken, for whoever first registers the same text. Raises SettingsError (an option), QuerySyntaxError,
-        UnsupportedFeatureError, StreamError (an unknown stream, a window that is no multiple of its stream's batch_ms,
-        a name that is taken).
+        not taken, for whoever first registers the same text.
+
+        bindings: registers a SELECT query for each row of a table instead, as one, which fires and is closed as one:
+        an Arrow table of N-Triples strings with columns named like variables of the query, or a list of dictionaries
+        from variables to terms. The answer for a row is that of the query with these terms in the place of the
+        variables. A window has the rows of all queries; its first variable, `argument`, is the number of the table's
+        row, from 0. A query without rows is not in it. rows_max counts for each query, the other limits for all.
+
+        Raises SettingsError (an option, a column that is no variable), QuerySyntaxError, DataError (a term or a missing
+        one in bindings), UnsupportedFeatureError, StreamError (an unknown stream, a window that is no multiple of its
+        stream's batch_ms, a name that is taken).
         """
-        source = QuerySource(text, base, output, unread_bytes_max, unread)
+        table = None if bindings is None else bindings_text(bindings)
+        source = QuerySource(text, base, output, unread_bytes_max, unread, table)
         return self._backend.register(parse_continuous(source), source, on_result)
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:

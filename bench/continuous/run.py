@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wukongs.bench.continuous.compiled import ALONE, ROUNDS, bench_compiled, bench_compiled_mix
 from wukongs.bench.continuous.firing import ONCE, SMALL, bench_firings, replaying
+from wukongs.bench.continuous.group import bench_group
 from wukongs.bench.continuous.many import MIXED, REGISTRATION, bench_mix, bench_registration
 from wukongs.bench.continuous.workload import make_workload
 from wukongs.bench.harness import Report, WrongAnswer
@@ -18,6 +19,9 @@ GOALS_US = {"L1": (10, 30, 10), "L2": (3, 15, 5), "L3": (30, 30, 10)}
 """Engine part, whole firing, engine part when warm (DESIGN, section 9)."""
 COMPILED = 3000
 """Queries of a call of compiled plans."""
+GROUPS = (100_000, 1_000_000)
+GROUP_BATCH = 1000
+"""Tuples of a stream batch, a tenth of a window."""
 MIXED_GOAL = 4_000_000
 
 
@@ -38,6 +42,8 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
             bench_compiled(results, replay, windows, warm_up)
             bench_compiled_mix(results, replay, 30 if quick else COMPILED, 3 if quick else ROUNDS)
             bench_registration(results, replay, places)
+        for count in GROUPS if not quick else (200,):
+            bench_group(results, count, 20 if quick else GROUP_BATCH, windows)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)
         return 1

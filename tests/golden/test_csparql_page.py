@@ -41,11 +41,12 @@ def test_each_query_can_be_registered(text: str) -> None:
     assert query.registration is not None
 
 
-def test_the_example_prints_what_the_page_says() -> None:
+@pytest.mark.parametrize("place", range(len(blocks("python"))))
+def test_the_examples_print_what_the_page_says(place: int) -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(blocks("python")[0], {})
-    assert printed.getvalue() == blocks("text")[0]
+        exec(blocks("python")[place], {})
+    assert printed.getvalue() == blocks("text")[place]
 
 
 def test_the_table_is_read() -> None:

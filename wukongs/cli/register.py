@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Sequence
-from typing import get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
 from wukongs.cli import DONE, say
-from wukongs.cli.query import read_argument
+from wukongs.cli.query import check_file, read_argument
 from wukongs.cli.server import add_server_options, connect_to
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
+from wukongs.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _EPILOG = """examples:
   wukongs register --server tcp://127.0.0.1:7411 @traffic.rq
   wukongs watch --server tcp://127.0.0.1:7411 traffic
+  wukongs register --server tcp://127.0.0.1:7411 --bindings sensors.csv @sensor.rq
 
 The query stays registered when this command ends. Its windows wait at the node until somebody reads them.
 """
@@ -33,13 +40,63 @@ def make_parser() -> argparse.ArgumentParser:
     add_server_options(parser, required=True)
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the query against it")
     parser.add_argument("--output", choices=get_args(Output), help="which rows of a firing are reported")
+    parser.add_argument(
+        "--bindings",
+        metavar="FILE",
+        help="a .parquet, .arrow or .csv file of N-Triples terms: register the query for each of its rows, as one; the "
+        "columns are named like variables of the query",
+    )
     return parser
+
+
+def read_bindings(file: str) -> pyarrow.Table:
+    """Return the table of a file: Parquet, Arrow IPC (file or stream), or CSV with a header. Raises DataError."""
+    import pyarrow as pa
+
+    check_file(file, "a file of bindings")
+    kind = Path(file).suffix
+    if kind not in _READERS:
+        raise DataError(f"expected bindings in a file {', '.join(_READERS)}", file)
+    try:
+        return _READERS[kind](file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, StopIteration) as error:
+        raise DataError(f"expected a table: {str(error).partition(chr(10))[0]}", file) from None
+
+
+def _read_parquet(file: str) -> pyarrow.Table:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(file)
+
+
+def _read_arrow(file: str) -> pyarrow.Table:
+    import pyarrow as pa
+
+    content = pa.py_buffer(Path(file).read_bytes())
+    try:
+        return pa.ipc.open_file(content).read_all()
+    except pa.ArrowInvalid:
+        return pa.ipc.open_stream(content).read_all()
+
+
+def _read_csv(file: str) -> pyarrow.Table:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    with Path(file).open(newline="", encoding="utf-8-sig") as lines:
+        names = next(csv.reader(lines))
+    options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), null_values=[""])
+    return pyarrow.csv.read_csv(file, convert_options=options)
+
+
+_READERS = {".parquet": _read_parquet, ".arrow": _read_arrow, ".csv": _read_csv}
 
 
 def main(argv: Sequence[str]) -> int:
     options = make_parser().parse_args(list(argv))
     text, source = read_argument(options.query, "a query")
     parse_query(text, options.base, source)  # a wrong query is refused by the name of its file
+    bindings = None if options.bindings is None else read_bindings(options.bindings)
     with connect_to(options) as node:
-        say(node.register(text, base=options.base, output=options.output).name + "\n")
+        say(node.register(text, base=options.base, output=options.output, bindings=bindings).name + "\n")
     return DONE

@@ -24,7 +24,14 @@ from wukongs.cluster.writing import ClusterSink, Writers
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term
 from wukongs.csparql.updates import Operation
-from wukongs.errors import CompactedError, NodeUnavailable, SettingsError, StorageError, StreamError
+from wukongs.errors import (
+    CompactedError,
+    NodeUnavailable,
+    SettingsError,
+    StorageError,
+    StreamError,
+    UnsupportedFeatureError,
+)
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.declarations import check_windows, parse_continuous
@@ -179,6 +186,8 @@ class ClusterBackend:
         that ended meanwhile may be missing."""
         assert query.registration is not None
         name = query.registration.name
+        if source.bindings is not None:
+            raise UnsupportedFeatureError("a query with bindings on a cluster", 1, 1, "register each query alone")
         core = self._core
         with core.lock:
             core.check_is_open()

@@ -37,6 +37,7 @@ class Definition:
     output: Output | None = None
     unread_bytes_max: int = UNREAD_BYTES_MAX
     unread: Unread = "drop"
+    bindings: str | None = None
 
 
 def definitions_at(definitions: Iterable[Definition], lsn: int) -> list[dict[str, Any]]:

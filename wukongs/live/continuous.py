@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.functions import depends_on_moment
 from wukongs.errors import BudgetExceeded, SettingsError, StreamError, WukongsError
@@ -17,6 +19,7 @@ from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
 from wukongs.live.made_streams import MadeStream, MadeStreams
 from wukongs.live.query_counts import QueryCounts
+from wukongs.live.query_group import QueryGroup
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, counts_from
 from wukongs.live.reading import explain_over, profiled, terms_of
@@ -59,13 +62,15 @@ CATCH_UPS_MAX = 3
 
 class QuerySource(NamedTuple):
     """The text of a query, the base of its relative IRIs, and what its firings report; unread_bytes_max: what it may
-    hold in windows that are not read yet; unread: whether it then drops the oldest of them, or ends."""
+    hold in windows that are not read yet; unread: whether it then drops the oldest of them, or ends; bindings: of a
+    group of queries their table (query_group.bindings_text)."""
 
     text: str
     base: str | None = None
     output: Output | None = None
     unread_bytes_max: int = UNREAD_BYTES_MAX
     unread: Unread = "drop"
+    bindings: str | None = None
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> QuerySource:
@@ -164,7 +169,11 @@ class ContinuousQuery:
         constants = constants_of(query)
         ids, self._references = self._core.registry.reserve([term.text for term in constants])
         known = ConstantIds(self._core.registry, dict(zip(constants, ids.tolist(), strict=True)))
-        self.template = template_of(query)
+        self.group = None if source.bindings is None else QueryGroup(self._core.registry, query, source.bindings)
+        """The queries of a table, None for one query."""
+        if self.group is not None:
+            self._references = np.concatenate((self._references, self.group.references))
+        self.template = template_of(query) if self.group is None else None
         self.windows = QueryWindows(self._core, query, self.name, known)
         self.plans = PlanMemo(is_patient=True)
         self._answer_to_nothing: Answer | None = None
@@ -409,6 +418,7 @@ class ContinuousQuery:
             "results_dropped_to_ms": self.log.dropped_to_ms,
             "unread_bytes": self.log.size_bytes,
             "plans_made": self.plans.planned_count,
+            **({} if self.group is None else {"queries": self.group.rows.length}),
         }
 
     def warnings(self) -> tuple[str, ...]:
@@ -430,6 +440,8 @@ class ContinuousQuery:
         limits = limits_of(self._core.settings, None)
         profile = profiled(self.query, dataset, terms, limits, self.plans, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
+        if self.group is not None:
+            told.append(f"{self.group.told()}\n")
         if others := self._schedule.company_of(self):
             told.append(f"each firing is explored together with those of {others} other queries of the template\n")
         return "".join([explain_over(self.query, dataset, profile), *told])
@@ -444,6 +456,8 @@ class ContinuousQuery:
             if self.is_closed or self.is_paused:
                 return told[0]
             told += counted(self._states, self._counts, self.log)
+            if self.group is not None:
+                told.append(self.group.told())
             at_ms = self.next_firing() if self._last_ms is None else self._last_ms
             look = None if at_ms is None else Look.pick(self._core, self.query, self.windows, at_ms)
         if look is not None:
@@ -610,7 +624,7 @@ class ContinuousQuery:
         runs alone. Called with the lock held."""
         if not self._is_looked_at:
             self._is_looked_at = True
-            self.compiled = self.windows.compile(self.query, self.plans)
+            self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
         if self.compiled is not None:
             return COMPILED
         return None if self.template is None else self.template.shape
@@ -712,7 +726,7 @@ class ContinuousQuery:
         reading = firing.reading
         return WindowResult(
             self.query.form,
-            self.query.variables,
+            self.query.variables if self.group is None else self.group.rows.variables,
             found.columns,
             reader,
             tick_sn(firing.at_ms),
@@ -747,7 +761,9 @@ class ContinuousQuery:
             dataset, _ = self.compiled.windows.dataset(self.query.dataset, self.compiled.resolve)
         is_empty = firing.is_over_nothing(dataset)
         found = self._answer_to_nothing if is_empty else None
-        if found is None:
+        if found is None and self.group is not None:
+            found = self.group.rows.answer(dataset, terms, limits_of(self._core.settings, None), self.plans)
+        elif found is None:
             found = answer(
                 self.query,
                 dataset,
@@ -759,8 +775,8 @@ class ContinuousQuery:
                 by_solution=self.reporter.is_compared,
                 explored=self._explored(firing),
             )
-            if is_empty and not (found.length or firing.depends_on_moment()):
-                self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
+        if is_empty and not (found.length or firing.depends_on_moment()):
+            self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
         return found
 
 

@@ -17,6 +17,7 @@ from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.lateness import OnLate, on_late_option
 from wukongs.live.made_streams import MADE
+from wukongs.live.query_group import check_group
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState
@@ -93,7 +94,7 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
 
 def parse_continuous(source: QuerySource) -> Query:
     """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, SettingsError (an option),
-    StreamError (one without a name or window)."""
+    StreamError (one without a name or window), DataError (its bindings)."""
     positive("unread_bytes_max", source.unread_bytes_max, 1, "bytes")
     if source.unread not in get_args(Unread):
         raise SettingsError(f"unread = {source.unread!r}: expected one of {', '.join(map(repr, get_args(Unread)))}")
@@ -105,6 +106,8 @@ def parse_continuous(source: QuerySource) -> Query:
             f"query {query.registration.name} has no FROM STREAM: ask it with Engine.query, or give it a window"
         )
     check_clause(query)
+    if source.bindings is not None:
+        check_group(query, source.bindings)
     output = source.output
     if output is None or output == query.registration.output:
         return query

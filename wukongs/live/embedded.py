@@ -126,7 +126,7 @@ class EmbeddedBackend:
                 known.attach(on_result)
                 return known
             if known is not None:
-                other = " in the data folder with another text" if known.is_recovered else ""
+                other = " in the data folder with another text or other bindings" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             makes = check_made(core, self._injector, query)
             serve_readers(core, self._injector, query)

@@ -10,8 +10,9 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from weakref import WeakMethod
 
 from wukongs.errors import StreamError
 from wukongs.live.beats import Beat, Beats
@@ -43,7 +44,7 @@ class Injector:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._queries: dict[str, ContinuousQuery] = {}
-        self.made = MadeStreams(core, self._queries, self.wake)
+        self.made = MadeStreams(core, self._queries, _weakly(self.wake))
         self._beats = Beats()
         self._ready: deque[ContinuousQuery] = deque()
         """Queries found due at one time, _ready_ms, that have not fired yet."""
@@ -409,6 +410,19 @@ class Injector:
                 keep_after_ms = stands_ms - state.history_ms
                 found.append((state, min(keep_after_ms, needed.get(state.iri, keep_after_ms))))
         return found
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls a method as long as its object lives, and does not keep it alive: in a circle, the
+    graph of an engine would wait for garbage collection."""
+    held = WeakMethod(method)
+
+    def call() -> None:
+        found = held()
+        if found is not None:
+            found()
+
+    return call
 
 
 def _on_result_done(core: Core) -> None:

@@ -25,6 +25,7 @@ from wukongs.live.backend import RegisteredQuery
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
+from wukongs.live.query_group import bindings_table, bindings_text
 from wukongs.live.stream import Stream
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import graph_term
@@ -284,6 +285,8 @@ class Calls:
 
     def _register(self, session: Session, args: Args) -> Packet:
         source = QuerySource.of(args)
+        if source.bindings is not None:
+            source = source._replace(bindings=bindings_text(bindings_table(source.bindings)))
         parsed = parse_continuous(source)
         assert parsed.registration is not None
         name = parsed.registration.name
@@ -308,6 +311,8 @@ class Calls:
         """Register a query; or return it, if this client had it elsewhere and it runs here by now."""
         try:
             fields = source._asdict()
+            if source.bindings is not None:
+                fields["bindings"] = bindings_table(source.bindings)
             return self._engine.register(fields.pop("text"), None, **fields)
         except StreamError:
             here = next((query for query in self._engine.queries() if query.name == name), None)

@@ -20,6 +20,7 @@ from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import OnLate
+from wukongs.live.query_group import Bindings, bindings_text
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -236,6 +237,7 @@ class RemoteEngine:
         *,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
+        bindings: Bindings | None = None,
     ) -> RemoteQuery:
         """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
         when this client leaves; whoever registers the same text then goes on with it."""
@@ -245,6 +247,7 @@ class RemoteEngine:
             "output": output,
             "unread_bytes_max": unread_bytes_max,
             "unread": unread,
+            "bindings": None if bindings is None else bindings_text(bindings),
         }
         answer, joined = self._connection.call("register", args, is_write=True)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import wukongs
@@ -114,6 +116,39 @@ def test_watch_goes_on_after_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
     query: Any = Query()
     assert list(watch._read(query, 1.0)) == [1, 2]
     assert capsys.readouterr().err.startswith("query q: 3 windows, those ending from 500 to 700 ms, were dropped")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "stream.arrow", "csv"])
+def test_bindings_from_a_file(ran: Ran, server: str, tmp_path: Path, kind: str) -> None:
+    terms = ["<http://ex/a>", '"1"^^<http://www.w3.org/2001/XMLSchema#integer>']
+    table, file = pa.table({"s": terms}), tmp_path / f"bindings.{kind}"
+    if kind == "parquet":
+        pq.write_table(table, file)
+    elif kind == "csv":
+        file.write_text("s\n" + "".join('"' + term.replace('"', '""') + '"\n' for term in terms))
+    else:
+        new = pa.ipc.new_stream if kind == "stream.arrow" else pa.ipc.new_file
+        with pa.OSFile(str(file), "wb") as sink, new(sink, table.schema) as writer:
+            writer.write_table(table)
+    query = register_text("RANGE 100ms STEP 100ms")
+    with wukongs.connect(server) as client:
+        client.stream(A, batch_ms=100)
+        assert ran("register", "--server", server, "--bindings", str(file), query) == (0, "q\n", "")
+        (found,) = client.queries()
+        assert found.stats()["queries"] == 2
+        found.close()
+
+
+def test_a_file_that_holds_no_bindings(ran: Ran, server: str, tmp_path: Path) -> None:
+    query = register_text("RANGE 100ms STEP 100ms")
+    for name, told in (
+        ("b.txt", "expected bindings in a file .parquet, .arrow, .csv"),
+        ("b.parquet", "expected a table"),
+    ):
+        (tmp_path / name).write_bytes(b"none")
+        status, _, err = ran("register", "--server", server, "--bindings", str(tmp_path / name), query)
+        assert status == 1
+        assert err.startswith(f"wukongs: {tmp_path / name}: {told}")
 
 
 def test_a_wrong_query_is_refused_by_its_file(ran: Ran, server: str, tmp_path: Path) -> None:

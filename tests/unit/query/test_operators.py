@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.term_spaces import ListTermSpace
@@ -16,6 +17,7 @@ from wukongs.query.operators.operators import (
     join,
     left_join,
     project,
+    slice_each,
     slice_rows,
     union,
     with_column,
@@ -90,6 +92,17 @@ def test_column_project_and_slice() -> None:
     assert space.rows(project(slice_rows(table, 1, 2), [X])) == [("<b>",), ("<c>",)]
     assert slice_rows(table, 9, 2).length == 0
     assert slice_rows(table, 3, None).length == 1
+
+
+def test_the_rows_of_each_number_are_cut_apart() -> None:
+    space = ListTermSpace()
+    pairs = [("<b>", "<1>"), ("<a>", "<2>"), ("<b>", "<3>"), ("<b>", "<4>"), ("<a>", "<5>"), ("<c>", "<6>")]
+    table = space.table("x y", pairs)
+    for offset, limit in ((0, 1), (1, 1), (1, None), (0, 0), (5, 2)):
+        stop = None if limit is None else offset + limit
+        expected = [pair for name in "abc" for pair in [p for p in pairs if p[0] == f"<{name}>"][offset:stop]]
+        assert sorted(space.rows(slice_each(table, X, offset, limit))) == sorted(expected)
+    assert slice_each(table.take(np.empty(0, np.int64)), X, 0, 1).length == 0
 
 
 def test_distinct_takes_unbound_for_a_value() -> None:

@@ -14,7 +14,7 @@ from wukongs.live.pieces import timing_mask
 from wukongs.store import encode_kernels
 from wukongs.store.dtypes import CLASH_FIRST, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
-from wukongs.store.encoder import REASONS, encode_columns, encode_ntriples, rename_terms
+from wukongs.store.encoder import REASONS, encode_columns, encode_ntriples, encode_term_column, rename_terms
 from wukongs.store.terms import blank_node, is_inlined, term_id, unpack
 
 SCOPE = b"scope"
@@ -318,3 +318,15 @@ def test_only_the_named_predicates_are_timing_whatever_the_hashes() -> None:
     encoded = encode_columns(["<http://s>"] * 64, names, names, scope=b"", hash_bits=4)
     for timing, rows in ((("http://p/5", "http://p/9"), [5, 9]), (True, list(range(64))), (False, []), ((), [])):
         assert np.flatnonzero(timing_mask(encoded, timing)).tolist() == rows
+
+
+@pytest.mark.nojit
+def test_one_column_of_terms_of_any_kind() -> None:
+    terms = ["<http://a>", '"1"^^<http://www.w3.org/2001/XMLSchema#integer>', '"longer than inlined"@EN', "<http://a>"]
+    encoded = encode_term_column("x", pa.array(terms, pa.large_string()), scope=SCOPE)
+    canonical = [terms[0], terms[1], '"longer than inlined"@en', terms[0]]
+    assert rows_of(encoded) == [(term, term, term, None) for term in canonical]
+    with pytest.raises(DataError, match=r"row 1, column 'x', character 1: expected an object"):
+        encode_term_column("x", ["<http://a>", "a"], scope=SCOPE)
+    with pytest.raises(DataError, match=r"row 0, column 'x': a value is missing"):
+        encode_term_column("x", [None], scope=SCOPE)

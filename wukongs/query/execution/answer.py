@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -54,10 +55,17 @@ def answer(
 
     Raises QueryTimeout, BudgetExceeded.
     """
+    with within(limits):
+        executor = Executor(dataset, terms, limits, memo, in_order, profile, () if explored is None else (explored,))
+        return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
+
+
+@contextmanager
+def within(limits: Limits) -> Iterator[None]:
+    """Execute within limits. Raises BudgetExceeded where the process has no memory."""
     with limits:
         try:
-            executor = Executor(dataset, terms, limits, memo, in_order, profile, explored)
-            return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
+            yield
         except (MemoryError, SystemError) as error:
             if not is_lack_of_memory(error):
                 raise

@@ -1,8 +1,9 @@
-"""Puts given terms in the place of a query's variables (Engine.query's bindings)."""
+"""Puts given terms in the place of a query's variables (Engine.query's bindings); or other variables, which a table
+binds (argument_rows.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from wukongs.csparql.algebra import (
     Project,
     Query,
     Slice,
+    TermOrVariable,
     Values,
 )
 from wukongs.csparql.terms import Term, Variable
@@ -27,27 +29,51 @@ _TRUE = Term('"true"^^<http://www.w3.org/2001/XMLSchema#boolean>')
 
 def bind(query: Query, terms: Mapping[str, Term]) -> Query:
     """Return the query with variables of its WHERE clause replaced; SELECT still reports them, with these values."""
-    values = {Variable(name.lstrip("?$")): term for name, term in terms.items()}
-    return replace(query, pattern=_bind_below_modifiers(query.pattern, values, query.form == "select"))
+    return bind_all(query, {Variable(name.lstrip("?$")): term for name, term in terms.items()})
 
 
-def _bind_below_modifiers(node: Node, values: Mapping[Variable, Term], in_clause: bool) -> Node:
+def bind_all(query: Query, values: Mapping[Variable, TermOrVariable]) -> Query:
+    """Do the same as bind. A value that is a variable stands for a term that each solution is given."""
+
+    def bound(node: Node) -> Node:
+        node = _replaced(node, values)
+        for variable, value in values.items():
+            node = Extend(node, variable, value)
+        return node
+
+    return replace(query, pattern=_changed_below_modifiers(query.pattern, bound, query.form == "select"))
+
+
+def where_clause(query: Query) -> Node:
+    """Return the pattern of a query below its modifiers: the part that bindings reach."""
+    found: list[Node] = []
+
+    def note(node: Node) -> Node:
+        found.append(node)
+        return node
+
+    _changed_below_modifiers(query.pattern, note, query.form == "select")
+    return found[0]
+
+
+def _changed_below_modifiers(node: Node, change: Callable[[Node], Node], in_clause: bool) -> Node:
     """in_clause: whether the query's own SELECT clause is still below. Any other Project belongs to a subquery."""
+
+    def below(node: Node, in_clause: bool = False) -> Node:
+        return _changed_below_modifiers(node, change, in_clause)
+
     match node:
         case Project() | Distinct() if in_clause:
-            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, isinstance(node, Distinct)))
+            return replace(node, pattern=below(node.pattern, isinstance(node, Distinct)))
         case Slice() if in_clause or not isinstance(node.pattern, Project | Distinct):
-            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, in_clause))
+            return replace(node, pattern=below(node.pattern, in_clause))
         case OrderBy() | Group():
-            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, in_clause=False))
+            return replace(node, pattern=below(node.pattern))
         case Extend() | Filter() if _has_group(node):
-            return replace(node, pattern=_bind_below_modifiers(node.pattern, values, in_clause=False))
+            return replace(node, pattern=below(node.pattern))
         case Join() if _has_group(node.left):  # VALUES behind GROUP BY
-            return replace(node, left=_bind_below_modifiers(node.left, values, in_clause=False))
-    bound: Node = _replaced(node, values)
-    for variable, term in values.items():
-        bound = Extend(bound, variable, term)
-    return bound
+            return replace(node, left=below(node.left))
+    return change(node)
 
 
 def _has_group(node: Node) -> bool:
@@ -56,7 +82,7 @@ def _has_group(node: Node) -> bool:
     return isinstance(node, Group)
 
 
-def _replaced(part: Any, values: Mapping[Variable, Term]) -> Any:
+def _replaced(part: Any, values: Mapping[Variable, TermOrVariable]) -> Any:
     """Replace variables all through a part of the algebra. If a query defines such a variable itself, a row stays only
     if the variable has the given value or none (an error leaves it free)."""
     if isinstance(part, Variable):
@@ -85,8 +111,12 @@ def _replaced(part: Any, values: Mapping[Variable, Term]) -> Any:
     return part
 
 
-def _fitting(data: Values, values: Mapping[Variable, Term]) -> Values:
-    """Keep the rows that agree with the values, without the columns of these."""
+def _fitting(data: Values, values: Mapping[Variable, TermOrVariable]) -> Values:
+    """Keep the rows that agree with the values, without the columns of these; where variables are given, the rows are
+    joined with them."""
+    if any(isinstance(values.get(variable), Variable) for variable in data.variables):
+        names = tuple(value if isinstance(value := values.get(v, v), Variable) else v for v in data.variables)
+        return Values(names, data.rows)
     kept = [at for at, variable in enumerate(data.variables) if variable not in values]
     rows = [
         tuple(row[at] for at in kept)

@@ -5,7 +5,8 @@ graph pattern or path that is joined, or optional, is explored from the rows tha
 with those rows and not with the size of the graph (exploration.py).
 
 Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bindings are given from outside
-(`exists.py`): every leaf is joined with the table of these.
+(`exists.py`): every leaf is joined with the table of these. A query that is asked for many rows of arguments at once
+(`argument_rows.py`) is evaluated in the same way.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from wukongs.csparql.algebra import (
+    Aggregate,
     Bgp,
     Distinct,
     Exists,
@@ -80,8 +82,9 @@ _MORE_ROWS = 8
 
 class Executor:
     """One execution. in_order: rows are taken in canonical order wherever the answer depends on their order (LIMIT
-    without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: a node
-    whose solutions were found elsewhere, and these."""
+    without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: nodes
+    whose solutions were found elsewhere, and these. given: arguments to evaluate for, as the module's text says;
+    number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row."""
 
     def __init__(
         self,
@@ -91,7 +94,9 @@ class Executor:
         memo: PlanMemo,
         in_order: bool = False,
         profile: Profile | None = None,
-        explored: Explored | None = None,
+        explored: Sequence[Explored] = (),
+        given: BindingTable | None = None,
+        number: Variable | None = None,
     ) -> None:
         self._dataset = dataset
         self._terms = terms
@@ -100,11 +105,16 @@ class Executor:
         self._in_order = in_order
         self._profile = profile
         self._explored = explored
-        self._given = BindingTable.unit()
+        self._given = BindingTable.unit() if given is None else given
+        self._number = number
 
     def explore(self, node: Node, table: BindingTable) -> BindingTable:
         """Join a table with an explorable pattern. Raises as run."""
         return self._exploration.explore(node, table)
+
+    def match(self, wanted: FilteredBgp, table: BindingTable) -> BindingTable:
+        """Join a table with triple patterns where filters hold. Raises as run."""
+        return self._exploration.match(wanted, table)
 
     def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
         """Return the solutions of a node. rows_wanted: more rows are not needed. Raises what Limits.check raises."""
@@ -121,8 +131,9 @@ class Executor:
         return table
 
     def _run(self, node: Node, rows_wanted: int | None) -> BindingTable:
-        if self._explored is not None and node is self._explored[0]:
-            return self._explored[1]
+        for known, table in self._explored:
+            if node is known:
+                return table
         rows_max = self._limits.rows_max
         match node:
             case Bgp() | PathPattern() | TripleParts():
@@ -191,8 +202,12 @@ class Executor:
     def _join(self, node: Join) -> BindingTable:
         """Join the parts that cannot be explored, the smallest first, and explore the rest from these rows."""
         operands = join_operands(node)
-        tables = [self.run(operand) for operand in operands if not is_explorable(operand)]
-        return self._exploration.explore_all(tuple(filter(is_explorable, operands)), self._joined(tables))
+        is_run = [
+            not is_explorable(operand) or any(operand is known for known, _ in self._explored) for operand in operands
+        ]
+        tables = [self.run(operand) for operand, is_one in zip(operands, is_run, strict=True) if is_one]
+        rest = tuple(operand for operand, is_one in zip(operands, is_run, strict=True) if not is_one)
+        return self._exploration.explore_all(rest, self._joined(tables))
 
     def _joined(self, tables: list[BindingTable]) -> BindingTable:
         """Join tables. The next one is always the smallest of those that share a variable with the tables before."""
@@ -287,9 +302,28 @@ class Executor:
         resolved, seen = self._resolved(arguments, table)
         rest = iter(resolved)
         made = [(v, a if a.argument is None else replace(a, argument=next(rest))) for v, a in node.aggregates]
+        if self._number is not None:
+            return self._group_by_row(self._number, seen, node.keys, made)
         grouped = group(seen, node.keys, made, self._terms)
         # What is given is one row here (see is_row_by_row), so it is the same for every group.
         return operators.join(self._given, grouped, self._limits.rows_max) if self._given.variables else grouped
+
+    def _group_by_row(
+        self,
+        number: Variable,
+        table: BindingTable,
+        keys: tuple[Variable, ...],
+        made: Sequence[tuple[Variable, Aggregate]],
+    ) -> BindingTable:
+        """Group the solutions of each given row apart. Without keys a row that has no solution has one group, too."""
+        grouped = group(table, (number, *keys), made, self._terms)
+        if not keys:
+            numbers = self._given.column(number)
+            left = np.setdiff1d(numbers, grouped.column(number))
+            nothing = group(operators.slice_rows(table, 0, 0), (), made, self._terms)
+            repeated = operators.join(BindingTable((number,), (left,), len(left)), nothing, self._limits.rows_max)
+            grouped = operators.union(grouped, repeated, self._limits.rows_max)
+        return operators.join(self._given, grouped, self._limits.rows_max)
 
     def _distinct(self, pattern: Node, rows_wanted: int | None) -> BindingTable:
         """Ask for more and more rows until enough of them are distinct, where fewer rows are less work."""
@@ -312,10 +346,13 @@ class Executor:
 
     def _slice(self, node: Slice) -> BindingTable:
         ordered = is_ordered(node.pattern)
-        needs_all = node.limit is None or (self._in_order and not ordered)
+        by_row = self._number is not None
+        needs_all = node.limit is None or by_row or (self._in_order and not ordered)
         table = self.run(node.pattern, None if needs_all or node.limit is None else node.offset + node.limit)
         if self._in_order and not ordered:
             table = table.take(canonical_order(table))
+        if self._number is not None:
+            return operators.slice_each(table, self._number, node.offset, node.limit)
         return operators.slice_rows(table, node.offset, node.limit)
 
     def _per_graph(self, node: PerGraph) -> BindingTable:
@@ -361,10 +398,11 @@ class Executor:
         bindings = operators.project(table.take(firsts), shared)
         numbers = operators.with_column(bindings, _GIVEN, np.arange(bindings.length, dtype=np.int64))
         found = np.zeros(bindings.length, np.bool_)
-        outer = self._given
+        outer = self._given, self._number
+        self._number = None
         for rows in operators.by_bound(numbers, shared):
             found[self._satisfied(exists.pattern, rows)] = True
-        self._given = outer
+        self._given, self._number = outer
         return found[places] != exists.negated  # type: ignore[no-any-return]
 
     def _satisfied(self, pattern: Node, bindings: BindingTable) -> Int64Array:

@@ -166,6 +166,20 @@ def slice_rows(table: BindingTable, offset: int, limit: int | None) -> BindingTa
     return BindingTable(table.variables, columns, stop - start)
 
 
+def slice_each(table: BindingTable, number: Variable, offset: int, limit: int | None) -> BindingTable:
+    """Do the same as slice_rows for the rows of each number apart, which keep their order."""
+    order = stable_order([table.column(number)])
+    numbers = taken(table.column(number), order)
+    places = np.arange(len(order), dtype=np.int64)
+    is_first = np.ones(len(order), np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
+    ranks = places - np.maximum.accumulate(np.where(is_first, places, 0))
+    is_kept = ranks >= offset
+    if limit is not None:
+        is_kept &= ranks < offset + limit
+    return table.take(order[is_kept])
+
+
 def _all_variables(left: BindingTable, right: BindingTable) -> tuple[Variable, ...]:
     return tuple(dict.fromkeys((*left.variables, *right.variables)))
 

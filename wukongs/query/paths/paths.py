@@ -62,8 +62,7 @@ class PathExplorer:
 
     def __post_init__(self) -> None:
         pattern = self.pattern
-        ends = isinstance(pattern.subject, Term), isinstance(pattern.object, Term)
-        self._outside = reaches_outside(pattern.path, *ends)
+        self._outside = reaches_outside(pattern.path, _is_constant(pattern.subject), _is_constant(pattern.object))
         self._automata = automaton_of(pattern.path), automaton_of(Inverse(pattern.path))
 
     def explore(self, seeds: BindingTable, rows_wanted: int | None = None) -> BindingTable:
@@ -251,3 +250,7 @@ def _origins(nodes: Int64Array, graphs: Int64Array, targets: Int64Array | None =
     rows[:, layout.ORIGIN_TARGETS_FROM] = np.arange(len(nodes))
     rows[:, layout.ORIGIN_TARGETS_TO] = np.arange(1, len(nodes) + 1)
     return Origins(rows, np.ascontiguousarray(targets))
+
+
+def _is_constant(end: TermOrVariable) -> bool:
+    return isinstance(end, Term) or end.is_argument
