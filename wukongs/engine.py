@@ -204,16 +204,16 @@ class Engine:
         """Declare a stream. timing: IRIs of the predicates whose tuples only live in windows, or True for all; into:
         IRI of the graph that the other tuples join (default: the default graph); batch_ms: length of a stream batch;
         history_ms: how long slices are kept at least; slice_bytes_max: what slices, their blocks and transient terms
-        may take: when it is full, the oldest slices go, and windows that needed them raise BudgetExceeded instead of
-        being reported. index: "matching" keeps only tuples whose predicate a registered query can match in a window, so
-        that a query registered later may get windows marked partial. lateness_ms: how far behind the newest tuple one
-        may come and still be in its windows. on_late: is given the tuples that come later: a function that takes a
-        table as push_arrow does, the path of a file that grows by lines of N-Quads, or "count", which is enough with a
-        lateness_ms. Without either, a time that falls is a StreamError. idle_timeout_ms: a stream that brings nothing
-        for so long, by the clock of the machine, closes what it has and follows the other streams, until it brings
-        something again; what then comes behind them is late. A stream that was found in the data folder is
-        returned to whoever first declares it with the same options. Raises StreamError (declared already),
-        SettingsError.
+        may take: when it is full, the oldest slices go, and windows that needed them are partial, or told as a gap
+        (GapError) if they have lost all. index: "matching" keeps only tuples whose predicate a registered query can
+        match in a window, so that a query registered later may get windows marked partial. lateness_ms: how far behind
+        the newest tuple one may come and still be in its windows. on_late: is given the tuples that come later: a
+        function that takes a table as push_arrow does, the path of a file that grows by lines of N-Quads, or "count",
+        which is enough with a lateness_ms. Without either, a time that falls is a StreamError. idle_timeout_ms: a
+        stream that brings nothing for so long, by the clock of the machine, closes what it has and follows the other
+        streams, until it brings something again; what then comes behind them is late. A stream that was found in the
+        data folder is returned to whoever first declares it with the same options. Raises StreamError (declared
+        already), SettingsError.
         """
         name = graph_term(stream_iri).text[1:-1]
         options = stream_options(

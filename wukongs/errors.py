@@ -117,20 +117,33 @@ class BudgetExceeded(WukongsError):
 class GapError(WukongsError):
     """Windows of a query that a reader has lost, in their place among its windows: reading goes on after it.
 
-    query: its name; from_ms, to_ms: the ends of the first and the last lost window; count: how many they are."""
+    query: its name; from_ms, to_ms: the ends of the first and the last lost window; count: how many they are; gone: how
+    many of them were not made, because their slices were gone. The others were dropped before they were read."""
 
-    def __init__(self, query: str, from_ms: int, to_ms: int, count: int) -> None:
+    def __init__(self, query: str, from_ms: int, to_ms: int, count: int, gone: int = 0) -> None:
+        told = []
+        if gone < count:
+            told.append(
+                f"{count - gone} were dropped before they were read: read faster, or raise unread_bytes_max or "
+                "results_bytes_max"
+            )
+        if gone:
+            told.append(
+                f"{gone} were not made, as all slices of one of their streams were gone: raise slice_bytes_max or "
+                "history_ms of the streams, or let them come at the same time"
+            )
         super().__init__(
-            f"query {query}: {count} windows, those ending from {from_ms} to {to_ms} ms, were dropped before they were "
-            "read: read faster, or raise unread_bytes_max or results_bytes_max. Reading goes on after them"
+            f"query {query}: {count} windows, those ending from {from_ms} to {to_ms} ms, are lost. "
+            f"{'; '.join(told)}. Reading goes on after them"
         )
         self.query = query
         self.from_ms = from_ms
         self.to_ms = to_ms
         self.count = count
+        self.gone = gone
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.query, self.from_ms, self.to_ms, self.count)
+        return type(self), (self.query, self.from_ms, self.to_ms, self.count, self.gone)
 
 
 class UpdateError(WukongsError):

@@ -1,14 +1,33 @@
 """The model of cursors: of each reader a plain list of what it still has to be given, in order.
 
-An entry is the end of a window, or a gap: (the first end, the last, how many)."""
+An entry is the end of a window, or a gap: (the first end, the last, how many, how many of them were never made)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-Gap: TypeAlias = tuple[int, int, int]
+Gap: TypeAlias = tuple[int, int, int, int]
 Entry: TypeAlias = int | Gap
+
+
+def joined(gaps: list[Gap]) -> Gap | None:
+    """One gap for all of some."""
+    if not gaps:
+        return None
+    firsts, lasts, counts, gone = zip(*gaps, strict=True)
+    return min(firsts), max(lasts), sum(counts), sum(gone)
+
+
+def join(entries: list[Entry]) -> list[Entry]:
+    """The same entries, with one gap for neighbours."""
+    found: list[Entry] = []
+    for entry in entries:
+        if found and not isinstance(entry, int) and not isinstance(found[-1], int):
+            found[-1] = joined([found[-1], entry]) or entry
+        else:
+            found.append(entry)
+    return found
 
 
 def end_of(entry: Entry) -> int:
@@ -29,10 +48,12 @@ class Reader:
         windows = [entry for entry in self.waiting + self.taken if isinstance(entry, int)]
         at_ms = min([self.through_ms, *(end_ms - 1 for end_ms in windows)])
         gaps = [entry for entry in self.waiting + self.taken if not isinstance(entry, int) and entry[1] <= at_ms]
-        joined = (
-            (min(gap[0] for gap in gaps), max(gap[1] for gap in gaps), sum(gap[2] for gap in gaps)) if gaps else None
-        )
-        return at_ms, joined
+        return at_ms, joined(gaps)
+
+    def go_on(self) -> None:
+        """Note that what comes next is lost."""
+        if self.waiting and not isinstance(self.waiting[0], int):
+            self.through_ms = max(self.through_ms, self.waiting[0][1])
 
 
 class Log:
@@ -62,15 +83,18 @@ class Log:
         del self.held[end_ms]
         for reader in self.readers.values():
             if end_ms in reader.waiting:
-                place = reader.waiting.index(end_ms)
-                gap = (end_ms, end_ms, 1)
-                before = reader.waiting[place - 1] if place else 0
-                if not isinstance(before, int):
-                    gap = (before[0], end_ms, before[2] + 1)
-                    place -= 1
-                    del reader.waiting[place]
-                reader.waiting[place] = gap
+                reader.waiting[reader.waiting.index(end_ms)] = (end_ms, end_ms, 1, 0)
+                reader.waiting = join(reader.waiting)
                 reader.through_ms = max(reader.through_ms, end_ms)
+                reader.go_on()
+
+    def lose(self, first_ms: int, last_ms: int, step_ms: int, had: dict[str, int]) -> None:
+        """Windows that are not made. had: as of put."""
+        for name, reader in self.readers.items():
+            ends = [end_ms for end_ms in range(first_ms, last_ms + 1, step_ms) if end_ms > had.get(name, -1)]
+            if ends:
+                reader.waiting = join([*reader.waiting, (ends[0], ends[-1], len(ends), len(ends))])
+                reader.go_on()
 
     def take(self, name: str) -> Entry | None:
         reader = self.readers[name]
@@ -83,12 +107,13 @@ class Log:
         reader = self.readers[name]
         reader.taken.remove(entry)
         reader.through_ms = max(reader.through_ms, end_of(entry))
+        reader.go_on()
         self._forget()
 
     def give_back(self, name: str, entry: Entry) -> None:
         reader = self.readers[name]
         reader.taken.remove(entry)
-        reader.waiting = sorted([*reader.waiting, entry], key=end_of)
+        reader.waiting = join(sorted([*reader.waiting, entry], key=end_of))
 
     def leave(self, name: str) -> None:
         del self.readers[name]

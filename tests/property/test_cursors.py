@@ -22,7 +22,8 @@ class Cursors(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.put_sizes: dict[int, int] = {}
+        self.put_sizes: dict[int, int | None] = {}
+        """The windows so far; None: it is lost."""
         self.come: dict[str, Come] = {}
         self.had: dict[str, int] = {}
         self.number = 0
@@ -51,10 +52,25 @@ class Cursors(RuleBasedStateMachine):
         self.put_sizes[end_ms] = size_bytes
         self._put(end_ms)
 
+    @rule(count=st.integers(1, 3))
+    def lose(self, count: int) -> None:
+        first_ms = 100 * (len(self.put_sizes) + 1)
+        ends = range(first_ms, first_ms + 100 * count, 100)
+        self.put_sizes.update(dict.fromkeys(ends))
+        self._lose(ends[0], ends[-1])
+
     def _put(self, end_ms: int) -> None:
         window: Any = end_ms
-        self.log.put(end_ms, window, self.put_sizes[end_ms])
-        self.model.put(end_ms, self.put_sizes[end_ms], self.had)
+        size_bytes = self.put_sizes[end_ms]
+        if size_bytes is None:
+            self._lose(end_ms, end_ms)
+        else:
+            self.log.put(end_ms, window, size_bytes)
+            self.model.put(end_ms, size_bytes, self.had)
+
+    def _lose(self, first_ms: int, last_ms: int) -> None:
+        self.log.lose(first_ms, last_ms, 100)
+        self.model.lose(first_ms, last_ms, 100, self.had)
 
     @rule()
     def begin(self) -> None:
@@ -135,7 +151,7 @@ class Cursors(RuleBasedStateMachine):
 
 def entry_of(window: LoggedWindow) -> Entry:
     if isinstance(window.item, GapError):
-        assert window.gap == Gap(window.item.from_ms, window.item.to_ms, window.item.count)
+        assert window.gap == Gap(window.item.from_ms, window.item.to_ms, window.item.count, window.item.gone)
         return tuple(window.gap)  # type: ignore[return-value]
     return window.end_ms
 

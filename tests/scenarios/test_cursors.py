@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.engine_helpers import A, at, names, register_text, windows
+from tests.engine_helpers import A, B, at, names, register_text, windows
 from tests.faces import Face
 
 STEP = "RANGE 100ms STEP 100ms"
@@ -60,6 +60,27 @@ def test_a_gap_is_told_in_its_place(engine: wukongs.Engine) -> None:
     assert (gap.query, gap.from_ms, gap.to_ms, gap.count) == ("q", 100, 700, 7)
     assert ends(query.results(timeout_s=0)) == [800, 900, 1000]
     assert query.stats()["results_dropped"] == 7
+
+
+def test_windows_whose_slices_are_gone_are_one_gap(engine: wukongs.Engine) -> None:
+    ahead, late = engine.stream(A, batch_ms=100, slice_bytes_max=20_000), engine.stream(B, batch_ms=100)
+    text = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{A}> [{STEP}] FROM STREAM <{B}> [{STEP}] {{ ?s ?p ?o }}"
+    query = engine.register(text)
+    for first in range(1, 1001, 100):
+        fill(engine, ahead, first, first + 99)
+    late.advance(100)
+    engine.settle(timeout_s=60)
+    late.advance(100_000)
+    engine.settle(timeout_s=60)
+    with pytest.raises(wukongs.GapError, match="raise slice_bytes_max or history_ms of the streams") as caught:
+        list(query.results(timeout_s=0.2))
+    gap = caught.value
+    assert (gap.query, gap.from_ms, gap.gone) == ("q", 100, gap.count)
+    assert 50_000 < gap.to_ms == gap.count * 100 < 100_000
+    rest = list(query.results(timeout_s=0.2))
+    assert ends(rest) == list(range(gap.to_ms + 100, 100_001, 100))
+    assert all(names(window) == [f"s{window.end_ms // 100}"] for window in rest)
+    assert query.stats()["over_budget"] == gap.count
 
 
 def test_a_query_may_rather_end_than_drop_windows(engine: wukongs.Engine) -> None:
@@ -120,13 +141,9 @@ def test_a_slow_on_result_stalls_nobody(engine: wukongs.Engine) -> None:
     assert seen == [100, 200, 300, 400, 500]
 
 
-def test_a_query_gets_another_text_at_a_window_end(engine: wukongs.Engine, face: Face) -> None:
+def test_a_query_gets_another_text_at_a_window_end(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, batch_ms=100)
     query = engine.register(register_text(STEP))
-    if face.is_cluster:
-        with pytest.raises(wukongs.StreamError, match="cannot be replaced yet"):
-            query.replace(register_text("RANGE 200ms STEP 200ms"))
-        return
     fill(engine, stream, 1, 3)
     query.replace(register_text("RANGE 200ms STEP 100ms"))
     fill(engine, stream, 4, 5)
@@ -150,10 +167,8 @@ def test_a_query_gets_another_text_at_a_window_end(engine: wukongs.Engine, face:
         query.replace(register_text(STEP))
 
 
-def test_a_query_is_replaced_while_windows_fire(engine: wukongs.Engine, face: Face) -> None:
+def test_a_query_is_replaced_while_windows_fire(engine: wukongs.Engine) -> None:
     """None is lost, none comes twice, and the texts change once."""
-    if face.is_cluster:
-        return
     stream = engine.stream(A, batch_ms=100)
     query = engine.register(register_text(STEP))
 

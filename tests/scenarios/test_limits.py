@@ -103,5 +103,6 @@ def test_slices_stay_within_their_bytes(face: Face) -> None:
     engine.settle(timeout_s=60)
     found = query.results(timeout_s=1)
     assert len(names(next(found))) == 10
-    with pytest.raises(wukongs.BudgetExceeded, match=r"window ending at 2000 ms.*slice_bytes_max = 20000"):
-        next(found)
+    window = next(found)
+    assert (window.end_ms, window.partial) == (2000, True)
+    assert 0 < len(window) < 400

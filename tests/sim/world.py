@@ -15,7 +15,7 @@ from tests.sim.clients import Client, Operator
 from tests.sim.data import StreamData, join, random_stream, random_streams, random_terms
 from tests.sim.machine import Machine
 from tests.sim.sources import LateSource, Source
-from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, Record, RegisterQuery, Role
+from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, Record, RegisterQuery, Role
 from wukongs.protocol.state import Cluster
 
 DURATION = 260.0
@@ -127,8 +127,14 @@ class World:
             (max(0.0, stream.starts - rng.uniform(-20, 40)), _declaration(stream)) for stream in self.streams
         ]
         nodes = tuple(sorted(rng.sample(range(len(self.hosts)), min(2, len(self.hosts)))))
-        records.append((rng.uniform(60, DURATION), RegisterQuery("q", (self.streams[0].name,), nodes)))
-        return [*records, (DURATION + 50, DropQuery("q"))] if rng.random() < 0.5 else records
+        when, read = rng.uniform(60, DURATION), (self.streams[0].name,)
+        records.append((when, RegisterQuery("q", read, nodes)))
+        if rng.random() < 0.5:
+            return [*records, (DURATION + 50, DropQuery("q"))]
+        other = random.Random(f"other texts {self.seed}")  # some come before the query or their turn, and again later
+        numbers = range(1, 1 + other.choice((0, 2, 3)))
+        altered = [(other.uniform(60, DURATION), AlterQuery("q", read, f"text {number}", number)) for number in numbers]
+        return [*records, *altered]
 
     def _plan_late_sources(self) -> None:
         """Let partitions join the first stream, sometimes."""
@@ -162,12 +168,21 @@ class World:
             if not self._is_over():
                 raise Violation(f"no agreement after healing: {self._state()}", nodes)
             self.checkers.at_end(self.terms)
+            self._check_queries()
         except Violation as violation:
             failure, nodes = str(violation), violation.nodes or nodes
         except Exception:
             failure = traceback.format_exc()
         story = "" if failure is None else self._story(nodes)
         return Report(self.seed, failure, story, self.agenda.now, self.network.sent)
+
+    def _check_queries(self) -> None:
+        """All nodes agree on what a query is, wherever they stand in the log."""
+        told: dict[int, Any] = {}
+        for host in self.hosts:
+            control = host.control
+            if told.setdefault(control.index, control.queries) != control.queries:
+                raise Violation(f"nodes know other queries at index {control.index}", {host.number})
 
     def _is_over(self) -> bool:
         if self.operator.left or not all(done.is_done for done in (*self.clients, *self.sources)):

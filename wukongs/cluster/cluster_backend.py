@@ -16,12 +16,12 @@ from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
-from wukongs.cluster.node_payloads import read_registration, registration
+from wukongs.cluster.node_payloads import Registration, read_registration
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.cluster.writing import ClusterSink, Writers
-from wukongs.csparql.algebra import Query
+from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
 from wukongs.csparql.updates import Operation
 from wukongs.errors import (
@@ -33,7 +33,7 @@ from wukongs.errors import (
     UnsupportedFeatureError,
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.continuous import ContinuousQuery, QuerySource, check_name, is_over
 from wukongs.live.declarations import check_windows, parse_continuous
 from wukongs.live.lateness import COUNT, LateTuples
 from wukongs.live.query_templates import constants_of
@@ -44,7 +44,7 @@ from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.windows import makes_stream
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
-from wukongs.protocol.records import DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
+from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
 from wukongs.query.limits import Limits
 from wukongs.store.rdf_files import RdfReader, read_in_order
 from wukongs.store.term_registry import with_texts
@@ -199,10 +199,8 @@ class ClusterBackend:
             check_windows(core, query, self._injector.queries)
             from_ms = counts_from(core, query, self._store.inserted_ms)
         self._claims.settle_texts([term.text for term in constants_of(query)])
-        control = self._host.node.control
-        streams = tuple(sorted({control.key_of(window.stream) for window in query.dataset.windows}))
-        me = self._host.me.node
-        record: RegisterQuery | MoveQuery = RegisterQuery(name, streams, (me,), registration(source, from_ms))
+        me, payload = self._host.me.node, Registration(source, from_ms).payload()
+        record: RegisterQuery | MoveQuery = RegisterQuery(name, self._keys_of(query), (me,), payload)
         left = free_name(self._host, self._store, name, source)
         if left is not None:
             homes = tuple(sorted(left.nodes))
@@ -218,12 +216,47 @@ class ClusterBackend:
                 registered.attach(on_result)
         return registered
 
+    def _keys_of(self, query: Query) -> tuple[str, ...]:
+        """Return the keys of the streams of a query's windows, in order."""
+        control = self._host.node.control
+        return tuple(sorted({control.key_of(window.stream) for window in query.dataset.windows}))
+
+    def replace_query(self, name: str, text: str, base: str | None, output: Output | None) -> None:
+        """Each firing that is due when the record is carried out goes by the text before, at the node of the query."""
+
+        def replaced(before: Registration) -> tuple[Registration, Query]:
+            source = before.source._replace(text=text, base=base, output=output)
+            query, core = parse_continuous(source), self._core
+            check_name(query, name)
+            with core.lock:
+                core.check_is_open()
+                check_windows(core, query, self._injector.queries)
+                from_ms = counts_from(core, query, self._store.inserted_ms)
+            self._claims.settle_texts([term.text for term in constants_of(query)])
+            return before._replace(source=source, from_ms=from_ms), query
+
+        self._alter(name, replaced)
+
+    def pause_query(self, name: str, is_paused: bool) -> None:
+        self._alter(name, lambda before: (before._replace(is_paused=is_paused), parse_continuous(before.source)))
+
+    def _alter(self, name: str, altered: Callable[[Registration], tuple[Registration, Query]]) -> None:
+        """Make a change of a query as it is by the log, and anew if another one came first."""
+        known = first = self._host.node.control.queries.get(name)
+        while known is not None and first is not None and known.since == first.since:
+            after, query = altered(read_registration(known.payload, name))
+            record = AlterQuery(name, self._keys_of(query), after.payload(), known.changes + 1, known.since)
+            if self._submit(record):
+                return
+            known = self._host.node.control.queries.get(name)
+        raise is_over(name)
+
     def _wait_for_closed_queries(self) -> None:
         """Wait until the log has heard of all queries that were closed here."""
         host, store = self._host, self._store
         host.wait_until(lambda node: not closing_here(node, store), RECORD_S, "the ends of queries")
 
-    def _submit(self, record: DeclareStream | DropStream | RegisterQuery | MoveQuery) -> bool:
+    def _submit(self, record: DeclareStream | DropStream | RegisterQuery | MoveQuery | AlterQuery) -> bool:
         """Hand in a record, and return once reads see it on all nodes that answer; False if it is no news."""
         try:
             sn = self._host.carry_out(ev.Submitted(record), RECORD_S)
@@ -265,6 +298,9 @@ class ClusterBackend:
                 known = self._distant.get(name)
                 if known is None or (known.node, known.since) != (node, registered.since):
                     known = self._distant_query(name, node, registered)
+                elif known.changes != registered.changes:
+                    known.source, known.is_stream = _text_of(name, registered)
+                    known.changes = registered.changes
                 distant[name] = known
                 if not known.is_closed:
                     found.append(known)
@@ -272,11 +308,11 @@ class ClusterBackend:
         return found
 
     def _distant_query(self, name: str, node: int, registered: Registered) -> DistantQuery:
-        source, _ = read_registration(registered.payload, name)
+        source, is_stream = _text_of(name, registered)
         addresses = self.ingest_addresses
         address = addresses[node] if node < len(addresses) else None
-        is_stream = makes_stream(parse_continuous(source))
-        return DistantQuery(self._peers, name, node, address, source, is_stream, registered.since)
+        since, changes = registered.since, registered.changes
+        return DistantQuery(self._peers, self, name, node, address, source, is_stream, since, changes)
 
     def stats(self) -> dict[str, Any]:
         """Return the counts of the cluster: each thing counts once, however many nodes hold it
@@ -314,3 +350,9 @@ class ClusterBackend:
 
     def close(self) -> None:
         """Nothing: whoever runs the node ends it."""
+
+
+def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool]:
+    """Return the text of a query, and whether it makes a stream."""
+    source = read_registration(registered.payload, name).source
+    return source, makes_stream(parse_continuous(source))

@@ -169,7 +169,7 @@ class ClusterNode:
     def start(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
         """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers."""
         self.network.join(addresses, public_keys)
-        self.store.start(self._reach, self.backend.close_query)
+        self.store.start(self._reach, self.backend)
         self._puller.start()
         self.host.delegate(self._joiner.begin, on_pulse=(self._donor.pulse, self._changes.pulse))
         self.host.start()

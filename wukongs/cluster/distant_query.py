@@ -8,36 +8,41 @@ from typing import Any
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, StreamError
 from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.core import QueryLog
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.results import WindowResult
 from wukongs.wire.packets import Packet, Peers
 
 OF_QUERY = "query"
-_METHODS = ("explain", "stats", "why", "warnings", "replace", "pause", "resume", "close")
-_OPTIONS = {"explain": ("analyze",), "replace": ("text", "base", "output")}
+_METHODS = ("explain", "stats", "why", "warnings", "close")
+_OPTIONS = {"explain": ("analyze",)}
 ASK_S = 60.0
 
 
 class DistantQuery:
     """Has the methods of ContinuousQuery, but no windows: these are read at its node.
 
-    node: its number; address: where clients find it; since: tells it from an earlier query of this name. Methods raise
+    query_log: takes its changes; node: its number; address: where clients find it; since: tells it from an earlier
+    query of this name; changes: how many it has had. Methods raise
     NodeUnavailable (its node is away) and StreamError (it is not there any more)."""
 
     def __init__(
         self,
         peers: Peers,
+        query_log: QueryLog,
         name: str,
         node: int,
         address: str | None,
         source: QuerySource,
         is_stream: bool,
         since: object,
+        changes: int,
     ) -> None:
-        self.name, self.node, self.source, self.is_stream, self.since = name, node, source, is_stream, since
+        self.name, self.node, self.since = name, node, since
+        self.source, self.is_stream, self.changes = source, is_stream, changes
         self.address = address
         self.is_closed = False
-        self._peers = peers
+        self._peers, self._query_log = peers, query_log
         self.log = WindowLog(name, UnreadBudget(1), 1)
         """For clients' feeds: says where the windows are, and ends."""
         self._cursor = self.log.cursor()
@@ -76,14 +81,14 @@ class DistantQuery:
         return tuple(self._call("warnings"))
 
     def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
-        """Raises StreamError: a query of a cluster cannot be replaced yet."""
-        self._call("replace", text=text, base=base, output=output)
+        """Does not need its node, as pause and resume: the log says so, and its node follows."""
+        self._query_log.replace_query(self.name, text, base, output)
 
     def pause(self) -> None:
-        self._call("pause")
+        self._query_log.pause_query(self.name, True)
 
     def resume(self) -> None:
-        self._call("resume")
+        self._query_log.pause_query(self.name, False)
 
     def close(self) -> None:
         if not self.is_closed:

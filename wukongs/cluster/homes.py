@@ -43,7 +43,7 @@ def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> R
         seen = host.node
         homes = known.nodes.keys()
         if not homes & seen.control.with_role(Role.IN):
-            if read_registration(known.payload, name)[0] == source:
+            if read_registration(known.payload, name).source == source:
                 return known
             _drop(host, name, known)
             continue

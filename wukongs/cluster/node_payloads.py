@@ -51,14 +51,21 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
     return options
 
 
-def registration(source: QuerySource, from_ms: int | None) -> str:
-    """Return the payload of RegisterQuery. from_ms: the event time from which the query counts."""
-    return json.dumps({**source._asdict(), "from_ms": from_ms})
+class Registration(NamedTuple):
+    """A query as the log has it. from_ms: the event time from which its text counts, if nothing has fired before."""
+
+    source: QuerySource
+    from_ms: int | None
+    is_paused: bool = False
+
+    def payload(self) -> str:
+        """Return the payload of RegisterQuery and AlterQuery."""
+        return json.dumps({**self.source._asdict(), "from_ms": self.from_ms, "is_paused": self.is_paused})
 
 
-def read_registration(payload: str, name: str) -> tuple[QuerySource, int | None]:
-    """Return the text of a query to register, and the event time from which it counts. Raises DataError."""
-    found = _read(payload, f"query {name}", (*QuerySource._fields, "from_ms"))
+def read_registration(payload: str, name: str) -> Registration:
+    """Return what a query is. Raises DataError."""
+    found = _read(payload, f"query {name}", (*QuerySource._fields, "from_ms", "is_paused"))
     is_sound = isinstance(found["text"], str) and _is_text(found["base"]) and _is_text(found["output"])
     if not is_sound or type(found["unread_bytes_max"]) is not int or found["unread"] not in get_args(Unread):
         raise DataError(
@@ -67,7 +74,9 @@ def read_registration(payload: str, name: str) -> tuple[QuerySource, int | None]
     from_ms = found["from_ms"]
     if from_ms is not None and type(from_ms) is not int:
         raise DataError(f"query {name}: expected from_ms as milliseconds, found {from_ms!r}")
-    return QuerySource.of(found), from_ms
+    if not isinstance(found["is_paused"], bool):
+        raise DataError(f"query {name}: expected is_paused as true or false, found {found['is_paused']!r}")
+    return Registration(QuerySource.of(found), from_ms, found["is_paused"])
 
 
 class ChangePayload(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -31,6 +31,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.protocol.records import (
+    AlterQuery,
     BeginStream,
     Change,
     DeclareStream,
@@ -197,6 +198,9 @@ class NodeRecords:
                 return self._run_on(name, nodes, is_new=True)
             case MoveQuery(query=name, nodes=nodes) if name in self._registered:
                 return self._run_on(name, nodes, is_new=False)
+            case AlterQuery(query=name, streams=streams, payload=payload) if name in self._registered:
+                self._registered[name] = replace(self._registered[name], streams=streams, payload=payload)
+                return self._alter_on_home(name, self._registered[name])
             case DropQuery(query=name):
                 return self._drop_query(name), _ready
             case Change(payload=payload):
@@ -316,16 +320,39 @@ class NodeRecords:
         if name in self._injector.queries:
             return
         try:
-            source, from_ms = read_registration(found.payload, name)
+            source, from_ms, is_paused = read_registration(found.payload, name)
             query = parse_continuous(source)
             if query.registration is None or query.registration.name != name:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query, self._injector.queries)
             if not is_new:
                 from_ms = counts_from(self._core, query)
-            register_query(self._core, self._injector, query, None, source, found.index, from_ms)
+            registered = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
+            registered.is_paused = is_paused
         finally:
             self._leave(found.streams)
+
+    def _alter_on_home(self, name: str, found: RecordedQuery) -> tuple[Callable[[], None], Callable[[], bool]]:
+        """Let a query be what its record says, at the node that runs it by then."""
+
+        def is_ready() -> bool:
+            known = self.homes.get(name)
+            return known is None or self._me not in known[1] or self._is_home_of(found.streams)
+
+        def run() -> None:
+            before, nodes = self.homes.get(name, (found, ()))
+            if nodes:
+                self.homes[name] = found, nodes
+            if self._me in nodes:
+                try:
+                    query = self._injector.queries.get(name)
+                    if query is not None:
+                        source, from_ms, is_paused = read_registration(found.payload, name)
+                        query.alter(source, is_paused, from_ms)
+                finally:
+                    self._leave({*before.streams, *found.streams})
+
+        return run, is_ready
 
     def _drop_query(self, name: str) -> Callable[[], None]:
         registered = self._registered.pop(name, None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,7 @@ from wukongs.cluster.times import ms_of, packed, tick_at, unpacked
 from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
-from wukongs.live.core import Core
+from wukongs.live.core import Core, QueryLog
 from wukongs.live.injector import Injector
 from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import Close, Piece
@@ -108,11 +108,11 @@ class NodeStore:
         if not self._is_alone:
             self.core.arrangement.trace.keep_from(0)
 
-    def start(self, reach: Reach | None = None, on_close: Callable[[str], object] | None = None) -> None:
-        """Begin to seal and to fire. reach: the way of reads to the other nodes, None: there are none; on_close: is
-        told the name of each query that is closed here."""
+    def start(self, reach: Reach | None = None, query_log: QueryLog | None = None) -> None:
+        """Begin to seal and to fire. reach: the way of reads to the other nodes, None: there are none; query_log:
+        decides on the changes of queries."""
         with self.core.lock:
-            self.core.reach, self.core.on_close = reach, on_close
+            self.core.reach, self.core.query_log = reach, query_log
             self.injector.start()
 
     @property
@@ -250,9 +250,10 @@ class NodeStore:
         """Take in a committed record (Apply). Those with an SN take effect when that is exposed; ReEncode at once.
 
         DeclareStream.payload: the options of a stream as JSON (wukongs.live.declarations.stream_options).
-        RegisterQuery.payload: {"text", "base", "output", "from_ms"}. Change.payload: {"change": what it was staged as,
-        "graph": that of quads without one (null: the default graph), "cleared": the graphs that are emptied first (null
-        among them: the default graph), "operations": of an update, 0: it is a load}; graphs by their IRIs."""
+        RegisterQuery.payload, AlterQuery.payload: the fields of a QuerySource, "from_ms" and "is_paused".
+        Change.payload: {"change": what it was staged as, "graph": that of quads without one (null: the default graph),
+        "cleared": the graphs that are emptied first (null among them: the default graph), "operations": of an update,
+        0: it is a load}; graphs by their IRIs."""
         with self.core.lock:
             self.records.apply(index, record, sn)
 

@@ -270,8 +270,8 @@ class NodeStream:
         gone = [state.ring.forget_arrivals(), state.ring.drop(1 << 60)]
         gone += [whole.transient_ids for whole in self._waiting_slices()]
         self.is_home, self._first_whole_ms = False, None
-        state.ring, state.evicted_to = SliceRing(), None
-        state.forget_expected()
+        state.ring = SliceRing()
+        state.expect_none()
         return np.concatenate(gone)
 
     def missing_at(self, time_ms: int, *, is_ahead: bool = False) -> tuple[int, int] | None:

@@ -104,6 +104,18 @@ class Schedule(Protocol):
         """Return how many other queries are explored together with a query. Called from any thread."""
 
 
+def check_name(query: Query, name: str) -> None:
+    """Raise StreamError unless a text registers this name, as the text before does."""
+    assert query.registration is not None
+    if query.registration.name != name:
+        raise StreamError(f"query {name} cannot be replaced by {query.registration.name}: give the text the same name")
+
+
+def is_over(name: str) -> StreamError:
+    """Return the error of a change of a query that is closed."""
+    return StreamError(f"query {name} is closed: register the text anew")
+
+
 def _no_other_text(source: QuerySource) -> Query:
     raise AssertionError(source)
 
@@ -198,7 +210,7 @@ class ContinuousQuery:
         """Iterate over the reported windows, in order, from where the last call stopped. Beside an on_result the first
         call begins with the oldest window held. Ends when the query is closed and all is read, or when
         timeout_s (seconds) pass without a window. Raises the error of a firing that failed, and GapError in the place
-        of windows that were dropped unread; iterate again to go on after it.
+        of windows that were dropped unread, or whose slices were gone; iterate again to go on after it.
 
         group: divide the windows among all who read by this name. The first of them begins with the oldest window
         held. One who ends before it asks for the next window gives its last one back, so each window is read at least
@@ -255,8 +267,8 @@ class ContinuousQuery:
 
     def _close(self) -> None:
         self._core.journal.commit({"op": "close", "query": self.name})
-        if self._core.on_close is not None:
-            self._core.on_close(self.name)
+        if self._core.query_log is not None:
+            self._core.query_log.close_query(self.name)
         self.end()
 
     def end(self) -> None:
@@ -297,6 +309,10 @@ class ContinuousQuery:
         self._set_paused(False)
 
     def _set_paused(self, is_paused: bool) -> None:
+        if self._core.query_log is not None:
+            if not self.is_closed:
+                self._core.query_log.pause_query(self.name, is_paused)
+            return
         with self._core.lock:
             self.wait_for_firing()
             if not self.is_closed:
@@ -307,30 +323,35 @@ class ContinuousQuery:
         """Go on with another text, which has the same name, from the next window end on: every firing up to now goes by
         the text before, every later one by this one. Readers go on where they are. ISTREAM and DSTREAM begin anew.
 
-        Raises as Engine.register; StreamError (another name; closed; in a cluster), StorageError."""
+        Raises as Engine.register; StreamError (another name; closed), StorageError."""
+        if self._core.query_log is not None:
+            if self.is_closed:
+                raise is_over(self.name)
+            self._core.query_log.replace_query(self.name, text, base, output)
+            return
         source = self.source._replace(text=text, base=base, output=output)
         with self._core.lock:
-            if self._core.on_close is not None:
-                raise StreamError(
-                    f"query {self.name}: a query of a cluster cannot be replaced yet: register the new text under "
-                    "another name, then close this query"
-                )
             query = self._parse(source)
-            assert query.registration is not None
-            if query.registration.name != self.name:
-                raise StreamError(
-                    f"query {self.name} cannot be replaced by {query.registration.name}: give the text the same name"
-                )
+            check_name(query, self.name)
             for _ in range(CATCH_UPS_MAX):
                 self._schedule.catch_up()
                 self.wait_for_firing()
                 if self.is_closed or self.due() is None:
                     break
             if self.is_closed:
-                raise StreamError(f"query {self.name} is closed: register the text anew")
+                raise is_over(self.name)
             self._parse(source)  # a stream may have been dropped meanwhile
             start = counts_from(self._core, query)
             self._log_and_apply({"op": "replace", **source._asdict(), "start": start})
+
+    def alter(self, source: QuerySource, is_paused: bool, start: int | None) -> None:
+        """Be what the log of a cluster says from here on. start: the time from which another text counts if nothing has
+        fired. Called with the lock held, when everything due has fired. Raises as Engine.register."""
+        if source != self.source:
+            check_name(self._parse(source), self.name)
+            self._log_and_apply({"op": "replace", **source._asdict(), "start": start})
+        if is_paused != self.is_paused:
+            self._log_and_apply({"op": "pause", "is_paused": is_paused})
 
     def wait_for_firing(self) -> None:
         """Wait until what was picked is reported. Called with the lock held."""
@@ -607,17 +628,33 @@ class ContinuousQuery:
 
     def is_skipped(self, at_ms: int) -> bool:
         """Tell whether the firing at a time is left out: the query is paused, or the window was taken before and no
-        other is compared with it."""
-        return self.is_paused or (self._was_taken(at_ms) and not self.reporter.is_compared)
+        other is compared with it, or its slices are gone."""
+        if self.is_paused or (self._was_taken(at_ms) and not self.reporter.is_compared):
+            return True
+        return self.windows.gone_to_ms(at_ms) is not None
 
     def _was_taken(self, at_ms: int) -> bool:
         return self.own.had(at_ms) and all(cursor.had(at_ms) for cursor in self._groups.values())
 
     def leave_out(self, at_ms: int) -> None:
-        """Go on after a firing that is skipped."""
-        self.skip_to(at_ms)
-        if self.is_paused:
-            self.reporter.forget(at_ms)
+        """Go on after a firing that is skipped, and after those behind it whose slices are gone, too."""
+        gone_ms = None if self.is_paused else self.windows.gone_to_ms(at_ms)
+        last_ms = at_ms if gone_ms is None else self._lose(at_ms, gone_ms)
+        self.skip_to(last_ms)
+        if self.is_paused or gone_ms is not None:
+            self.reporter.forget(last_ms)
+        if gone_ms is not None:
+            self._decide(last_ms, None)
+
+    def _lose(self, first_ms: int, to_ms: int) -> int:
+        """Tell the firings from the first one up to a time as a gap. Return the last of them."""
+        step_ms = self.step_ms or 1
+        if self.planned and (from_ms := self.planned[0][1]["from_ms"]) is not None:
+            to_ms = min(to_ms, max(first_ms, from_ms))  # then it has another text
+        last_ms = to_ms // step_ms * step_ms if self.step_ms is not None else first_ms
+        self._counts.over_budget += (last_ms - first_ms) // step_ms + 1
+        self.log.lose(first_ms, last_ms, step_ms)
+        return last_ms
 
     def company(self) -> Hashable:
         """Return what is equal for all queries that are run together when they are due at one time, None if this one

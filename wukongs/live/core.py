@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
+from wukongs.csparql.algebra import Output
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.live.engine_windows import EngineWindows
@@ -53,6 +54,20 @@ class UpdateCounts:
     operations: int = 0
     deleted: int = 0
     inserted: int = 0
+
+
+class QueryLog(Protocol):
+    """The changes of registered queries in the log of a cluster. A query becomes what the log says where its record is
+    carried out. Methods raise also NodeUnavailable."""
+
+    def close_query(self, name: str) -> None:
+        """Note that a query that ran here was closed. Called with the lock held; nobody waits."""
+
+    def replace_query(self, name: str, text: str, base: str | None, output: Output | None) -> None:
+        """Give a query another text, as ContinuousQuery.replace. Called without the lock."""
+
+    def pause_query(self, name: str, is_paused: bool) -> None:
+        """Pause a query, or let it go on. Called without the lock."""
 
 
 class Progress(Protocol):
@@ -233,8 +248,8 @@ class Core:
         self.unread = UnreadBudget(settings.results_bytes_max)
         self.query_count = 0
         self.malformed_count = 0
-        self.on_close: Callable[[str], object] | None = None
-        """Is told the name of a registered query that somebody closes, with the lock held; None: nobody else asks."""
+        self.query_log: QueryLog | None = None
+        """The log of a cluster, which decides on the changes of queries; None: they are decided here."""
         self.reach: Reach | None = None
         """The way of a cluster's node to the whole graph; None: this core holds the graph whole."""
 

@@ -139,7 +139,7 @@ def check_windows(core: Core, query: Query, makers: Mapping[str, ContinuousQuery
         if expected > state.slice_bytes_max:
             log.warning(
                 "query %s: its window of %s on stream %s would take about %d bytes by what has come lately, "
-                "more than slice_bytes_max = %d: windows that do not fit will raise BudgetExceeded",
+                "more than slice_bytes_max = %d: windows that do not fit will be partial",
                 query.registration.name if query.registration is not None else "",
                 f"{window.range_triples} triples" if window.is_counted else f"{window.range_ms} ms",
                 state.iri,

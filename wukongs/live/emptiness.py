@@ -22,9 +22,10 @@ from wukongs.live.reading import profiled, terms_of
 from wukongs.live.stream_state import StreamState
 from wukongs.live.window_log import WindowLog
 from wukongs.query.execution.profile import Profile
-from wukongs.query.limits import limits_of
+from wukongs.query.limits import Limits, limits_of
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.reach import Reach
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.settings import Settings
 from wukongs.store.batch_set import BatchSet
@@ -39,7 +40,7 @@ LOOK_S = 5.0
 @dataclass(frozen=True, slots=True)
 class Look:
     """The data that a query reads at a time, picked at one moment. held: all slices of its streams; stored: this
-    node's part of the stored graph now; is_share: other nodes hold the rest."""
+    node's part of the stored graph now, at an SN; reach: the way to the rest, None: there is none."""
 
     query: Query
     at_ms: int
@@ -48,7 +49,8 @@ class Look:
     stored: BatchSet
     terms: QueryTerms
     settings: Settings
-    is_share: bool
+    sn: int
+    reach: Reach | None
 
     @staticmethod
     def pick(core: Core, query: Query, windows: QueryWindows, at_ms: int) -> Look:
@@ -56,14 +58,13 @@ class Look:
         dataset, _ = windows.dataset(at_ms)
         held = (*map(_slices, windows.states.values()), *dataset.windows.values())
         stored = core.arrangement.trace.read(core.sn)
-        is_share = core.reach is not None
-        return Look(query, at_ms, dataset, held, stored, terms_of(core), core.settings, is_share)
+        return Look(query, at_ms, dataset, held, stored, terms_of(core), core.settings, core.sn, core.reach)
 
     def told(self) -> Iterator[str]:
         """Yield the facts that an evaluation tells. Called without the lock; raises nothing that a query raises."""
-        yield from self._unseen_predicates()
         given_s = self.settings.query_timeout_s
         limits = limits_of(self.settings, min(LOOK_S, given_s) if given_s > 0 else LOOK_S)
+        yield from self._unseen_predicates(limits)
         window = f"the window ending at {self.at_ms} ms"
         try:
             profile = profiled(self.query, self.dataset, self.terms, limits, PlanMemo(), f"why {self.at_ms}")
@@ -80,12 +81,28 @@ class Look:
         if measured is not None and not measured.rows:
             yield self._first_empty(profile)
 
-    def _unseen_predicates(self) -> Iterator[str]:
+    def _unseen_predicates(self, limits: Limits) -> Iterator[str]:
         found = dict.fromkeys(pattern.predicate for pattern in triple_patterns(self.query))
         for predicate in found:
-            if isinstance(predicate, Term) and not self._is_held(self.dataset.resolve(predicate)):
-                where = "neither this node's share of the stored graph" if self.is_share else "neither the stored graph"
-                yield f"no data has predicate {predicate} so far: {where} nor the slices of the query's streams"
+            if not isinstance(predicate, Term) or self._is_held(self.dataset.resolve(predicate)):
+                continue
+            try:
+                if self._is_elsewhere(self.dataset.resolve(predicate), limits):
+                    continue
+            except WukongsError as error:
+                yield f"no data on this node has predicate {predicate} so far; other nodes could not be asked: {error}"
+                continue
+            yield (
+                f"no data has predicate {predicate} so far: neither the stored graph nor the slices of the query's "
+                "streams"
+            )
+
+    def _is_elsewhere(self, predicate: int, limits: Limits) -> bool:
+        whole = None if self.reach is None else self.reach.graph(self.stored, self.sn)
+        if whole is None or predicate < 0:
+            return False
+        with limits:
+            return whole.holds_elsewhere(predicate, self.dataset.default_graph)
 
     def _is_held(self, predicate: int) -> bool:
         default, stored = self.dataset.default_graph, self.stored.descriptors
@@ -138,7 +155,7 @@ def counted(states: dict[str, StreamState], counts: QueryCounts, log: WindowLog)
     if counts.partial:
         yield f"{counts.partial} windows were partial, the last of them ended at {counts.partial_ms} ms"
     if counts.over_budget:
-        yield f"{counts.over_budget} windows were not reported: their slices had gone for want of room"
+        yield f"{counts.over_budget} windows were not made: their slices were gone"
     if counts.not_reported:
         yield f"{counts.not_reported} windows were left out, as REPORT says"
     if counts.errors:

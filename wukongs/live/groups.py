@@ -77,17 +77,17 @@ class Groups:
         sound = [one for one in firings if one.reading.error is None and one.reading.dataset is not None]
         if len(sound) < 2 or sound[0].is_over_nothing(_dataset(sound[0])):
             return firings
-        start = self._start(sound)
+        start = self._start(firings)
         shared = start.shared
         if shared.alone:
             shared.alone -= 1
             return firings
         try:
-            tables = self._explore(sound[0], start)
+            tables = self._explore(firings[0], start)
         except Exception as error:
             # One without a name is a mistake of ours, which each query tells of if it meets it again.
             is_named = isinstance(error, WukongsError | MemoryError)
-            text = f"{len(sound)} queries of one template could not be explored together"
+            text = f"{len(firings)} queries of one template could not be explored together"
             log.log(logging.DEBUG if is_named else logging.ERROR, text, exc_info=True)
             shared.has_failed()
             return firings
@@ -95,8 +95,7 @@ class Groups:
             if shared.plans.is_stale:
                 stale.append(shared.plans)
         shared.failures = 0
-        found = {id(firing): replace(firing, explored=table) for firing, table in zip(sound, tables, strict=True)}
-        return [found.get(id(firing), firing) for firing in firings]
+        return [replace(firing, explored=table) for firing, table in zip(firings, tables, strict=True)]
 
     def _start(self, firings: Sequence[Firing]) -> _Start:
         templates = [_template(firing) for firing in firings]

@@ -20,7 +20,7 @@ def _times() -> array[float]:
 @dataclass(slots=True)
 class QueryCounts:
     """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
-    of on_result that did; over_budget: firings whose slices had gone for want of room; explored_together: firings that
+    of on_result that did; over_budget: firings left out because their slices were gone; explored_together: firings that
     were explored with those of other queries of the template; last_ms: the end of the last window reported; partial:
     windows that were, the last of which ended at partial_ms. Times in microseconds, of the last firings."""
 

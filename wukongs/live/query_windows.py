@@ -14,7 +14,7 @@ from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.engine_windows import EngineWindow
 from wukongs.live.reading import dataset_of
 from wukongs.live.reporting import Extent
-from wukongs.live.slice_budget import evicted, evicted_arrivals, refused
+from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.windows import Interval, interval, matched_in, reads_stored
@@ -31,7 +31,7 @@ from wukongs.store.lookup_kernels import count_edges
 class Reading:
     """The data that one firing reads. dataset: None for a compiled query, which finds it in the table of windows;
     extents: of each window of the clause, in order; partial: a window reaches back further than the engine holds;
-    error: a window's slices were dropped for want of room; needs_ms: per stream, the time after which all tuples that
+    error: a window needs what its stream had no room for; needs_ms: per stream, the time after which all tuples that
     it reads have come; spans: name -> (start_ms, end_ms), of each stream the window that reaches back the farthest, and
     of each window that has an IRI of its own, its own; start_ms: where the earliest begins."""
 
@@ -158,6 +158,23 @@ class QueryWindows:
         # Of a stream that began late on a cluster, the oldest that can be read.
         return sn if self._core.reach is None else max(sn, self._core.arrangement.trace.since)
 
+    def gone_to_ms(self, at_ms: int) -> int | None:
+        """Return up to when no firing from a time on has anything of one of its windows, as its slices are gone; None:
+        the firing at that time has some of each. Called when everything up to then is sealed."""
+        found: int | None = None
+        for window in self._timed:
+            state = self.states[window.stream]
+            lost_to = state.ring.lost_to
+            if lost_to is None or at_ms // window.step_ms * window.step_ms > lost_to * state.batch_ms:
+                continue
+            found = max(at_ms if found is None else found, lost_to * state.batch_ms)
+        for window in self._counted:
+            state = self.states[window.stream]
+            after, to = self._counted_span(window, at_ms // state.batch_ms)
+            if after < to <= state.ring.arrivals.evicted_to:
+                found = at_ms if found is None else found
+        return found
+
     def read(self, at_ms: int, *, is_compiled: bool = False) -> Reading:
         """Pick what the firing at a time reads, when everything up to then is sealed. is_compiled: it is written into
         the engine's table, where it stays until something else is picked."""
@@ -174,7 +191,6 @@ class QueryWindows:
                 windows[window], span = self._counted_window(window, at_ms)
                 after, to = self._counted_span(window, at_ms // state.batch_ms)
                 partial |= after < min(to, state.ring.arrivals.held_after)
-                error = error or evicted_arrivals(self._name, at_ms, after, to, state)
                 after = max(after, state.ring.arrivals.held_after)
                 extents.append((after, to) if after < to else None)
             else:
@@ -186,7 +202,6 @@ class QueryWindows:
                 if state.slice_filter is not None:
                     lacks_to = state.slice_filter.lacks_to(self.matched[window.stream])
                     partial |= lacks_to is not None and span.after < lacks_to
-                error = error or evicted(self._name, at_ms, window, span, state)
                 extents.append(stands.extent)
             error = error or refused(self._name, at_ms, span, state)
             intervals[window] = span

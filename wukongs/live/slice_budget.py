@@ -1,9 +1,9 @@
-"""The memory of a stream's slices: which slices go when it is full, and which error the queries that needed them get.
+"""The memory of a stream's slices: which slices go when it is full.
 
 A stream holds slices, their blocks, arrivals that windows count, and the texts of their transient terms within
 slice_bytes_max. When that is full, slices that no registered window needs go first, although history_ms promised them.
-Then the oldest slices and arrivals go, although a window needs them. Such a window is not reported: its reader gets a
-BudgetExceeded in its place, never a smaller answer.
+Then the oldest slices and arrivals go, although a window needs them. A window that has lost a part is reported as
+partial; those that have lost all are not made, and told as a gap (QueryWindows.gone_to_ms).
 """
 
 from __future__ import annotations
@@ -29,20 +29,10 @@ def collect(core: Core, state: StreamState, needed_after: int | None) -> None:
         if ring.oldest is not None and (needed_after is None or ring.oldest <= needed_after):
             core.drop_slices(state, ring.oldest * state.batch_ms)
             continue
-        if oldest == ring.oldest:
-            state.evicted_to = oldest
         if oldest in (ring.oldest, ring.arrivals.oldest):
             state.evicted_count += 1
         core.drop_slices(state, oldest * state.batch_ms)
         core.release(ring.evict_arrivals(oldest))
-
-
-def evicted(query: str, at_ms: int, window: StreamWindow, span: Interval, state: StreamState) -> BudgetExceeded | None:
-    """Return the error of a window that needs slices which have gone for want of room; None if it needs none."""
-    if state.evicted_to is None or span.after >= state.evicted_to:
-        return None
-    kept_ms = max(0, (state.ring.closed_to or state.evicted_to) - state.evicted_to) * state.batch_ms
-    return _over_budget(query, at_ms, state, f"{kept_ms} ms of slices", f"{window.range_ms} ms wide")
 
 
 def refused(query: str, at_ms: int, span: Interval, state: StreamState) -> BudgetExceeded | None:
@@ -53,22 +43,6 @@ def refused(query: str, at_ms: int, span: Interval, state: StreamState) -> Budge
         f"query {query}, window ending at {at_ms} ms: stream {state.iri} has not taken all that its query "
         f"made, since more than queued_bytes_max = {state.settings.queued_bytes_max} bytes would have waited for other "
         "streams of its readers: advance or close these, or raise queued_bytes_max. Windows after that are reported"
-    )
-
-
-def evicted_arrivals(query: str, at_ms: int, after: int, to: int, state: StreamState) -> BudgetExceeded | None:
-    """Return the error of a window of arrivals after < k <= to that have gone for want of room; None if none has."""
-    if after >= min(to, state.ring.arrivals.evicted_to):
-        return None
-    return _over_budget(query, at_ms, state, f"{len(state.ring.arrivals)} arrivals", f"{to - after} triples long")
-
-
-def _over_budget(query: str, at_ms: int, state: StreamState, kept: str, wanted: str) -> BudgetExceeded:
-    return BudgetExceeded(
-        f"query {query}, window ending at {at_ms} ms: stream {state.iri} keeps {kept} within "
-        f"slice_bytes_max = {state.slice_bytes_max} bytes, and the window is {wanted}. Raise "
-        'slice_bytes_max (of Engine.stream, or WUKONGS_SLICE_BYTES_MAX), declare the stream with index="matching", or '
-        "register a narrower window. Windows that fit again are reported"
     )
 
 

@@ -102,9 +102,8 @@ class StreamState:
     settings: Settings
     slice_bytes_max: int = 1 << 32
     slice_filter: SliceFilter | None = None
-    evicted_to: int | None = None
-    """The last stream batch that was dropped for want of room although a registered window needed it."""
     evicted_count: int = 0
+    """Stream batches that were dropped for want of room although a registered window needed them."""
     lateness_ms: int = 0
     sorts: bool = False
     """Whether what is pushed may be out of order (wukongs.live.lateness)."""
@@ -421,8 +420,8 @@ class StreamState:
         self.whole[number] = whole
         heappush(self._slice_numbers, number)
 
-    def forget_expected(self) -> None:
-        """Let none of these slices wait any more."""
+    def expect_none(self) -> None:
+        """Let no slice wait any more that has come by itself."""
         self.whole = {}
         self._slice_numbers.clear()
 

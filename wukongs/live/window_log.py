@@ -5,7 +5,8 @@
 * A new cursor begins with the oldest window that the log holds.
 * Each log is bounded in bytes, and so are all logs of an engine together. The oldest windows go first:
   those of this log, or of the log that holds the most. The newest window always stays.
-* A cursor that has lost windows is told so in their place: by a GapError that stands for all of them.
+* A cursor that has lost windows is told so in their place: by a GapError that stands for all of them. They were dropped
+  unread, or never made because their slices were gone.
 * Each cursor hands on how far it has come (`Come`), so that it can go on there after a restart.
 
 Several readers may share a cursor: each window then goes to one of them.
@@ -18,7 +19,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,11 +35,23 @@ LAST_MS = 1 << 62
 
 
 class Gap(NamedTuple):
-    """Windows that a cursor has lost: the ends of the first and the last, and how many there were."""
+    """Windows that a cursor has lost: the ends of the first and the last, and how many there were; gone: how many of
+    them were never made."""
 
     from_ms: int
     to_ms: int
     windows: int
+    gone: int = 0
+
+    @staticmethod
+    def joined(gaps: Sequence[Gap]) -> Gap:
+        """Return the gap that stands for some gaps."""
+        return Gap(
+            min(gap.from_ms for gap in gaps),
+            max(gap.to_ms for gap in gaps),
+            sum(gap.windows for gap in gaps),
+            sum(gap.gone for gap in gaps),
+        )
 
 
 class Come(NamedTuple):
@@ -210,6 +223,14 @@ class WindowLog:
             for cursor in self._cursors:
                 cursor.skip(end_ms)
 
+    def lose(self, first_ms: int, last_ms: int, step_ms: int) -> None:
+        """Note that the windows with these ends, first and last included, are not made: their slices are gone."""
+        with self.changed:
+            number, self._next, self._last_ms = self._next, self._next + 1, last_ms
+            for cursor in self._cursors:
+                cursor.miss(number, first_ms, last_ms, step_ms)
+            self.tell()
+
     def remove(self, cursor: Cursor) -> None:
         """Forget a cursor. Called with the lock held."""
         if cursor in self._cursors:
@@ -276,6 +297,8 @@ class Cursor:
     def skip(self, end_ms: int) -> None:
         if self._last is not None:
             self._last.through_ms = end_ms
+            if self._last.gap is not None:
+                self._come_to(None)
         elif not self.had(end_ms):
             self._come_to(end_ms)
 
@@ -285,23 +308,51 @@ class Cursor:
         if place is None or self._waiting[place] is not window:
             return
         gap = Gap(window.end_ms, window.end_ms, 1)
-        if place and (before := self._waiting[place - 1].gap) is not None:
-            gap = Gap(before.from_ms, window.end_ms, before.windows + 1)
-            del self._waiting[place - 1]
-            place -= 1
         self._waiting[place] = told = self._told_of(window.number, gap, window.through_ms)
         if self._last is window:
             self._last = told
         if window in self._fetched:  # it was given back
             self._fetched.remove(window)
+        self._join(place + 1)
+        self._join(place)
         self._come_to(told.through_ms)
+
+    def miss(self, number: int, first_ms: int, last_ms: int, step_ms: int) -> None:
+        """Have a gap, with a number of its own, in the place of windows that are not made, if they were not had."""
+        if self._had_ms is not None:
+            first_ms = max(first_ms, (self._had_ms // step_ms + 1) * step_ms)
+        if first_ms > last_ms:
+            return
+        count = (last_ms - first_ms) // step_ms + 1
+        self._last = self._told_of(number, Gap(first_ms, last_ms, count, count))
+        self._waiting.append(self._last)
+        self._join(len(self._waiting) - 1)
+        self._come_to(None)
+
+    def _join(self, place: int) -> None:
+        """Make one gap of what waits in a place and before it, if both are gaps."""
+        if not 0 < place < len(self._waiting):
+            return
+        before, after = self._waiting[place - 1], self._waiting[place]
+        if before.gap is None or after.gap is None:
+            return
+        del self._waiting[place - 1]
+        told = self._told_of(after.number, Gap.joined((before.gap, after.gap)), after.through_ms)
+        self._waiting[place - 1] = told
+        if self._last is after:
+            self._last = told
 
     def _told_of(self, number: int, gap: Gap, through_ms: int | None = None) -> LoggedWindow:
         error = GapError(self.log.query, *gap)
         return LoggedWindow(number, gap.to_ms, error, gap.to_ms if through_ms is None else through_ms, 0, gap=gap)
 
     def _come_to(self, through_ms: int | None) -> None:
-        """Note that all up to a time was read, or is lost, and tell how far that brings the cursor."""
+        """Note that all up to a time was read, or is lost, and tell how far that brings the cursor: beyond gaps that
+        come next, too."""
+        for one in self._waiting:
+            if one.gap is None:
+                break
+            through_ms = one.through_ms if through_ms is None else max(through_ms, one.through_ms)
         if through_ms is not None:
             self._through_ms = through_ms if self._through_ms is None else max(self._through_ms, through_ms)
         if self._through_ms is None:
@@ -310,12 +361,7 @@ class Cursor:
         come_ms = self._through_ms if earliest_ms is None else min(self._through_ms, earliest_ms - 1)
         gaps = [one.gap for one in (*self._waiting, *self._fetched) if one.gap is not None]
         before = [gap for gap in gaps if gap.to_ms <= come_ms]
-        joined = None
-        if before:
-            joined = Gap(
-                min(gap.from_ms for gap in before), max(gap.to_ms for gap in before), sum(gap.windows for gap in before)
-            )
-        self._acknowledge(Come(come_ms, joined))
+        self._acknowledge(Come(come_ms, Gap.joined(before) if before else None))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -338,9 +384,12 @@ class Cursor:
         with self._changed:
             if window in self._fetched:
                 later = (place for place, waiting in enumerate(self._waiting) if waiting.number > window.number)
-                self._waiting.insert(next(later, len(self._waiting)), window)
+                place = next(later, len(self._waiting))
+                self._waiting.insert(place, window)
                 if window.gap is not None:
                     self._fetched.remove(window)
+                    self._join(place + 1)
+                    self._join(place)
                 self.log.tell()
 
     def confirm(self, window: LoggedWindow) -> None:

@@ -12,6 +12,7 @@ from wukongs.protocol.records import (
     LIVE,
     TICKED,
     AdvanceGroup,
+    AlterQuery,
     BeginStream,
     Change,
     DeclareStream,
@@ -94,12 +95,13 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Registered:
     """A registered query. nodes: those that keep slices for it, complete from the first stream batch after this SN
-    on."""
+    on. changes: how many there were."""
 
     streams: tuple[str, ...]
     nodes: Mapping[Int64, Sn]
     payload: str
     since: Sn
+    changes: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,10 @@ def is_news(control: Control, record: Record) -> bool:
             query = control.queries.get(name)
             is_it = query is not None and (not before or before == tuple(sorted(query.nodes)))
             return is_it and set(nodes) != control.queries[name].nodes.keys() and set(nodes) <= control.members.keys()
+        case AlterQuery(query=name, streams=streams, number=number, since=since):
+            query = control.queries.get(name)
+            is_it = query is not None and since in (None, query.since)
+            return is_it and number == control.queries[name].changes + 1 and all(map(control.takes_in, streams))
         case DropQuery(query=name, since=since):
             return name in control.queries and since in (None, control.queries[name].since)
         case Change():
@@ -384,6 +390,11 @@ def _with(control: Control, record: Record) -> Control:
         case MoveQuery(query=name, nodes=nodes):
             query = control.queries[name]
             query = replace(query, nodes={node: query.nodes.get(node, sn) for node in nodes})
+            return replace(control, queries={**control.queries, name: query})
+        case AlterQuery(query=name, streams=streams, payload=payload, number=number):
+            query = control.queries[name]
+            keeps = query.nodes if set(streams) <= set(query.streams) else dict.fromkeys(query.nodes, sn)
+            query = replace(query, streams=streams, nodes=keeps, payload=payload, changes=number)
             return replace(control, queries={**control.queries, name: query})
         case DropQuery(query=name):
             return replace(control, queries={key: query for key, query in control.queries.items() if key != name})

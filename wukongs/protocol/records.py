@@ -173,6 +173,19 @@ class MoveQuery(Tagged, frozen=True):
     before: tuple[Int64, ...] = ()
 
 
+class AlterQuery(Tagged, frozen=True):
+    """From this SN on, a query has another text, or is paused, or goes on. It goes by what it was for all firings that
+    are due before. streams: of its windows now; payload: all of what it is, as in RegisterQuery. since: the SN of its
+    registration (None: whichever); number: of its changes, from 1, so that of two changes at the same time one is void,
+    and is made anew over the other."""
+
+    query: str
+    streams: tuple[str, ...]
+    payload: str
+    number: Int64 = 1
+    since: tuple[Int64, Int64] | None = None
+
+
 class DropQuery(Tagged, frozen=True):
     """since: the SN of its registration (None: whichever), so that a late repetition does not drop another query that
     was registered under the name meanwhile."""
@@ -217,6 +230,7 @@ Record = (
     | AdvanceGroup
     | RegisterQuery
     | MoveQuery
+    | AlterQuery
     | DropQuery
     | Change
     | ReEncode
@@ -231,6 +245,7 @@ TICKED = (
     AdvanceGroup,
     RegisterQuery,
     MoveQuery,
+    AlterQuery,
     DropQuery,
     Change,
 )

@@ -24,6 +24,9 @@ class ReachedGraph(Completion, Protocol):
     def with_change(self, change: Difference) -> ReachedGraph:
         """Return the same graph with a change on top. The two graphs share the triples that they fetch."""
 
+    def holds_elsewhere(self, predicate: int, default_graph: int) -> bool:
+        """Tell whether another node has a triple of a predicate in any graph; a row of each is asked for at most."""
+
     def fetch_all(self, predicate: int | None, graphs: tuple[int, ...]) -> None:
         """Have all triples of a predicate (None: of any) in some graphs here."""
 

@@ -115,7 +115,7 @@ def test_watch_goes_on_after_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
 
     query: Any = Query()
     assert list(watch._read(query, 1.0)) == [1, 2]
-    assert capsys.readouterr().err.startswith("query q: 3 windows, those ending from 500 to 700 ms, were dropped")
+    assert capsys.readouterr().err.startswith("query q: 3 windows, those ending from 500 to 700 ms, are lost")
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "stream.arrow", "csv"])

@@ -12,7 +12,7 @@ from wukongs.cluster import homes as homes_module
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped
 from wukongs.cluster.members import SILENT_PULSES
-from wukongs.cluster.node_payloads import registration
+from wukongs.cluster.node_payloads import Registration
 from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.live.continuous import QuerySource
 from wukongs.protocol.control import Member, Registered
@@ -25,7 +25,7 @@ SINCE = Sn(3, 1)
 
 
 def query(home: int) -> Registered:
-    return Registered((), {home: SINCE}, registration(QuerySource("text"), 5), SINCE)
+    return Registered((), {home: SINCE}, Registration(QuerySource("text"), 5).payload(), SINCE)
 
 
 class Host:

@@ -24,7 +24,7 @@ LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"
 
 
 def payload_of(**fields: object) -> str:
-    return json.dumps({**QuerySource("")._asdict(), "from_ms": None} | fields)
+    return json.dumps({**QuerySource("")._asdict(), "from_ms": None, "is_paused": False} | fields)
 
 
 def test_what_waits_is_bounded() -> None:

@@ -19,7 +19,7 @@ from tests.unit.wire.pieces import make_piece
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.slices import SLICES
 from wukongs.cluster.times import first_tick_of, packed, unpacked
-from wukongs.errors import CompactedError
+from wukongs.errors import CompactedError, GapError
 from wukongs.live.declarations import stream_options
 from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
@@ -196,7 +196,15 @@ def test_what_replicas_had_no_room_for_is_missed_by_name() -> None:
         for fault in faults:
             fault.count = 0
         engine.settle(SETTLE_S)
-        assert [(w.end_ms, w.partial) for w in timed.results(timeout_s=0)][:2] == [(100, False), (200, True)]
+        found = timed.results(timeout_s=0.05)
+        assert ((first := next(found)).end_ms, first.partial) == (100, False)
+        with pytest.raises(GapError) as caught:
+            next(found)
+        gap = caught.value
+        assert (gap.from_ms, gap.count, gap.gone) == (200, gap.to_ms // 100 - 1, gap.count)
+        rest = [(w.end_ms, w.partial) for w in timed.results(timeout_s=0.05)]
+        assert rest[0] == (gap.to_ms + 100, True)
+        assert rest[-1] == (4000, False)
         stream.push([at(f"t{k}", 4001 + k) for k in range(30)])
         stream.advance(4400)
         engine.settle(SETTLE_S)

@@ -16,6 +16,7 @@ from tests.shards import Shards
 from wukongs.cluster.reads import asking, owner, requests
 from wukongs.cluster.reads.requests import StepsRun
 from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
+from wukongs.query.limits import limits_of
 from wukongs.query.plans import plan_layout as layout
 from wukongs.settings import Settings
 from wukongs.store.dtypes import NO_MATCH
@@ -383,3 +384,22 @@ def test_what_no_kernel_could_run_is_refused(shards: Shards, run: StepsRun, mess
 def test_what_is_no_question_is_refused(shards: Shards, packet: Packet, message: str) -> None:
     with pytest.raises(DataError, match=message):
         shards.peers[0].handlers[1][packet.kind](packet)
+
+
+def test_whether_other_nodes_have_a_predicate_takes_a_row_of_each_at_most(shards: Shards, node: wukongs.Engine) -> None:
+    core = node._core
+    reach = core.reach
+    assert reach is not None
+    with core.lock:
+        graph = reach.graph(core.arrangement.trace.read(core.sn), core.sn)
+    assert graph is not None
+    before = traffic(node).stats()
+    known, other = reach.ids.resolve_all([FOLLOWS, "<http://e/nothing>"]).tolist()
+    with limits_of(core.settings, 20.0):
+        assert graph.holds_elsewhere(known, core.default_graph)
+        assert not graph.holds_elsewhere(other, core.default_graph)
+        after = traffic(node).stats()
+        assert after["rows_received"] - before["rows_received"] <= 2
+        shards.peers[0].silent = {1}
+        with pytest.raises(NodeUnavailable):
+            graph.holds_elsewhere(known, core.default_graph)

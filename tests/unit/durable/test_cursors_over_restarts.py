@@ -93,6 +93,38 @@ def test_a_gap_that_nobody_was_told_is_told_after_a_crash(tmp_path: Path) -> Non
             assert ends(query.results(timeout_s=0, group=name)) == [700, 800, 900]
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_gap_of_windows_that_were_not_made_is_told_after_a_crash(tmp_path: Path, is_read: bool) -> None:
+    def declared(folder: Path) -> tuple[wukongs.Engine, wukongs.Stream, wukongs.Stream, wukongs.ContinuousQuery]:
+        engine = wukongs.Engine(folder)
+        ahead, late = engine.stream(A, batch_ms=100, slice_bytes_max=20_000), engine.stream(B, batch_ms=100)
+        text = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{A}> [{STEP}] FROM STREAM <{B}> [{STEP}] {{ ?s ?p ?o }}"
+        return engine, ahead, late, engine.register(text)
+
+    engine, ahead, late, query = declared(tmp_path / "data")
+    fill(engine, ahead, 1, 300)
+    late.advance(100)
+    engine.settle(timeout_s=60)
+    lost_to = engine._core.streams[A].ring.lost_to
+    assert lost_to is not None
+    assert lost_to > 100
+    if is_read:
+        with pytest.raises(wukongs.GapError):
+            list(query.results(timeout_s=0))
+    late.advance(200)
+    engine.checkpoint()
+    engine, ahead, late, query = declared(crashed(engine, tmp_path / "data"))
+    with engine:
+        late.advance(30_000)
+        engine.settle(timeout_s=60)
+        if not is_read:
+            with pytest.raises(wukongs.GapError) as caught:
+                list(query.results(timeout_s=0))
+            gap = caught.value
+            assert (gap.from_ms, gap.to_ms, gap.count, gap.gone) == (100, lost_to * 100, lost_to, lost_to)
+        assert ends(query.results(timeout_s=0)) == list(range(lost_to * 100 + 100, 30_001, 100))
+
+
 def test_on_result_goes_on_with_the_window_that_it_did_not_return_from(tmp_path: Path) -> None:
     entered, leave = threading.Event(), threading.Event()
 

@@ -243,5 +243,5 @@ def test_slices_that_were_expected_are_forgotten_with_their_numbers() -> None:
     state.expect(1, WholeSlice((NO_IDS, NO_IDS, NO_IDS, NO_IDS), NO_IDS, 0))
     state.closed_ms = 200
     assert state.next_slice() == 1
-    state.forget_expected()
+    state.expect_none()
     assert state.next_slice() is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wukongs.errors import GapError, QueryTimeout, WukongsError
-from wukongs.live.window_log import LAST_MS, Come, Cursor, UnreadBudget, WindowLog
+from wukongs.live.window_log import LAST_MS, Come, Cursor, Gap, UnreadBudget, WindowLog
 
 
 def log_of(bytes_max: int = 1 << 20, budget: UnreadBudget | None = None, **options: Any) -> WindowLog:
@@ -265,7 +265,7 @@ def test_a_cursor_goes_on_where_it_stood_with_the_gap_that_it_was_not_told() -> 
     log = log_of(20)
     cursor = log.cursor(None, come.append)
     filled(log, range(100, 500, 100))
-    assert come[-1] == Come(200, (100, 200, 2))  # type: ignore[arg-type]
+    assert come[-1] == Come(200, Gap(100, 200, 2))
     again = log_of(20)
     restored = again.cursor(come[-1], come.append)
     assert [restored.had(end_ms) for end_ms in (100, 200, 300)] == [True, True, False]

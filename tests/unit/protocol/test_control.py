@@ -10,6 +10,7 @@ from wukongs.protocol.progress import Progress, hear, oldest_held
 from wukongs.protocol.records import (
     BEGINNING,
     AdvanceGroup,
+    AlterQuery,
     BeginStream,
     Change,
     DeclareStream,
@@ -57,6 +58,7 @@ def with_records(*records: Record, tick: int = 4, leader: Voter = Voter(0, 0)) -
         RegisterQuery("q", ("t",), (0,)),
         RegisterQuery("q", ("s",), (3,)),
         MoveQuery("q", (1,)),
+        AlterQuery("q", ("s",), "another text"),
         DropQuery("q"),
         Membership(0, 0, Role.JOINING),
         Membership(0, 0, Role.HOLDING),
@@ -146,6 +148,31 @@ def test_a_query_that_moves_keeps_its_slices_where_it_was_and_gets_new_ones_else
     assert moved.queries["q"].nodes == {1: Sn(8, 1), 2: Sn(4, 2)}
     assert (moved.queries["q"].since, moved.queries["q"].payload) == (Sn(4, 2), "its text")
     assert is_valid(control, Entry(1, MoveQuery("q", (1,), before=(0, 2)), 8, Voter(0, 0)))
+
+
+def test_of_two_changes_of_a_query_at_the_same_time_one_counts() -> None:
+    other = DeclareStream("t", ("p",), 2)
+    control = with_records(STREAM, other, RegisterQuery("q", ("s",), (0, 2), "its text"))
+    known = control.queries["q"]
+    for nothing in (
+        AlterQuery("q", ("s",), "another text", 2),
+        AlterQuery("q", ("u",), "another text"),
+        AlterQuery("r", ("s",), "another text"),
+        AlterQuery("q", ("s",), "another text", 1, Sn(3, 1)),
+    ):
+        assert not is_valid(control, Entry(1, nothing, 8, Voter(0, 0)))
+    same = AlterQuery("q", ("s",), "the same streams", 1, known.since)
+    entry = Entry(1, AlterQuery("q", ("s", "t"), "another text", 1, known.since), 8, Voter(0, 0))
+    assert apply(control, Entry(1, same, 8, Voter(0, 0))).queries["q"].nodes == known.nodes
+    altered = apply(control, entry)
+    found = altered.queries["q"]
+    assert (found.payload, found.streams, found.changes, found.since) == ("another text", ("s", "t"), 1, known.since)
+    assert found.nodes == {0: Sn(8, 1), 2: Sn(8, 1)}
+    assert not is_valid(altered, entry), "a late repetition"
+    assert not is_valid(altered, Entry(1, same, 8, Voter(0, 0)))
+    assert not is_valid(altered, Entry(1, DropStream("t"), 8, Voter(0, 0)))
+    moved = apply(altered, Entry(1, MoveQuery("q", (1,)), 8, Voter(0, 0)))
+    assert (moved.queries["q"].payload, moved.queries["q"].changes) == ("another text", 1)
 
 
 def test_a_late_repetition_does_not_drop_the_query_that_has_the_name_by_now() -> None:

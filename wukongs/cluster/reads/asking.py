@@ -57,6 +57,12 @@ class Asking:
         runs = [(node, self._run(step, graphs, (), 1, node)) for node in self.others]
         return joined(list(self._quads(runs, 0, predicate, graphs)))
 
+    def has_any(self, predicate: int, graphs: Graphs) -> bool:
+        """Tell whether another node has a triple of a predicate."""
+        step = requests.one_step(0, predicate, True, len(graphs))
+        runs = [(node, self.run_at(node, step, stored_rows(graphs), (), 1, rows_wanted=1)) for node in self.others]
+        return any(length > 0 for _, length, _ in self.rows(runs))
+
     def graph_triples(self, graph: int) -> Iterator[Triples]:
         """Yield all triples of a graph that others answer for by their subjects, some at a time."""
         for node in self.others:

@@ -13,6 +13,7 @@ import numpy as np
 from wukongs.cluster.reads.asking import Asking, Graphs, Triples
 from wukongs.query.limits import current
 from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_layout import ALL_NAMED
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import IN, OUT, BoolArray, Int64Array
@@ -116,6 +117,10 @@ class FetchedGraph:
         if not self.is_listed(predicate, graphs):
             self._add(self.asking.all_triples(predicate, graphs), dataset)
             self._listed.add((predicate, graphs))
+
+    def holds_elsewhere(self, predicate: int, default_graph: int) -> bool:
+        """Tell whether another node has a triple of a predicate in any graph."""
+        return self.asking.has_any(predicate, (default_graph, ALL_NAMED))
 
     def _add(self, quads: Quads, dataset: Dataset | None) -> None:
         """Put fetched triples beside those that are here."""
