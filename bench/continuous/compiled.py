@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from wukongs.bench.continuous.firing import SMALL, WARM_RUNS, Replay, text_of
-from wukongs.bench.continuous.many import CHECKED_QUERIES, MIXED, mixed
+from wukongs.bench.continuous.many import CHECKED_QUERIES, MIXED, constant_of, mixed
 from wukongs.bench.continuous.probe import Probe
 from wukongs.bench.continuous.workload import WINDOW_BATCHES, Rows, draw
 from wukongs.bench.harness import Report, summary
@@ -63,8 +63,7 @@ class Tables:
     def group(self, query: BenchQuery, users: Sequence[str], workspace: Workspace) -> CompiledQuery:
         """Compile L1, L2 or L3 for many users at once: each row tells the number of its user, too."""
         one = self.compiled(text_of(query, users[0], query.name), workspace)
-        prefix = "user/" if query.name == "L1" else "person/p"
-        names = [f"<http://www.ins.cwi.nl/sib/{prefix}{user if query.name == 'L1' else user[1:]}>" for user in users]
+        names = [constant_of(query, user) for user in users]
         patterns = [
             replace(pattern, subject=_CONSTANT)
             if pattern.subject == Term(names[0])

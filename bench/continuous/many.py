@@ -66,6 +66,65 @@ def bench_mix(report: Report, replay: Replay, query_count: int, window_count: in
     )
 
 
+def bench_mix_from_tables(report: Report, replay: Replay, query_count: int, window_count: int, warm_up: int) -> None:
+    """Do the same with three groups of queries, each from a table of its users."""
+    import pyarrow as pa
+
+    users = draw(replay.workload.posters, query_count)
+    asked = list(zip(mixed(query_count), users, strict=True))
+    of_query = {query: [user for other, user in asked if other is query] for query in SMALL}
+    windows = {query: Windows() for query in SMALL}
+    registered = []
+    for query, its_users in of_query.items():
+        names = pa.table({"who": [constant_of(query, user) for user in its_users]})
+        user = its_users[0]
+        constant = f"sibu:{user} " if query.name == "L1" else f"sibp:p{user[1:]} "
+        text = text_of(query, user, f"from_table_{query.name}").replace(constant, "?who ")
+        registered.append(replay.engine.register(text, windows[query], bindings=names))
+    seconds = []
+    gc.collect()
+    gc.disable()
+    try:
+        with Probe() as probe:
+            for number in range(warm_up + window_count):
+                probe.clear()
+                replay.step()
+                if number >= warm_up:
+                    times = probe.all_times()
+                    assert len(times) == len(SMALL), times
+                    seconds.append(sum(t.firing_us for t in times) / 1e6)
+    finally:
+        gc.enable()
+    rows = 0
+    for query, its_users in of_query.items():
+        window = windows[query].windows[-1]
+        rows += len(window)
+        of_user: dict[int, list[tuple[bytes, ...]]] = {}
+        for argument, *row in rows_of(window.serialize("tsv")):
+            of_user.setdefault(int(argument.split(b'"')[1]), []).append(tuple(row))
+        for place, user in enumerate(its_users[:CHECKED_QUERIES]):
+            expected = replay.workload.answer(query.name, user, window.end_ms // BATCH_MS)
+            what = f"{query.name} for {user} from a table, {window.end_ms} ms, as sets"
+            report.check(what, True, of_user.get(place, []) == expected)
+    for one in registered:
+        one.close()
+    report.add(
+        MIXED,
+        {
+            "way": "registered from three tables",
+            "queries": query_count,
+            "constants": len(set(users)),
+            "rows of a window": rows,
+            "executions/s": query_count / summary(seconds)["median"],
+        },
+    )
+
+
+def constant_of(query: BenchQuery, user: str) -> str:
+    """Return the constant of L1, L2 or L3 for a user."""
+    return f"<http://www.ins.cwi.nl/sib/{f'user/{user}' if query.name == 'L1' else f'person/p{user[1:]}'}>"
+
+
 def mixed(count: int) -> list[BenchQuery]:
     """Return L1-L3 in the proportions of MIX, evenly spread."""
     total, found = dict.fromkeys(MIX, 0), []
