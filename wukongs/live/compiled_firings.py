@@ -44,8 +44,10 @@ class CompiledFirings:
             together = self._kept[queries] = CompiledQueries(queries, self._core.windows.workspace)
         try:
             answers = together.run(lambda: limits_of(self._core.settings, None))
-        except (WukongsError, MemoryError):
-            log.debug("%d compiled queries could not be run together", len(queries), exc_info=True)
+        except Exception as error:
+            # One without a name is a mistake of ours, which each query tells of if it meets it again.
+            level = logging.DEBUG if isinstance(error, WukongsError | MemoryError) else logging.ERROR
+            log.log(level, "%d compiled queries could not be run together", len(queries), exc_info=True)
             return firings
         for number, (firing, _) in enumerate(found):
             firing.columns = answers.columns(number)

@@ -70,9 +70,12 @@ def test_an_offender_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             list(offender.results(timeout_s=0))
 
 
-def test_no_memory_for_many_is_met_by_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [MemoryError, ValueError])
+def test_what_fails_for_many_is_met_by_each_alone(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memory, and a mistake of ours."""
+
     def fail(*_: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(CompiledQueries, "run", fail)
     with wukongs.Engine() as engine:
