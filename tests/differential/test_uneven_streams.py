@@ -294,7 +294,8 @@ class Told:
             case Register(name, clause):
                 self.queries[name] = self.engine.register(event.text)
                 self.registered[name], self.found[name] = event, {}
-                self.oracle.register(name, clause, event.every_ms)
+                reads_default = event.query.reads_default_graph
+                self.oracle.register(name, clause, event.every_ms, reads_default=reads_default)
             case Pause(name):
                 self.queries[name].pause()
                 self.oracle.pause(name)

@@ -106,13 +106,15 @@ class Firing(NamedTuple):
 @dataclass
 class OracleQuery:
     """from_ms: firings come after it; None: no stream of the query had begun at its registration.
-    surely_ms: those after it must come. registered: the number of its registration."""
+    surely_ms: those after it must come. registered: the number of its registration. reads_default: some pattern reads
+    the default graph."""
 
     clause: DatasetClause
     step_ms: int
     from_ms: int | None
     surely_ms: int
     registered: SN
+    reads_default: bool
     firings: list[Firing] = field(default_factory=list)
     skipped: list[Firing] = field(default_factory=list)
     """Those that were due while it was paused."""
@@ -123,7 +125,9 @@ class OracleQuery:
     @property
     def reads_stored(self) -> bool:
         clause = self.clause
-        return bool(clause.graphs or clause.named_graphs) or all(window.named for window in clause.windows)
+        if clause.graphs or clause.named_graphs:
+            return True
+        return self.reads_default and all(window.named for window in clause.windows)
 
 
 @dataclass
@@ -159,13 +163,15 @@ class EventTime:
         sn = SN(NOWHERE if self.clock_ms is None else self.clock_ms, self.operations)
         self.changes.append((sn, deletes, inserts))
 
-    def register(self, name: str, clause: DatasetClause, every_ms: int | None = None) -> None:
+    def register(
+        self, name: str, clause: DatasetClause, every_ms: int | None = None, *, reads_default: bool = True
+    ) -> None:
         """Streams that have ended count with their end in the rule of the first firing. It may also be read so that
         an ended stream has closed every later time. A query that reads stored graphs may find gone what the clock has
         passed, and what its late streams had covered. Firings in between are open."""
         self.operations += 1
         step_ms = every_ms or min(window.step_ms for window in clause.windows)
-        query = self.queries[name] = OracleQuery(clause, step_ms, None, NOWHERE, self._now())
+        query = self.queries[name] = OracleQuery(clause, step_ms, None, NOWHERE, self._now(), reads_default)
         query.from_ms, query.surely_ms = self._from(query)
         self._fire()
 

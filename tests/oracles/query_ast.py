@@ -122,6 +122,11 @@ class Query:
     template: tuple[TriplePattern, ...] = ()
 
     @property
+    def reads_default_graph(self) -> bool:
+        """Whether some pattern stands outside of GRAPH."""
+        return _reads_default(self.where)
+
+    @property
     def has_aggregate(self) -> bool:
         return any(isinstance(column.expression, Aggregate) for column in self.columns)
 
@@ -195,3 +200,22 @@ def render(node: object) -> str:
         case Group(elements):
             return "{ " + " ".join(map(render, elements)) + " }"
     raise AssertionError(f"no text for {node!r}")
+
+
+def _reads_default(group: Group) -> bool:
+    for element in group.elements:
+        inner: tuple[Group, ...] = ()
+        match element:
+            case Bgp(triples=triples) if triples:
+                return True
+            case PathTriple():
+                return True
+            case Optional():
+                inner = (element.group,)
+            case Group():
+                inner = (element,)
+            case Union():
+                inner = element.groups
+        if any(map(_reads_default, inner)):
+            return True
+    return False
