@@ -65,6 +65,8 @@ class Standing:
     before this time joined there."""
     late: dict[int, SN] = field(default_factory=dict)
     """The ends of stream batches that closed when the clock had passed them."""
+    ended: tuple[SN, int] | None = None
+    """The record of its end, if it was late then; it stands for all that would have ended at or before this time."""
 
     @property
     def is_begun(self) -> bool:
@@ -84,8 +86,11 @@ class Standing:
 
     def joined(self, t: int) -> SN:
         """The number at which the last stream batch that ends at or before t has joined. After its end a stream has no
-        other than those that had closed by then."""
-        end_ms = min(t // self.stream.batch_ms * self.stream.batch_ms, self.stream.closed_ms)
+        other than those that had closed by then; if it was late, the record of its end stands for them."""
+        end_ms = t // self.stream.batch_ms * self.stream.batch_ms
+        if self.ended is not None and self.stream.closed_ms < end_ms <= self.ended[1]:
+            return self.ended[0]
+        end_ms = min(end_ms, self.stream.closed_ms)
         if end_ms in self.late:
             return self.late[end_ms]
         if self.begun is not None and end_ms <= self.begun[1]:
@@ -202,7 +207,10 @@ class EventTime:
         self.operations += 1
         standing, clock_ms = self.standings[iri], self.clock_ms
         stream, was_begun, closed_ms = standing.stream, standing.is_begun, standing.stream.closed_ms
+        was_late = standing.is_late
         change(stream)
+        if was_late and stream.is_ended and clock_ms is not None:
+            standing.ended = SN(clock_ms, self.operations), clock_ms
         if not standing.is_begun and clock_ms is not None:
             standing.begun = SN(clock_ms, self.operations), clock_ms
         elif standing.is_begun:

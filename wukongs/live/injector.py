@@ -187,6 +187,19 @@ class Injector:
         core.check_is_open()
         core.move_to(target_ms)
 
+    def let_fire(self, state: StreamState) -> None:
+        """Wait until the queries over a stream that are due, or will be once late streams have joined the stored graph,
+        have picked what they read. Called with the lock held."""
+        core = self._core
+        while not core.is_closed and core.failure is None:
+            if not (core.progress.is_behind(core) or self._is_any_due(state)):
+                break
+            core.changed.wait(CATCH_UP_POLL_S)
+
+    def _is_any_due(self, state: StreamState) -> bool:
+        readers = (beat for beat in self._beats if any(state.iri in one.windows.states for one in beat.earliest()))
+        return any(beat.due() is not None for beat in readers)
+
     def _is_behind(self, target_ms: int) -> bool:
         end_ms = self._core.next_end(self._ahead_ms())
         due = [at_ms for beat in self._beats if (at_ms := beat.due()) is not None]

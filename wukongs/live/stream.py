@@ -192,6 +192,8 @@ class CoreSink:
     def end(self, state: StreamState) -> None:
         core = self._core
         with core.lock:
+            # A stream that has ended covers no more than its end, which may be less than it has covered before.
+            self._injector.let_fire(state)
             if not state.is_ended and not state.is_dropped and not core.is_closed:
                 state.check_is_open()
                 core.journal.commit({"op": "end", "stream": state.iri})

@@ -195,6 +195,20 @@ def test_an_ended_stream_holds_nobody_and_its_last_tuples_count(engine: wukongs.
     assert "streams have ended" in query.why()
 
 
+def test_what_is_due_before_a_stream_ends_still_fires(engine: wukongs.Engine) -> None:
+    """An open stream covers the time up to its next stream batch, an ended one no more than its end."""
+    a, b = engine.stream(A, batch_ms=200), engine.stream(B, batch_ms=500)
+    b.advance(100)
+    a.advance(400)
+    text = register_text("RANGE 200ms STEP 200ms", where="{ ?s ?p ?o }").replace("WHERE", f"{STORED} WHERE")
+    query = engine.register(text.replace(" AS ", " COMPUTED EVERY 150ms AS ", 1))
+    a.push([at("a", 1150)])
+    a.advance(1249)
+    b.close()  # the clock moves on to 1399
+    a.close()  # 1350 is behind the end
+    assert list(settled(engine, query))[-2:] == [1200, 1350]
+
+
 def test_a_stream_that_begins_late_loses_nothing(engine: wukongs.Engine) -> None:
     """Its tuples are older than what the others have sealed: they are absorbed, and its own windows are exact."""
     a, b = engine.stream(A), engine.stream(B)
