@@ -84,9 +84,10 @@ def plot(found: Report, path: Path) -> None:
                 number + (at // 2) * 0.16, row[column], "k*", label="compiled" if number == at - 1 == 0 else None
             )
     times.set(yscale="log", ylabel="microseconds (medians)", ylim=(0.3, 1e6))
-    mixed = max(row["executions/s"] for row in found.tables[MIXED])
+    mixed = max(row["executions/s"] for row in found.tables[MIXED] if row["way"].startswith("registered"))
     times.set_title(
-        f"{found.data['stored']:,} stored triples; mixed: {mixed:,.0f}/s (goal {MIXED_GOAL:,}/s)", fontsize=9
+        f"{found.data['stored']:,} stored triples; mixed, registered: {mixed:,.0f}/s (goal {MIXED_GOAL:,}/s)",
+        fontsize=9,
     )
     rows = found.tables[REGISTRATION]
     names = [row["query"] for row in rows]
