@@ -7,7 +7,7 @@ which variables are certain, possible or shared, and a variable that becomes a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -111,6 +111,18 @@ def renamed(node: Node, old: Variable, new: Variable) -> Node:
 
     changed: Node = visit(node)
     return changed
+
+
+def parts_of(part: Any) -> Iterator[Any]:
+    """Yield a part of the algebra and all that it is made of, each thing before what is in it."""
+    if isinstance(part, tuple):
+        for item in part:
+            yield from parts_of(item)
+    elif is_dataclass(part):
+        yield part
+        if not isinstance(part, Term | Variable):
+            for field in fields(part):
+                yield from parts_of(getattr(part, field.name))
 
 
 def join_operands(node: Node) -> list[Node]:

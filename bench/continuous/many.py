@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wukongs.bench.continuous.firing import SMALL, Replay, Windows, text_of
 from wukongs.bench.continuous.probe import Probe
@@ -31,20 +31,11 @@ def bench_mix(report: Report, replay: Replay, query_count: int, window_count: in
         for at, (query, user, windows) in enumerate(asked)
     ]
     seconds, engine_us = [], []
-    gc.collect()
-    gc.disable()
-    try:
-        with Probe() as probe:
-            for number in range(warm_up + window_count):
-                probe.clear()
-                replay.step()
-                if number >= warm_up:
-                    times = probe.all_times()
-                    assert len(times) == query_count, (len(times), query_count)
-                    seconds.append(max(t.ended_s for t in times) - min(t.began_s for t in times))
-                    engine_us.append(probe.engine_us)
-    finally:
-        gc.enable()
+    for probe in _ticks(replay, window_count, warm_up):
+        times = probe.all_times()
+        assert len(times) == query_count, (len(times), query_count)
+        seconds.append(max(t.ended_s for t in times) - min(t.began_s for t in times))
+        engine_us.append(probe.engine_us)
     for one in registered:
         one.close()
     for query, user, windows in asked[:CHECKED_QUERIES]:
@@ -82,19 +73,10 @@ def bench_mix_from_tables(report: Report, replay: Replay, query_count: int, wind
         text = text_of(query, user, f"from_table_{query.name}").replace(constant, "?who ")
         registered.append(replay.engine.register(text, windows[query], bindings=names))
     seconds = []
-    gc.collect()
-    gc.disable()
-    try:
-        with Probe() as probe:
-            for number in range(warm_up + window_count):
-                probe.clear()
-                replay.step()
-                if number >= warm_up:
-                    times = probe.all_times()
-                    assert len(times) == len(SMALL), times
-                    seconds.append(sum(t.firing_us for t in times) / 1e6)
-    finally:
-        gc.enable()
+    for probe in _ticks(replay, window_count, warm_up):
+        times = probe.all_times()
+        assert len(times) == len(SMALL), times
+        seconds.append(sum(t.firing_us for t in times) / 1e6)
     rows = 0
     for query, its_users in of_query.items():
         window = windows[query].windows[-1]
@@ -118,6 +100,21 @@ def bench_mix_from_tables(report: Report, replay: Replay, query_count: int, wind
             "executions/s": query_count / summary(seconds)["median"],
         },
     )
+
+
+def _ticks(replay: Replay, window_count: int, warm_up: int) -> Iterator[Probe]:
+    """Push stream batches, and yield what was measured of each one behind the warm-up."""
+    gc.collect()
+    gc.disable()  # as harness.repeat
+    try:
+        with Probe() as probe:
+            for number in range(warm_up + window_count):
+                probe.clear()
+                replay.step()
+                if number >= warm_up:
+                    yield probe
+    finally:
+        gc.enable()
 
 
 def constant_of(query: BenchQuery, user: str) -> str:

@@ -33,10 +33,10 @@ class CompiledFirings:
 
         They are as before if there is nothing to share, or if one of them exceeds its limits: then each is run alone,
         and finds its own error."""
-        found = [(firing, firing.query.compiled) for firing in firings if firing.is_compiled]
+        found = [(one, query) for one in firings if one.is_compiled and (query := one.query.compiled) is not None]
         if len(found) < 2:
             return firings
-        queries = tuple([compiled for _, compiled in found if compiled is not None])
+        queries = tuple([query for _, query in found])
         together = self._kept.get(queries)
         if together is None:
             if len(self._kept) >= KEPT_MAX:

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import gcd
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import LAST_MS, OWN, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
     covered_ms,
+    firing_period,
     firing_step,
     first_firing,
     first_multiple,
@@ -553,7 +553,7 @@ class ContinuousQuery:
     @property
     def period_ms(self) -> int:
         """The period at whose multiples it fires: of one whose windows all count, what divides its stream batches."""
-        return self.step_ms or gcd(*(state.batch_ms for state in self._states.values()))
+        return firing_period(self.step_ms, self._states.values())
 
     def reads(self, stream_iri: str) -> bool:
         """Tell whether one of its windows is over a stream."""
@@ -580,11 +580,12 @@ class ContinuousQuery:
 
     def reads_joins_of(self, state: StreamState) -> bool:
         """Tell whether a firing reads the snapshot at which a stream batch of this stream has joined."""
-        return self.windows.reads_stored and state.iri in self._states
+        return self.windows.reads_stored and self.reads(state.iri)
 
     def reads_sn(self, at_ms: int) -> int:
         """Return the snapshot number that the firing at a time reads; -1 if it reads no stored graph."""
-        return self._core.sn_at(at_ms, self._states.values()) if self.windows.reads_stored else -1
+        sn = self.windows.sn_at(at_ms)
+        return -1 if sn is None else sn
 
     def next_firing(self) -> int | None:
         """Return the time of the next firing, None while it cannot be told."""
@@ -670,14 +671,12 @@ class ContinuousQuery:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
         picked: with others of the moment. Called with the lock held, when everything up to then is sealed."""
-        reading = None
-        if self.compiled is None:
-            reading = self.windows.read(at_ms)
-        else:
-            if (shared := picked.readings.get(self.beat)) is not None:
-                reading = self.windows.read_as(shared)
-            if reading is None:
-                reading = picked.readings[self.beat] = self.windows.read(at_ms, is_compiled=True)
+        is_compiled = self.compiled is not None
+        reading = picked.readings.get(self.beat)
+        if reading is None:
+            reading = self.windows.read(at_ms, is_compiled=is_compiled)
+            if is_compiled and self.windows.is_of_beat(reading):
+                picked.readings[self.beat] = reading
         self.skip_to(at_ms)
         self._last_ms = at_ms
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:

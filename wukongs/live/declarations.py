@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import gcd
 from typing import Any, get_args
 
 from wukongs.csparql.algebra import Output, Query
@@ -21,7 +20,7 @@ from wukongs.live.query_group import check_group
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState
-from wukongs.live.windows import check_clause, check_window, firing_step, makes_stream
+from wukongs.live.windows import check_clause, check_window, firing_period, firing_step, makes_stream
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import graph_term, positive
 from wukongs.settings import Settings
@@ -175,7 +174,7 @@ def check_made(core: Core, injector: Injector, query: Query) -> bool:
     state = core.streams.get(name)
     if state is None:
         return False
-    period_ms = firing_step(query) or gcd(*(core.stream(window.stream).batch_ms for window in query.dataset.windows))
+    period_ms = firing_period(firing_step(query), (core.stream(window.stream) for window in query.dataset.windows))
     if state.batch_ms != period_ms:
         there = "read" if MADE in state.options else "declared"
         raise StreamError(

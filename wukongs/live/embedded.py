@@ -100,13 +100,9 @@ class EmbeddedBackend:
             core.stream(stream_iri)
             self._injector.catch_up()
             state = core.stream(stream_iri)
-            readers = [
-                name
-                for name, query in self._injector.queries.items()
-                if any(window.stream == stream_iri for window in query.query.dataset.windows)
-            ]
+            readers = self._injector.made.readers_of(stream_iri)
             if readers:
-                raise StreamError(f"stream {stream_iri} is read by {', '.join(sorted(readers))}: close these first")
+                raise StreamError(f"stream {stream_iri} is read by {', '.join(readers)}: close these first")
             core.journal.commit({"op": "drop", "stream": stream_iri})
             core.drop_stream(state)
             self._injector.made.forget(stream_iri)

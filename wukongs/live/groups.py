@@ -74,8 +74,10 @@ class Groups:
 
         They are returned unchanged if there is nothing to share, or if exploring them together fails: then each finds
         its own error. stale: plans to be renewed are added to it."""
-        sound = [one for one in firings if one.reading.error is None and one.reading.dataset is not None]
-        if len(sound) < 2 or sound[0].is_over_nothing(_dataset(sound[0])):
+        if len(firings) < 2:
+            return firings
+        first = firings[0]  # all read the same windows
+        if first.is_compiled or first.reading.error is not None or first.is_over_nothing(_dataset(first)):
             return firings
         start = self._start(firings)
         shared = start.shared
@@ -83,7 +85,7 @@ class Groups:
             shared.alone -= 1
             return firings
         try:
-            tables = self._explore(firings[0], start)
+            tables = self._explore(first, start)
         except Exception as error:
             # One without a name is a mistake of ours, which each query tells of if it meets it again.
             is_named = isinstance(error, WukongsError | MemoryError)

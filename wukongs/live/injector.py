@@ -182,8 +182,7 @@ class Injector:
         target_ms = core.clock_ms()
         if target_ms is None:
             return
-        while not core.is_closed and core.failure is None and self._is_behind(target_ms):
-            core.changed.wait(CATCH_UP_POLL_S)
+        self._wait_while(lambda: self._is_behind(target_ms))
         core.check_is_open()
         core.move_to(target_ms)
 
@@ -191,13 +190,15 @@ class Injector:
         """Wait until the queries over a stream that are due, or will be once late streams have joined the stored graph,
         have picked what they read. Called with the lock held."""
         core = self._core
-        while not core.is_closed and core.failure is None:
-            if not (core.progress.is_behind(core) or self._is_any_due(state)):
-                break
+        self._wait_while(lambda: core.progress.is_behind(core) or self._is_any_due(state))
+
+    def _wait_while(self, holds: Callable[[], bool]) -> None:
+        core = self._core
+        while not core.is_closed and core.failure is None and holds():
             core.changed.wait(CATCH_UP_POLL_S)
 
     def _is_any_due(self, state: StreamState) -> bool:
-        readers = (beat for beat in self._beats if any(state.iri in one.windows.states for one in beat.earliest()))
+        readers = (beat for beat in self._beats if any(one.reads(state.iri) for one in beat.earliest()))
         return any(beat.due() is not None for beat in readers)
 
     def _is_behind(self, target_ms: int) -> bool:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,6 +20,7 @@ from wukongs.csparql.algebra import Query, Timestamp
 from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
+from wukongs.csparql.walk import parts_of
 from wukongs.errors import DataError, SettingsError, UnsupportedFeatureError
 from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows
 from wukongs.query.execution.bindings import where_clause
@@ -123,22 +123,12 @@ def check_group(query: Query, bindings: str) -> None:
     if query.form != "select" or query.registration.is_stream:
         form = "REGISTER STREAM" if query.registration.is_stream else query.form.upper()
         raise _unsupported(form, "register a SELECT query, or each query alone")
-    for part in _parts_of(query.pattern):
+    for part in parts_of(query.pattern):
         if isinstance(part, Timestamp) and part.variable.name in names:
             raise _unsupported(f"?{part.variable.name}, which timestamp() makes,", "compare it in a FILTER")
         op = getattr(part, "op", None)
         if isinstance(op, str) and op in PER_ROW:
             raise _unsupported(f"{op}()", "its values belong to one query: register each query alone")
-
-
-def _parts_of(part: Any) -> Iterator[Any]:
-    if isinstance(part, tuple):
-        for item in part:
-            yield from _parts_of(item)
-    elif is_dataclass(part):
-        yield part
-        for field in fields(part):
-            yield from _parts_of(getattr(part, field.name))
 
 
 def _unsupported(part: str, advice: str) -> UnsupportedFeatureError:

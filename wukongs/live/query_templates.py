@@ -8,8 +8,7 @@ differ: each query evaluates its own. Predicates, graphs and the values in filte
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from wukongs.csparql.algebra import (
     Bgp,
@@ -29,6 +28,7 @@ from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import exists_patterns
 from wukongs.csparql.terms import Term, iri
+from wukongs.csparql.walk import parts_of
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 _OVER_ROWS = (Project, Distinct, OrderBy, Slice, Group, Extend, Filter)
@@ -89,17 +89,5 @@ def constants_of(query: Query) -> list[Term]:
     windows = [window.name for window in clause.windows]
     names = [DEFAULT_GRAPH_IRI, *clause.default_graphs, *clause.named_graphs, *windows]
     found = dict.fromkeys(iri(name) for name in names)
-
-    def visit(part: Any) -> None:
-        if isinstance(part, Term):
-            found[part] = None
-        elif isinstance(part, tuple):
-            for item in part:
-                visit(item)
-        elif is_dataclass(part):
-            for field in fields(part):
-                visit(getattr(part, field.name))
-
-    visit(query.pattern)
-    visit(query.described)
+    found |= dict.fromkeys(part for part in parts_of((query.pattern, query.described)) if isinstance(part, Term))
     return list(found)

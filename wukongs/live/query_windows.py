@@ -216,11 +216,10 @@ class QueryWindows:
         start_ms = min(start_ms for start_ms, _ in spans.values())
         return Reading(dataset, tuple(extents), partial, error, needs_ms, spans, start_ms)
 
-    def read_as(self, reading: Reading) -> Reading | None:
-        """Return what another compiled query of the beat has picked at the same moment, if it holds for this one."""
-        if reading.error is not None or any(state.slice_filter is not None for state in self.states.values()):
-            return None  # the one names the query, the other goes by its predicates
-        return reading
+    def is_of_beat(self, reading: Reading) -> bool:
+        """Tell whether what was picked for a compiled query holds for all of its beat."""
+        # An error names the query, and a filter goes by its predicates.
+        return reading.error is None and all(state.slice_filter is None for state in self.states.values())
 
     def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
         """Return the dataset as of a time, of what is held now, and the interval of each window."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from math import gcd
 from typing import Any
 
 from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
@@ -37,6 +38,12 @@ def firing_step(query: Query) -> int | None:
     if registration is not None and registration.computed_every_ms is not None:
         return registration.computed_every_ms
     return min((window.step_ms for window in query.dataset.windows if not window.is_counted), default=None)
+
+
+def firing_period(step_ms: int | None, states: Iterable[StreamState]) -> int:
+    """Return the period at whose multiples a query fires. step_ms: firing_step; None: all its windows count, and it is
+    what divides its stream batches. states: its streams."""
+    return step_ms or gcd(*(state.batch_ms for state in states))
 
 
 def makes_stream(query: Query) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,6 +11,7 @@ import wukongs
 from tests.clusters import PATIENT, READY_S, cluster, start_again
 from tests.engine_helpers import A, B, at, names, register_text, windows
 from tests.unit.cluster.test_counting import client_of
+from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.node_payloads import read_registration
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import MoveQuery
@@ -21,6 +23,16 @@ SETTLE_S = 60
 def fill(stream: wukongs.Stream, first: int, last: int) -> None:
     stream.push([at(f"s{number}", number * 100 - 50) for number in range(first, last + 1)])
     stream.advance(last * 100)
+
+
+def begun(nodes: Sequence[ClusterNode]) -> wukongs.Stream:
+    """A stream with two stream batches that came by the first node, and a query over it at the third."""
+    nodes[0].engine.stream(A, batch_ms=100)
+    stream = nodes[0].backend.declared(A)
+    nodes[2].engine.register(register_text(STEP))
+    fill(stream, 1, 2)
+    nodes[0].engine.settle(SETTLE_S)
+    return stream
 
 
 def test_all_nodes_agree_on_the_text_and_a_query_is_altered_from_each() -> None:
@@ -143,11 +155,7 @@ def test_a_query_that_moves_keeps_its_other_text_and_its_pause() -> None:
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_a_query_is_altered_while_its_node_is_away(comes_back: bool) -> None:
     with cluster(3, 2) as nodes:
-        nodes[0].engine.stream(A, batch_ms=100)
-        stream = nodes[0].backend.declared(A)
-        nodes[2].engine.register(register_text(STEP))
-        fill(stream, 1, 2)
-        nodes[0].engine.settle(SETTLE_S)
+        stream = begun(nodes)
         nodes[2].close()
         nodes[0].host.wait_until(lambda node: node.control.members[2].role.value == "out", READY_S, "it is out")
         (distant,) = nodes[1].engine.queries()
@@ -187,11 +195,7 @@ def test_a_client_of_another_node_alters_a_query_and_its_readers_go_on() -> None
 def test_a_change_is_in_the_log_when_the_node_of_the_query_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its node has the record, and is killed before it has carried it out."""
     with cluster(3, 2) as nodes:
-        nodes[0].engine.stream(A, batch_ms=100)
-        stream = nodes[0].backend.declared(A)
-        nodes[2].engine.register(register_text(STEP))
-        fill(stream, 1, 2)
-        nodes[0].engine.settle(SETTLE_S)
+        stream = begun(nodes)
         monkeypatch.setattr(nodes[2].store.exposure, "go_on", lambda core: False)
         (distant,) = nodes[0].engine.queries()
         distant.replace(register_text(WIDE))

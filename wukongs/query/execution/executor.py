@@ -202,12 +202,12 @@ class Executor:
     def _join(self, node: Join) -> BindingTable:
         """Join the parts that cannot be explored, the smallest first, and explore the rest from these rows."""
         operands = join_operands(node)
-        is_run = [
-            not is_explorable(operand) or any(operand is known for known, _ in self._explored) for operand in operands
-        ]
-        tables = [self.run(operand) for operand, is_one in zip(operands, is_run, strict=True) if is_one]
-        rest = tuple(operand for operand, is_one in zip(operands, is_run, strict=True) if not is_one)
-        return self._exploration.explore_all(rest, self._joined(tables))
+
+        def is_left(operand: Node) -> bool:
+            return is_explorable(operand) and not any(operand is known for known, _ in self._explored)
+
+        tables = [self.run(operand) for operand in operands if not is_left(operand)]
+        return self._exploration.explore_all(tuple(filter(is_left, operands)), self._joined(tables))
 
     def _joined(self, tables: list[BindingTable]) -> BindingTable:
         """Join tables. The next one is always the smallest of those that share a variable with the tables before."""
