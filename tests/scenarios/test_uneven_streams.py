@@ -259,6 +259,19 @@ def test_named_windows_alone_read_the_stored_default_graph(life: Life) -> None:
 
 
 @story
+def test_patterns_in_named_windows_alone_wait_for_no_clock(life: Life) -> None:
+    """No pattern reads the default graph, so such a query is one over windows alone (decision 0033)."""
+    life.stream(A)
+    life.stream(B, timing=False)
+    life.advance(B, 0)
+    where = f"{{ GRAPH <{A}> {{ ?s ?p ?o }} }}"
+    life.register("alone", f"REGISTER QUERY alone AS SELECT ?s FROM NAMED STREAM <{A}> [{TICK}] WHERE {where}")
+    life.push(A, ("a1", 100))
+    life.advance(A, 200)
+    assert life.windows("alone") == {100: ["a1"], 200: []}
+
+
+@story
 def test_an_update_is_seen_from_the_clock_on(life: Life) -> None:
     life.stream(A)
     life.stream(B)
