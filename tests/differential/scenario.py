@@ -317,7 +317,7 @@ class Harness:
             if len(event.clause.windows) == 1 and not event.clause.windows[0].counted:
                 assert window.start_ms == window_start(event.clause.windows[0], window.end_ms), where
             assert list(window.vars) == [column.var.name for column in event.query.columns], where
-            if any(self.oracle.is_partial(name, end_ms) is None for end_ms in self.ends[name][-2:]):
+            if any(self.oracle.is_in_doubt(name, end_ms) for end_ms in self.ends[name][-2:]):
                 continue
             dataset = self.oracle.dataset(name, window.end_ms)
             fault = self.fault_of_rows(event, dataset, rows_of(window))

@@ -247,10 +247,10 @@ class StreamOracle:
         for window in clause.windows:
             stream = self.streams[window.stream]
             if window.counted and stream.counted_after is None:
-                # What is ahead of the stable time may be sealed already, for a query over windows alone.
+                # What is ahead of the stable time may be sealed already, for a query over windows alone or on a node.
                 stream.counted_after = stream.arrived(min(self.stable_ms(), stream.closed_ms))
                 ahead = stream.arrived(stream.closed_ms)
-                stream.widened += [(window.range_ms - 1, ahead)] if ahead > stream.counted_after else []
+                stream.widened += [(0, ahead)] if ahead > stream.counted_after else []
         waiting = [stream.iri for stream in own if stream.first_ms is None]
         reaches = [(self.streams[w.stream], w.range_ms + w.step_ms - 1) for w in clause.windows if w.counted]
         doubtful: dict[str, int] = {}
@@ -381,9 +381,16 @@ class StreamOracle:
 
     def is_partial(self, name: str, t: int) -> bool | None:
         """Whether a window of this firing lacks arrivals that came before anybody counted them; None: it may."""
-        query = self.queries[name]
-        counted = [(self.streams[w.stream], w) for w in query.clause.windows if w.counted]
-        if any(stream.lacks(t, w.range_ms, w.step_ms) for stream, w in counted):
+        if any(stream.lacks(t, w.range_ms, w.step_ms) for stream, w in self._counted(name)):
             return True
-        starts = [(stream.iri, stream.edge(t, w.step_ms) - w.range_ms) for stream, w in counted]
-        return None if any(start < query.doubtful.get(iri, -1) for iri, start in starts) else False
+        return None if self.is_in_doubt(name, t) else False
+
+    def is_in_doubt(self, name: str, t: int) -> bool:
+        """Whether a window of this firing reaches back to arrivals of which nobody knows whether they were still held,
+        or came before anybody counted."""
+        doubtful = self.queries[name].doubtful
+        starts = [(stream.iri, stream.edge(t, w.step_ms) - w.range_ms) for stream, w in self._counted(name)]
+        return any(start < doubtful.get(iri, -1) for iri, start in starts)
+
+    def _counted(self, name: str) -> list[tuple[OracleStream, Window]]:
+        return [(self.streams[w.stream], w) for w in self.queries[name].clause.windows if w.counted]
