@@ -1,7 +1,7 @@
 """How much the tests try. WUKONGS_TIER and WUKONGS_SEED are read here and nowhere else; docs/testing.md has the tiers.
 
 fast (the default): a quarter of the examples, the same ones in each run.
-ci: all of them, by a fresh seed. all: five times as many, by a fresh seed.
+ci: all of them, by a fresh seed (`make test-ci`: by one of the commit). all: five times as many, by a fresh seed.
 
 A fresh seed is printed with what fails; WUKONGS_SEED=n repeats it. The last tier needs `-o faulthandler_timeout=0` too:
 a test is ended after five minutes otherwise.
