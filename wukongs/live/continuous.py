@@ -12,8 +12,8 @@ import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.functions import depends_on_moment
-from wukongs.errors import BudgetExceeded, SettingsError, StreamError, WukongsError
-from wukongs.live.callbacks import Callbacks, Caller
+from wukongs.errors import BudgetExceeded, StreamError, WukongsError
+from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
 from wukongs.live.made_streams import MadeStream, MadeStreams
@@ -21,10 +21,11 @@ from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_group import QueryGroup
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, counts_from
+from wukongs.live.readers import Readers
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
 from wukongs.live.stream_state import FOREVER_MS, StreamState
-from wukongs.live.window_log import LAST_MS, OWN, WINDOW_BYTES, Come, Cursor, WindowLog
+from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
     covered_ms,
     firing_period,
@@ -146,13 +147,7 @@ class ContinuousQuery:
         self._parse = parse
         ends = source.unread == "end"
         self.log = WindowLog(self.name, core.unread, source.unread_bytes_max, self._end_unread if ends else None)
-        self.own = self._durable_cursor(OWN, None)
-        """The cursor of results(), or of on_result if there is one."""
-        self._groups: dict[str, Cursor] = {}
-        """Named cursors, each of a group of readers."""
-        self._results: Cursor | None = None
-        """The cursor of results() beside an on_result."""
-        self._caller: Caller | None = None
+        self._readers = Readers(core, self.log, lsn)
         self._take_text(query, source)
         self.from_ms = from_ms
         self._next_ms: int | None = None
@@ -168,7 +163,7 @@ class ContinuousQuery:
         """A firing was picked, and has not been reported yet."""
         self._counts = QueryCounts()
         if on_result is not None:
-            self._caller = Caller(schedule.callbacks, self.own, on_result, self._counts)
+            self._readers.call(schedule.callbacks, on_result, self._counts)
 
     def _take_text(self, query: Query, source: QuerySource) -> None:
         """Be the query of a text from now on. Called with the lock held."""
@@ -215,41 +210,15 @@ class ContinuousQuery:
         group: divide the windows among all who read by this name. The first of them begins with the oldest window
         held. One who ends before it asks for the next window gives its last one back, so each window is read at least
         once; in a data folder also after a restart."""
-        return self.cursor(group).read(timeout_s, is_shared=group is not None)
+        return self._readers.results(timeout_s, group)
 
     def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]:
         """Do the same as results, for `async for`."""
-        return self.cursor(group).aread(timeout_s, is_shared=group is not None)
+        return self._readers.aresults(timeout_s, group)
 
     def cursor(self, group: str | None = None) -> Cursor:
         """Return the cursor that results() reads, or that of a group. Raises SettingsError (no name), StorageError."""
-        if group is not None:
-            return self._group(group)
-        with self.log.changed:
-            if self._caller is None:
-                return self.own
-            if self._results is None:
-                self._results = self.log.cursor()
-            return self._results
-
-    def _group(self, name: str) -> Cursor:
-        if not isinstance(name, str) or name == OWN:
-            raise SettingsError(f"group = {name!r}: expected the name of a group of readers")
-        with self._core.lock:
-            found = self._groups.get(name)
-            if found is None:
-                with self.log.changed:
-                    come = self.log.come_of_new
-                    found = self._durable_cursor(name, come)
-                try:
-                    if not self.is_closed:
-                        change = {"op": "cursor", "query": self.name, "of": self.lsn, "group": name}
-                        self._core.journal.commit({**change, "come": [come.through_ms]})
-                except BaseException:
-                    found.close()
-                    raise
-                self._groups[name] = found
-            return found
+        return self._readers.cursor(group)
 
     def close(self) -> None:
         """End the query. Reported windows can still be read. Raises StorageError (it cannot be logged)."""
@@ -280,9 +249,7 @@ class ContinuousQuery:
             self._schedule.forget(self)
             self.windows.close()
             self._core.registry.release(self._references)
-        if self._caller is not None:
-            self._caller.close()
-        self.log.close()
+        self._readers.close()
 
     def fail(self, error: WukongsError) -> None:
         """End the query with an error that its reader is told, after what was reported before."""
@@ -397,7 +364,7 @@ class ContinuousQuery:
         """Go on for whoever has registered the query again; what waits is reported first. Called with the lock held."""
         self.is_recovered = False
         if on_result is not None:
-            self._caller = Caller(self._schedule.callbacks, self.own, on_result, self._counts)
+            self._readers.call(self._schedule.callbacks, on_result, self._counts)
 
     def progress(self) -> dict[str, Any]:
         """Return, as JSON, how far the query has come: what restore_progress takes."""
@@ -420,21 +387,13 @@ class ContinuousQuery:
 
     def restore_cursors(self, found: Mapping[str, Come]) -> None:
         """Let results(), or on_result, and groups of readers go on where they stood."""
-        for name, come in found.items():
-            if name == OWN:
-                self.own.close()
-                self.own = self._durable_cursor(OWN, come)
-            else:
-                self._groups[name] = self._durable_cursor(name, come)
-
-    def _durable_cursor(self, name: str, come: Come | None) -> Cursor:
-        return self.log.cursor(come, lambda come: self._core.journal.acknowledge(self.lsn, name, come))
+        self._readers.restore(found)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, and medians and 99th percentiles of the last firings in microseconds."""
         return {
             **self._counts.stats(),
-            "results_waiting": len(self.own),
+            "results_waiting": len(self._readers.own),
             "results_dropped": self.log.dropped_count,
             "results_dropped_to_ms": self.log.dropped_to_ms,
             "unread_bytes": self.log.size_bytes,
@@ -630,12 +589,9 @@ class ContinuousQuery:
     def is_skipped(self, at_ms: int) -> bool:
         """Tell whether the firing at a time is left out: the query is paused, or the window was taken before and no
         other is compared with it, or its slices are gone."""
-        if self.is_paused or (self._was_taken(at_ms) and not self.reporter.is_compared):
+        if self.is_paused or (self._readers.had(at_ms) and not self.reporter.is_compared):
             return True
         return self.windows.gone_to_ms(at_ms) is not None
-
-    def _was_taken(self, at_ms: int) -> bool:
-        return self.own.had(at_ms) and all(cursor.had(at_ms) for cursor in self._groups.values())
 
     def leave_out(self, at_ms: int) -> None:
         """Go on after a firing that is skipped, and after those behind it whose slices are gone, too."""
@@ -720,7 +676,7 @@ class ContinuousQuery:
             self._put_error(firing.at_ms, told)
             return
         self._decide(firing.at_ms, window)
-        if self._was_taken(firing.at_ms):
+        if self._readers.had(firing.at_ms):
             return
         if window is None:
             self._counts.not_reported += 1
@@ -737,7 +693,7 @@ class ContinuousQuery:
     def _put_error(self, at_ms: int, error: WukongsError) -> None:
         self._decide(at_ms, None)
         self.reporter.forget(at_ms)
-        if self._was_taken(at_ms):
+        if self._readers.had(at_ms):
             return
         self._counts.errors += 1
         self.log.put(at_ms, error)

@@ -48,7 +48,7 @@ def test_the_first_firing_after_a_restart_is_compared_with_the_one_before(
         next(read)
     read.close()
     if taken:
-        query.own._acknowledge(Come(taken * 100))
+        query._readers.own._acknowledge(Come(taken * 100))
     if checkpoint:
         engine.checkpoint()
     else:

@@ -1,0 +1,91 @@
+"""Readers: who reads the reported windows of one query: whoever holds its handle, its on_result, named groups."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+from wukongs.errors import SettingsError
+from wukongs.live.callbacks import Callbacks, Caller
+from wukongs.live.core import Core
+from wukongs.live.query_counts import QueryCounts
+from wukongs.live.window_log import OWN, Come, Cursor, WindowLog
+from wukongs.query.output.results import WindowResult
+
+
+class Readers:
+    """lsn: the record of the log that registered the query. All methods may be called from any thread."""
+
+    def __init__(self, core: Core, log: WindowLog, lsn: int) -> None:
+        self.log = log
+        self._core, self._lsn = core, lsn
+        self.own = self._durable_cursor(OWN, None)
+        """The cursor of results(), or of on_result if there is one."""
+        self._groups: dict[str, Cursor] = {}
+        """Named cursors, each of a group of readers."""
+        self._results: Cursor | None = None
+        """The cursor of results() beside an on_result."""
+        self._caller: Caller | None = None
+
+    def results(self, timeout_s: float | None, group: str | None) -> Iterator[WindowResult]:
+        """Do as ContinuousQuery.results."""
+        return self.cursor(group).read(timeout_s, is_shared=group is not None)
+
+    def aresults(self, timeout_s: float | None, group: str | None) -> AsyncIterator[WindowResult]:
+        """Do as ContinuousQuery.aresults."""
+        return self.cursor(group).aread(timeout_s, is_shared=group is not None)
+
+    def cursor(self, group: str | None = None) -> Cursor:
+        """Return the cursor that results() reads, or that of a group. Raises SettingsError (no name), StorageError."""
+        if group is not None:
+            return self._group(group)
+        with self.log.changed:
+            if self._caller is None:
+                return self.own
+            if self._results is None:
+                self._results = self.log.cursor()
+            return self._results
+
+    def _group(self, name: str) -> Cursor:
+        if not isinstance(name, str) or name == OWN:
+            raise SettingsError(f"group = {name!r}: expected the name of a group of readers")
+        with self._core.lock:
+            found = self._groups.get(name)
+            if found is None:
+                with self.log.changed:
+                    come = self.log.come_of_new
+                    found = self._durable_cursor(name, come)
+                try:
+                    if not self.log.is_closed:
+                        change = {"op": "cursor", "query": self.log.query, "of": self._lsn, "group": name}
+                        self._core.journal.commit({**change, "come": [come.through_ms]})
+                except BaseException:
+                    found.close()
+                    raise
+                self._groups[name] = found
+            return found
+
+    def call(self, callbacks: Callbacks, on_result: Callable[[WindowResult], object], counts: QueryCounts) -> None:
+        """Have a function called with each window from now on, and with those that wait."""
+        self._caller = Caller(callbacks, self.own, on_result, counts)
+
+    def restore(self, found: Mapping[str, Come]) -> None:
+        """Let results(), or on_result, and groups of readers go on where they stood."""
+        for name, come in found.items():
+            if name == OWN:
+                self.own.close()
+                self.own = self._durable_cursor(OWN, come)
+            else:
+                self._groups[name] = self._durable_cursor(name, come)
+
+    def had(self, at_ms: int) -> bool:
+        """Tell whether all have read a window before a restart."""
+        return self.own.had(at_ms) and all(cursor.had(at_ms) for cursor in self._groups.values())
+
+    def close(self) -> None:
+        """Call nobody any more. What waits can still be read."""
+        if self._caller is not None:
+            self._caller.close()
+        self.log.close()
+
+    def _durable_cursor(self, name: str, come: Come | None) -> Cursor:
+        return self.log.cursor(come, lambda come: self._core.journal.acknowledge(self._lsn, name, come))
