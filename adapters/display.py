@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wukongs.engine import Engine
-    from wukongs.live.continuous import ContinuousQuery
+    from wukongs.live.backend import RegisteredQuery
     from wukongs.remote.client import RemoteEngine
     from wukongs.remote.query import RemoteQuery
 
@@ -28,7 +28,7 @@ RATE_OVER_S = 3.0
 class RunProgress:
     """The sources of a display: the engine, its queries and the newest report of the pipeline."""
 
-    def __init__(self, engine: Engine | RemoteEngine, queries: Sequence[ContinuousQuery | RemoteQuery]) -> None:
+    def __init__(self, engine: Engine | RemoteEngine, queries: Sequence[RegisteredQuery | RemoteQuery]) -> None:
         self.engine = engine
         self.queries = queries
         self.report = PipelineReport()

@@ -18,7 +18,7 @@ from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.settings import take_turns_quickly
 
 if TYPE_CHECKING:
-    from wukongs.live.continuous import ContinuousQuery
+    from wukongs.live.backend import RegisteredQuery
     from wukongs.remote.client import RemoteEngine
     from wukongs.remote.query import RemoteQuery
 
@@ -72,7 +72,7 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
 
 def _declare(
     engine: Engine | RemoteEngine, config: RunConfig, display: Display, stack: ExitStack
-) -> list[ContinuousQuery | RemoteQuery]:
+) -> list[RegisteredQuery | RemoteQuery]:
     """Declare the streams and register the queries; an error of the engine is said with its place in the file."""
     for stream in config.streams:
         try:
@@ -88,7 +88,7 @@ def _declare(
             )
         except (DataError, SettingsError, StreamError) as error:
             raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None
-    queries: list[ContinuousQuery | RemoteQuery] = []
+    queries: list[RegisteredQuery | RemoteQuery] = []
     for query in config.queries:
         try:
             registered = engine.register(query.text, on_result=display.window, output=query.output)

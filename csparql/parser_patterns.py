@@ -103,7 +103,7 @@ from wukongs.csparql.terms import (
     triple_term,
 )
 from wukongs.csparql.tokens import Token
-from wukongs.csparql.walk import renamed, substitute
+from wukongs.csparql.walk import replaced, substitute
 from wukongs.errors import DataError, QuerySyntaxError, UnsupportedFeatureError
 
 _NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
@@ -1302,7 +1302,7 @@ class PatternParser:
             and all(mention.variable != name for mention in self._mentions[mention_count:])
             and may_be_bound_first(node, name)
         ):
-            return renamed(node, hidden, name)
+            return replaced(node, {hidden: name})
         if name not in possible_variables(node):
             return Extend(node, name, hidden)
         if name in certain_variables(node):

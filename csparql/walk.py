@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from wukongs.csparql.algebra import (
     Aggregate,
@@ -27,12 +27,15 @@ from wukongs.csparql.algebra import (
     Node,
     OrderBy,
     PathPattern,
+    TermOrVariable,
     TripleParts,
     Union,
     Values,
 )
 from wukongs.csparql.scope import exists_patterns, node_expressions
 from wukongs.csparql.terms import Term, Variable
+
+Part = TypeVar("Part")
 
 
 def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -97,19 +100,19 @@ def substitute(expression: Expression, replacements: Mapping[Variable, Variable]
     return map_arguments(expression, lambda argument: substitute(argument, replacements))
 
 
-def renamed(node: Node, old: Variable, new: Variable) -> Node:
-    """Put one variable in the place of another, wherever it stands in a pattern."""
+def replaced(part: Part, values: Mapping[Variable, TermOrVariable]) -> Part:
+    """Put terms, or other variables, in the place of variables, wherever these stand in a part of the algebra."""
 
     def visit(part: Any) -> Any:
         if isinstance(part, Variable):
-            return new if part == old else part
+            return values.get(part, part)
         if isinstance(part, tuple):
             return tuple(map(visit, part))
         if is_dataclass(part) and not isinstance(part, type | Term):
             return replace(part, **{field.name: visit(getattr(part, field.name)) for field in fields(part)})
         return part
 
-    changed: Node = visit(node)
+    changed: Part = visit(part)
     return changed
 
 

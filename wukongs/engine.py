@@ -13,7 +13,7 @@ from wukongs.csparql.terms import Term
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.live import export
 from wukongs.live.backend import Backend, RegisteredQuery
-from wukongs.live.continuous import UNREAD_BYTES_MAX, ContinuousQuery, QuerySource, Unread
+from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.embedded import EmbeddedBackend
@@ -247,7 +247,7 @@ class Engine:
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
         bindings: Bindings | None = None,
-    ) -> ContinuousQuery:
+    ) -> RegisteredQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
         one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
         the firing before had not, "dstream" those that only the firing before had; default: what the text says, or else

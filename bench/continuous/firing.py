@@ -90,6 +90,7 @@ def bench_firings(report: Report, replay: Replay, window_count: int, warm_up: in
     for query in SMALL:
         windows = Windows()
         registered = replay.engine.register(text_of(query, user, query.name), windows)
+        assert isinstance(registered, ContinuousQuery)
         cold: list[Times] = []
         warm: list[Times] = []
         latency_us: list[float] = []

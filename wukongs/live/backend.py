@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
 from wukongs.csparql.updates import Operation
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.continuous import QuerySource
 from wukongs.live.lateness import LateTuples
 from wukongs.live.stream import Stream
 from wukongs.live.window_log import Cursor, WindowLog
@@ -28,14 +28,18 @@ OnResult = Callable[[WindowResult], object]
 
 
 class RegisteredQuery(Protocol):
-    """The methods of a registered query: a ContinuousQuery, or one that another node of a cluster runs."""
+    """The methods of a registered query: a ContinuousQuery, one that fires with others of its shape, or one that
+    another node of a cluster runs."""
 
     name: str
-    is_stream: bool
-    is_closed: bool
     source: QuerySource
-    log: WindowLog
 
+    @property
+    def is_stream(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def log(self) -> WindowLog: ...
     def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]: ...
     def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]: ...
     def cursor(self, group: str | None = None) -> Cursor: ...
@@ -72,7 +76,7 @@ class Backend(Protocol):
 
     def drop(self, stream_iri: str) -> None: ...
 
-    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> ContinuousQuery:
+    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> RegisteredQuery:
         """query: what parse_continuous has made of its source."""
 
     def settle(self, timeout_s: float | None) -> None: ...

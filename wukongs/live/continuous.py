@@ -17,7 +17,6 @@ from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
 from wukongs.live.made_streams import MadeStream, MadeStreams
-from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_group import QueryGroup
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, counts_from
@@ -38,6 +37,7 @@ from wukongs.live.windows import (
 )
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer
+from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import WindowResult
@@ -47,6 +47,7 @@ from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.snapshot import tick_sn
 from wukongs.store.term_registry import TermReader
 
@@ -77,6 +78,22 @@ class QuerySource(NamedTuple):
     def of(fields: Mapping[str, Any]) -> QuerySource:
         """Return the source with these fields; those that are missing have their defaults."""
         return QuerySource(**{name: fields[name] for name in QuerySource._fields if name in fields})
+
+
+class Rows(Protocol):
+    """The rows of arguments for which a query is asked at once (QueryGroup). references: ids to release when the query
+    ends."""
+
+    @property
+    def references(self) -> Int64Array: ...
+    @property
+    def rows(self) -> ArgumentRows: ...
+    def told(self) -> str:
+        """Return what EXPLAIN and why() say of it."""
+
+    def divide(self, at_ms: int) -> bool:
+        """Have the firing at a time done anew in parts, since it was too much as a whole; False: there are none. Called
+        without the lock."""
 
 
 class Schedule(Protocol):
@@ -134,9 +151,12 @@ class ContinuousQuery:
         lsn: int = 0,
         from_ms: int | None = None,
         parse: Callable[[QuerySource], Query] = _no_other_text,
+        rows: Rows | None = None,
+        readers: Readers | None = None,
     ) -> None:
         """source: what it was registered with; lsn: the record of the log that registered it; from_ms: the event time
-        from which it counts (query_windows.counts_from); parse: parses and checks another text, with the lock held."""
+        from which it counts (query_windows.counts_from); parse: parses and checks another text, with the lock held;
+        rows: what it is asked for, if that is not in its source; readers: those it already has."""
         assert query.registration is not None
         self.name = query.registration.name
         self.lsn = lsn
@@ -145,9 +165,11 @@ class ContinuousQuery:
         self._core = core
         self._schedule = schedule
         self._parse = parse
-        ends = source.unread == "end"
-        self.log = WindowLog(self.name, core.unread, source.unread_bytes_max, self._end_unread if ends else None)
-        self._readers = Readers(core, self.log, lsn)
+        if readers is None:
+            on_full = self._end_unread if source.unread == "end" else None
+            readers = Readers(core, WindowLog(self.name, core.unread, source.unread_bytes_max, on_full), lsn)
+        self._readers, self.log, self._counts = readers, readers.log, readers.counts
+        self._rows = rows
         self._take_text(query, source)
         self.from_ms = from_ms
         self._next_ms: int | None = None
@@ -161,9 +183,8 @@ class ContinuousQuery:
         self._is_replaced = False
         self._is_firing = False
         """A firing was picked, and has not been reported yet."""
-        self._counts = QueryCounts()
         if on_result is not None:
-            self._readers.call(schedule.callbacks, on_result, self._counts)
+            self._readers.call(schedule.callbacks, on_result)
 
     def _take_text(self, query: Query, source: QuerySource) -> None:
         """Be the query of a text from now on. Called with the lock held."""
@@ -176,8 +197,10 @@ class ContinuousQuery:
         constants = constants_of(query)
         ids, self._references = self._core.registry.reserve([term.text for term in constants])
         known = ConstantIds(self._core.registry, dict(zip(constants, ids.tolist(), strict=True)))
-        self.group = None if source.bindings is None else QueryGroup(self._core.registry, query, source.bindings)
+        self.group = self._rows
         """The queries of a table, None for one query."""
+        if source.bindings is not None:
+            self.group = QueryGroup(self._core.registry, query, source.bindings)
         if self.group is not None:
             self._references = np.concatenate((self._references, self.group.references))
         self.template = template_of(query) if self.group is None else None
@@ -247,9 +270,13 @@ class ContinuousQuery:
                 return
             self.is_closed = True
             self._schedule.forget(self)
-            self.windows.close()
-            self._core.registry.release(self._references)
+            self.forget_text()
         self._readers.close()
+
+    def forget_text(self) -> None:
+        """Give back what the text holds. Called with the lock held."""
+        self.windows.close()
+        self._core.registry.release(self._references)
 
     def fail(self, error: WukongsError) -> None:
         """End the query with an error that its reader is told, after what was reported before."""
@@ -341,8 +368,7 @@ class ContinuousQuery:
             return
         source, from_ms = QuerySource.of(change), change["from_ms"]
         before, recorded = list(self._states), self.reporter.recorded
-        self._core.registry.release(self._references)
-        self.windows.close()
+        self.forget_text()
         self._take_text(self._parse(source), source)
         self._is_replaced = True
         if from_ms is None:
@@ -364,7 +390,7 @@ class ContinuousQuery:
         """Go on for whoever has registered the query again; what waits is reported first. Called with the lock held."""
         self.is_recovered = False
         if on_result is not None:
-            self._readers.call(self._schedule.callbacks, on_result, self._counts)
+            self._readers.call(self._schedule.callbacks, on_result)
 
     def progress(self) -> dict[str, Any]:
         """Return, as JSON, how far the query has come: what restore_progress takes."""
@@ -662,6 +688,8 @@ class ContinuousQuery:
                 raise firing.reading.error
             window = self._execute(firing, due_at_s)
         except WukongsError as error:
+            if self.group is not None and firing.reading.error is None and self.group.divide(firing.at_ms):
+                return
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
             self._put_error(firing.at_ms, error)
             return

@@ -17,6 +17,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.lateness import OnLate, on_late_option
 from wukongs.live.made_streams import MADE
 from wukongs.live.query_group import check_group
+from wukongs.live.readers import Readers
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState
@@ -219,8 +220,10 @@ def register_query(
     source: QuerySource,
     lsn: int,
     from_ms: int | None,
+    readers: Readers | None = None,
 ) -> ContinuousQuery:
-    """Register a parsed and checked query. from_ms: the event time from which it counts. Called with the lock held."""
+    """Register a parsed and checked query. from_ms: the event time from which it counts; readers: those it already has.
+    Called with the lock held."""
 
     def parse(another: QuerySource) -> Query:
         parsed = parse_continuous(another)
@@ -231,6 +234,6 @@ def register_query(
         check_windows(core, parsed, injector.queries)
         return parsed
 
-    registered = ContinuousQuery(core, injector, query, on_result, source, lsn, from_ms, parse)
+    registered = ContinuousQuery(core, injector, query, on_result, source, lsn, from_ms, parse, readers=readers)
     injector.add(registered)
     return registered

@@ -4,7 +4,7 @@ core's lock, each change is committed to the journal, then applied."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,12 @@ from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term
 from wukongs.csparql.updates import Operation
 from wukongs.errors import StorageError, StreamError
-from wukongs.live.backend import OnResult
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.backend import OnResult, RegisteredQuery
+from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import check_made, check_windows, declare_stream, register_query, serve_readers
 from wukongs.live.injector import Injector
+from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder
 from wukongs.live.lateness import LateTuples
 from wukongs.live.query_windows import counts_from
@@ -45,6 +46,7 @@ class EmbeddedBackend:
     ) -> None:
         self._core, self._injector, self._prepared, self._folder = core, injector, prepared, folder
         self._sink = CoreSink(core, injector)
+        self._joined = JoinedQueries(core, injector)
         self.watch = Watch(core, injector)
         with core.lock:
             for state in core.streams.values():
@@ -108,7 +110,7 @@ class EmbeddedBackend:
             self._injector.made.forget(stream_iri)
             self._injector.wake()
 
-    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> ContinuousQuery:
+    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> RegisteredQuery:
         """A query that was found in the data folder goes on for whoever first registers the same text."""
         assert query.registration is not None
         name = query.registration.name
@@ -121,12 +123,16 @@ class EmbeddedBackend:
             if known is not None and known.is_recovered and known.source == source:
                 known.attach(on_result)
                 return known
-            if known is not None:
-                other = " in the data folder with another text or other bindings" if known.is_recovered else ""
+            if known is not None or name in self._joined.members:
+                other = (
+                    " in the data folder with another text or other bindings"
+                    if known is not None and known.is_recovered
+                    else ""
+                )
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             makes = check_made(core, self._injector, query)
             serve_readers(core, self._injector, query)
-            if name in self._injector.queries:
+            if name in self._injector.queries or name in self._joined.members:
                 raise StreamError(f"a query named {name} was registered at the same time: close it first")
             check_windows(core, query, self._injector.queries)
             from_ms = counts_from(core, query)
@@ -136,6 +142,10 @@ class EmbeddedBackend:
             lsn = core.journal.commit(change)
             if makes:
                 self._injector.made.add(core.streams[name])
+            if not makes and self._folder is None:
+                joined = self._joined.join(query, source, on_result, from_ms)
+                if joined is not None:
+                    return joined
             registered = register_query(core, self._injector, query, on_result, source, lsn, from_ms)
             for warning in registered.warnings():
                 log.warning("query %s, %s", name, warning)
@@ -144,12 +154,13 @@ class EmbeddedBackend:
     def settle(self, timeout_s: float | None) -> None:
         self._injector.settle(timeout_s)
 
-    def queries(self) -> list[ContinuousQuery]:
+    def queries(self) -> list[RegisteredQuery]:
         with self._core.lock:
-            return list(self._injector.queries.values())
+            alone = (one for one in self._injector.queries.values() if not self._joined.is_lead(one))
+            return [*alone, *self._joined.members.values()]
 
     def stats(self) -> dict[str, Any]:
-        return stats_of(self._core, self._injector, self._prepared, self._folder)
+        return stats_of(self._core, self._injector, self._prepared, self._folder, self.queries())
 
     def checkpoint(self) -> None:
         self._core.check_is_open()
@@ -177,9 +188,14 @@ class EmbeddedBackend:
 
 
 def stats_of(
-    core: Core, injector: Injector, prepared: PreparedQueries, folder: DataFolder | None = None
+    core: Core,
+    injector: Injector,
+    prepared: PreparedQueries,
+    folder: DataFolder | None = None,
+    queries: Iterable[RegisteredQuery] | None = None,
 ) -> dict[str, Any]:
-    """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
+    """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON. queries:
+    those that were registered; default: those of the injector."""
     with core.lock:
         trace = core.arrangement.trace
         return {
@@ -211,7 +227,7 @@ def stats_of(
                 for state in core.streams.values()
             },
             "updates": asdict(core.updated),
-            "queries": {name: query.stats() for name, query in injector.queries.items()},
+            "queries": {query.name: query.stats() for query in queries or injector.queries.values()},
             "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},
             "durability": {} if folder is None else folder.stats(),
             **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),

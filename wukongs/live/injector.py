@@ -75,9 +75,9 @@ class Injector:
 
     def company_of(self, query: ContinuousQuery) -> int:
         """Return with how many other queries one is explored together, when they are due at the same time."""
-        if query.template is None:
-            return 0
         with self._core.lock:
+            if query.template is None or self._queries.get(query.name) is not query:
+                return 0
             templates = [other.template for other in self._queries.values() if other is not query]
         return sum(one is not None and one.shape == query.template.shape for one in templates)
 

@@ -157,6 +157,11 @@ class QueryGroup:
             "those with the table's variables left free"
         )
 
+    @staticmethod
+    def divide(at_ms: int) -> bool:
+        """The queries of a table are one: they fail together."""
+        return False
+
 
 def _known(registry: TermRegistry, name: str, column: pyarrow.ChunkedArray) -> tuple[Int64Array, list[Int64Array]]:
     """Make the terms of a column known; return their ids, and the ids on which a reference was taken."""

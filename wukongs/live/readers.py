@@ -17,6 +17,7 @@ class Readers:
 
     def __init__(self, core: Core, log: WindowLog, lsn: int) -> None:
         self.log = log
+        self.counts = QueryCounts()
         self._core, self._lsn = core, lsn
         self.own = self._durable_cursor(OWN, None)
         """The cursor of results(), or of on_result if there is one."""
@@ -64,9 +65,9 @@ class Readers:
                 self._groups[name] = found
             return found
 
-    def call(self, callbacks: Callbacks, on_result: Callable[[WindowResult], object], counts: QueryCounts) -> None:
+    def call(self, callbacks: Callbacks, on_result: Callable[[WindowResult], object]) -> None:
         """Have a function called with each window from now on, and with those that wait."""
-        self._caller = Caller(callbacks, self.own, on_result, counts)
+        self._caller = Caller(callbacks, self.own, on_result, self.counts)
 
     def restore(self, found: Mapping[str, Come]) -> None:
         """Let results(), or on_result, and groups of readers go on where they stood."""
@@ -82,7 +83,7 @@ class Readers:
         return self.own.had(at_ms) and all(cursor.had(at_ms) for cursor in self._groups.values())
 
     def close(self) -> None:
-        """Call nobody any more. What waits can still be read."""
+        """End the log: nobody is called any more, and what waits can still be read."""
         if self._caller is not None:
             self._caller.close()
         self.log.close()

@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from wukongs.errors import GapError, WukongsError
 from wukongs.query.output.results import WindowResult
@@ -81,6 +81,30 @@ class LoggedWindow:
         return self.item
 
 
+class Holder(Protocol):
+    """Holds windows that are not read yet: a log, or the blocks of queries that fire as one. Its methods and fields are
+    for the budget, with the lock held. ends_when_full: it rather ends than drops the oldest."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def count_held(self) -> int: ...
+    @property
+    def ends_when_full(self) -> bool: ...
+    def drop_oldest(self) -> None: ...
+    def end_full(self) -> None: ...
+
+
+class Source(Protocol):
+    """Brings windows to a log when somebody asks for them. Called with the lock held."""
+
+    def draw(self) -> None:
+        """Put all that is there into the log."""
+
+    def watch(self, is_watched: bool) -> None:
+        """Note whether somebody waits for windows: then they are to be put at once."""
+
+
 class UnreadBudget:
     """The bytes that all window logs of an engine hold, and their common lock."""
 
@@ -88,34 +112,34 @@ class UnreadBudget:
         self.lock = threading.RLock()
         self.size_bytes = 0
         self._bytes_max = results_bytes_max
-        self._logs: set[WindowLog] = set()
+        self._holders: set[Holder] = set()
 
-    def join(self, log: WindowLog) -> None:
+    def join(self, holder: Holder) -> None:
         with self.lock:
-            self._logs.add(log)
+            self._holders.add(holder)
 
-    def leave(self, log: WindowLog) -> None:
-        """Count a log no more: its query has ended, and it will not grow."""
+    def leave(self, holder: Holder) -> None:
+        """Count a holder no more: its query has ended, and it will not grow."""
         with self.lock:
-            if log in self._logs:
-                self._logs.remove(log)
-                self.size_bytes -= log.size_bytes
+            if holder in self._holders:
+                self._holders.remove(holder)
+                self.size_bytes -= holder.size_bytes
 
-    def count(self, log: WindowLog, change_bytes: int) -> None:
-        """Note that a log holds so much more, or less. Called with the lock held."""
-        if log in self._logs:
+    def count(self, holder: Holder, change_bytes: int) -> None:
+        """Note that somebody holds so much more, or less. Called with the lock held."""
+        if holder in self._holders:
             self.size_bytes += change_bytes
 
-    def make_room(self, newest: WindowLog) -> list[WindowLog]:
-        """Let the logs that hold the most drop windows until all fit; return those that rather end. newest: keeps its
+    def make_room(self, newest: Holder) -> list[Holder]:
+        """Let those that hold the most drop windows until all fit; return those that rather end. newest: keeps its
         newest window. Called with the lock held."""
-        ending: list[WindowLog] = []
+        ending: list[Holder] = []
         if self.size_bytes <= self._bytes_max:
             return ending
         enough = self._bytes_max - self._bytes_max // 64  # looking for the largest is rare so
         while self.size_bytes > enough:
-            spare = (log for log in self._logs if log not in ending and log.count_held > (log is newest))
-            largest = max(spare, key=lambda log: log.size_bytes, default=None)
+            spare = (one for one in self._holders if one not in ending and one.count_held > (one is newest))
+            largest = max(spare, key=lambda one: one.size_bytes, default=None)
             if largest is None:
                 break
             if largest.ends_when_full:
@@ -126,10 +150,16 @@ class UnreadBudget:
 
 
 class WindowLog:
-    """on_full: is called, without the lock, when the log is full and rather ends than drops windows; None: it drops."""
+    """on_full: is called, without the lock, when the log is full and rather ends than drops windows; None: it drops.
+    source: brings what is asked for, None: all windows are put as they come."""
 
     def __init__(
-        self, query: str, budget: UnreadBudget, unread_bytes_max: int, on_full: Callable[[], None] | None = None
+        self,
+        query: str,
+        budget: UnreadBudget,
+        unread_bytes_max: int,
+        on_full: Callable[[], None] | None = None,
+        source: Source | None = None,
     ) -> None:
         self.query = query
         self.budget = budget
@@ -147,6 +177,9 @@ class WindowLog:
         """The last firing."""
         self._cursors: list[Cursor] = []
         self._listeners: set[Callable[[], None]] = set()
+        self._source = source
+        self._waiting = 0
+        """Threads that wait for a window."""
         budget.join(self)
 
     @property
@@ -161,6 +194,7 @@ class WindowLog:
         """Return a new cursor. come: how far it had come before; acknowledge: is told how far it has come, with the
         lock held."""
         with self.changed:
+            self.draw()
             cursor = Cursor(self, come, acknowledge)
             self._cursors.append(cursor)
             for window in self._held.values():
@@ -188,15 +222,19 @@ class WindowLog:
             self.tell()
             if end_ms >= LAST_MS:
                 return  # an error that ends the query is small, and the last
-            ending = []
+            ending = list[Holder]()
             if self.size_bytes > self._bytes_max and self.ends_when_full:
                 ending.append(self)
             while self.size_bytes > self._bytes_max and len(self._held) > 1 and not self.ends_when_full:
                 self.drop_oldest()
-            ending += [log for log in self.budget.make_room(self) if log is not self or not ending]
-        for log in ending:
-            assert log._on_full is not None
-            log._on_full()
+            ending += [one for one in self.budget.make_room(self) if one is not self or not ending]
+        for one in ending:
+            one.end_full()
+
+    def end_full(self) -> None:
+        """End the query rather than drop windows. Called without the lock."""
+        assert self._on_full is not None
+        self._on_full()
 
     def _grow(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
@@ -231,6 +269,40 @@ class WindowLog:
                 cursor.miss(number, first_ms, last_ms, step_ms)
             self.tell()
 
+    def lack(self, gap: Gap) -> None:
+        """Note that the source has dropped windows unread."""
+        with self.changed:
+            number, self._next, self._last_ms = self._next, self._next + 1, gap.to_ms
+            self.dropped_count += gap.windows
+            self.dropped_to_ms = gap.to_ms
+            for cursor in self._cursors:
+                cursor.lack(number, gap)
+            self.tell()
+
+    def draw(self) -> None:
+        """Have the source bring what it has. Called with the lock held."""
+        if self._source is not None:
+            self._source.draw()
+
+    def detach(self) -> None:
+        """Take what the source has, and nothing more: from now on windows are put. Called with the lock held."""
+        self.draw()
+        self._source = None
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait for a window, or the end. Called with the lock held."""
+        self._waiting += 1
+        self._note_watch()
+        try:
+            self.changed.wait(timeout_s)
+        finally:
+            self._waiting -= 1
+            self._note_watch()
+
+    def _note_watch(self) -> None:
+        if self._source is not None:
+            self._source.watch(bool(self._waiting or self._listeners))
+
     def remove(self, cursor: Cursor) -> None:
         """Forget a cursor. Called with the lock held."""
         if cursor in self._cursors:
@@ -252,10 +324,12 @@ class WindowLog:
         """Have a function called whenever a window comes, or the last one has; whoever brings it waits for that."""
         with self.changed:
             self._listeners.add(listener)
+            self._note_watch()
 
     def unlisten(self, listener: Callable[[], None]) -> None:
         with self.changed:
             self._listeners.discard(listener)
+            self._note_watch()
 
 
 class Cursor:
@@ -280,6 +354,7 @@ class Cursor:
 
     def __len__(self) -> int:
         with self._changed:
+            self.log.draw()
             return len(self._waiting)
 
     def had(self, end_ms: int) -> bool:
@@ -321,10 +396,13 @@ class Cursor:
         """Have a gap, with a number of its own, in the place of windows that are not made, if they were not had."""
         if self._had_ms is not None:
             first_ms = max(first_ms, (self._had_ms // step_ms + 1) * step_ms)
-        if first_ms > last_ms:
-            return
-        count = (last_ms - first_ms) // step_ms + 1
-        self._last = self._told_of(number, Gap(first_ms, last_ms, count, count))
+        if first_ms <= last_ms:
+            count = (last_ms - first_ms) // step_ms + 1
+            self.lack(number, Gap(first_ms, last_ms, count, count))
+
+    def lack(self, number: int, gap: Gap) -> None:
+        """Have a gap, with a number of its own."""
+        self._last = self._told_of(number, gap)
         self._waiting.append(self._last)
         self._join(len(self._waiting) - 1)
         self._come_to(None)
@@ -369,11 +447,13 @@ class Cursor:
         """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
+            self.log.draw()
             while not self._waiting:
                 left = None if deadline is None else deadline - time.monotonic()
                 if self.log.is_closed or (left is not None and left <= 0):
                     return None
-                self._changed.wait(left)
+                self.log.wait(left)
+                self.log.draw()
             fetched = self._waiting.popleft()
             if fetched not in self._fetched:
                 self._fetched.append(fetched)
@@ -495,4 +575,5 @@ class Cursor:
 
     def is_ended(self) -> bool:
         with self._changed:
+            self.log.draw()
             return self.log.is_closed and not self._waiting

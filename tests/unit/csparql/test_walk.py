@@ -18,7 +18,7 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.scope import mentioned_variables, possible_variables
 from wukongs.csparql.terms import Variable, iri
-from wukongs.csparql.walk import map_children, renamed, substitute
+from wukongs.csparql.walk import map_children, replaced, substitute
 
 A, B, C = Variable("a"), Variable("b"), Variable("c")
 AB = Bgp((TriplePattern(A, iri("p"), B),))
@@ -36,12 +36,12 @@ def test_the_patterns_of_exists_keep_their_variables() -> None:
     assert substitute(both, {A: C, B: A}) == Call("&&", (C, Call("!", (Exists(BC, negated=True),))))
 
 
-def test_a_variable_is_renamed_in_all_parts_of_a_pattern() -> None:
+def test_a_variable_is_replaced_in_all_parts_of_a_pattern() -> None:
     node = Filter(Exists(AB), LeftJoin(BC, Values((A, B), ((iri("x"), None),)), Call("BOUND", (B,))))
     new = Variable("new")
-    changed = renamed(node, B, new)
+    changed = replaced(node, {B: new})
     assert mentioned_variables(changed) == {A, C, new}
-    assert renamed(changed, new, B) == node
+    assert replaced(changed, {new: B}) == node
 
 
 def test_rules_reach_the_patterns_of_exists() -> None:

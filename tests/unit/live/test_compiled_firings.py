@@ -10,11 +10,18 @@ import pytest
 
 import wukongs
 from tests.scenarios.test_groups import FRIENDS, begin, posted, push, register, windows
+from wukongs.live import joined_queries
 from wukongs.query.plans import compiled
 from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery
 
 STREAM = "http://ex/stream"
 HEADS = ("SELECT ?f ?p", "SELECT ?p", "SELECT ?p ?f")
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let queries of one shape stay alone."""
+    monkeypatch.setattr(joined_queries, "ALONE_MAX", 1 << 30)
 
 
 def test_windows_are_those_of_the_executor() -> None:

@@ -171,17 +171,20 @@ class _Core:
 class ArgumentRows:
     """The rows of arguments of one query. Called by one thread at a time."""
 
-    def __init__(self, query: Query, columns: Mapping[Variable, Int64Array], length: int) -> None:
-        """columns: the ids of the terms, of `length` rows; variables of the query's WHERE clause."""
+    def __init__(
+        self, query: Query, columns: Mapping[Variable, Int64Array], length: int, numbers: Int64Array | None = None
+    ) -> None:
+        """columns: the ids of the terms, of `length` rows; variables of the query's WHERE clause.
+        numbers : int64[length], rising, of an answer's first column: by default the ids of the integers from 0 on."""
         hidden = {variable: Variable(f"{ARGUMENT_PREFIX}{at}") for at, variable in enumerate(columns)}
         self.length = length
         self.variables = (ARGUMENT, *query.variables)
         self._query = bind_all(query, hidden)
         self._rows = RowIndex(list(columns.values()), length)
         distinct = tuple(column[self._rows.firsts] for column in columns.values())
-        numbers = np.arange(self._rows.count, dtype=np.int64)
-        self._given = BindingTable((NUMBER, *hidden.values()), (numbers, *distinct), self._rows.count)
-        self._ids = _integer_ids(length)
+        places = np.arange(self._rows.count, dtype=np.int64)
+        self._given = BindingTable((NUMBER, *hidden.values()), (places, *distinct), self._rows.count)
+        self._ids = _integer_ids(length) if numbers is None else numbers
         self._cores = [_Core(node, self._given, self._rows) for node in _cores_of(self._query.pattern)]
         where = where_clause(self._query)
         self._needs_all = not self._cores or _has_one_group(where)

@@ -1,0 +1,682 @@
+"""JoinedQueries: registered queries of one shape, which fire as one (docs/decisions/0042-groups-at-registration.md).
+
+The queries of a shape (query_shapes.py) are a relation: a row of constants for each. One ContinuousQuery, the lead, is
+asked for all rows of it (query/execution/argument_rows.py); it has one plan, one due time and one reading of windows.
+Each of its windows is a block: the rows of all queries, in the order of their numbers. A query takes its part of a
+block out when somebody reads, and is told at once only where somebody waits. So a query that nobody looks at costs
+nothing at a firing.
+
+A query leaves its group, and goes on alone from the next window, when it is paused or replaced. A group
+whose firing exceeds its limits is divided, and each half does the firing anew, until what is too much is alone.
+
+Queries join in an engine in memory. Which groups there are, and who is in them, is guarded by the engine's lock; blocks
+and who waits for them by the lock of the window logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wukongs.csparql.algebra import Output, Query
+from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.walk import replaced
+from wukongs.errors import BudgetExceeded, WukongsError
+from wukongs.live.continuous import ContinuousQuery, QuerySource, is_over
+from wukongs.live.core import Core
+from wukongs.live.declarations import parse_continuous, register_query
+from wukongs.live.injector import Injector
+from wukongs.live.query_shapes import Shape, hole, shape_of
+from wukongs.live.readers import Readers
+from wukongs.live.stream_state import StreamState
+from wukongs.live.window_log import WINDOW_BYTES, Cursor, Gap, LoggedWindow, UnreadBudget, WindowLog
+from wukongs.live.windows import firing_step, first_firing
+from wukongs.query.execution.argument_rows import ArgumentRows
+from wukongs.query.limits import limits_of
+from wukongs.query.output.results import WindowResult
+from wukongs.store.dtypes import BoolArray, Int64Array
+
+ALONE_MAX = 8
+"""So many queries of a shape stay alone: a few are quicker by compiled plans of their own."""
+GROUP_MAX = 1 << 16
+"""Queries of one group. Its table is made anew when one comes or goes."""
+_NO_IDS = np.empty(0, np.int64)
+_ADVICE = "Let its patterns share variables, or start from a constant"
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A window of all queries of a group, or the error or gap in its place. numbers : int64[rows], rising, of the
+    queries that its rows are for; left: queries that have not taken their part."""
+
+    end_ms: int
+    item: WindowResult | WukongsError
+    gap: Gap | None
+    numbers: Int64Array
+    left: int = 0
+
+    @property
+    def begin_ms(self) -> int:
+        """The first firing that it stands for."""
+        return self.end_ms if self.gap is None else self.gap.from_ms
+
+    @property
+    def size_bytes(self) -> int:
+        return WINDOW_BYTES + (self.item.size_bytes if isinstance(self.item, WindowResult) else 0)
+
+    def rows_of(self, number: int) -> tuple[int, int]:
+        """Return where the rows of a query begin and end."""
+        lo, hi = np.searchsorted(self.numbers, (number, number + 1))
+        return int(lo), int(hi)
+
+
+class Blocks:
+    """The blocks of a group by their place, from the oldest that somebody has not taken. A Holder of the budget.
+
+    is_silent: windows without rows are not reported, so a block is kept only for queries that have rows in it."""
+
+    ends_when_full = False
+
+    def __init__(self, is_silent: bool, budget: UnreadBudget | None) -> None:
+        """budget: None for blocks that are counted no more."""
+        self.is_silent = is_silent
+        self.end = 0
+        """The place of the next block."""
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        """The firings of the first and the last block."""
+        self.size_bytes = 0
+        self.dropped: dict[int, Gap] = {}
+        """Query -> the silent windows that it has lost."""
+        self._held: dict[int, Block] = {}
+        self._budget = budget
+        if budget is not None:
+            budget.join(self)
+
+    @property
+    def count_held(self) -> int:
+        return len(self._held)
+
+    def add(self, block: Block) -> None:
+        self.first_ms = block.end_ms if self.first_ms is None else self.first_ms
+        self.last_ms = block.end_ms
+        if block.left:
+            self._held[self.end] = block
+            self._grow(block.size_bytes)
+            if self._budget is not None:
+                self._budget.make_room(self)
+        self.end += 1
+
+    def held_from(self, place: int) -> Iterator[tuple[int, Block]]:
+        """Yield the blocks that are held from a place on, with their places."""
+        oldest = next(iter(self._held), self.end)
+        for at in range(max(place, oldest), self.end):
+            block = self._held.get(at)
+            if block is not None:
+                yield at, block
+
+    def concerns(self, block: Block, number: int) -> bool:
+        """Tell whether a query has a part in a block."""
+        if not self.is_silent or not isinstance(block.item, WindowResult):
+            return True
+        lo, hi = block.rows_of(number)
+        return hi > lo
+
+    def done(self, place: int, block: Block) -> None:
+        """Note that one of the queries has taken its part."""
+        block.left -= 1
+        if block.left <= 0:
+            self._let_go(place)
+
+    def _let_go(self, place: int) -> None:
+        block = self._held.pop(place, None)
+        if block is not None:
+            self._grow(-block.size_bytes)
+
+    def _grow(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        if self._budget is not None:
+            self._budget.count(self, size_bytes)
+
+    def drop_oldest(self) -> None:
+        """Let the oldest block go, for the budget. Of silent windows note who loses one."""
+        place, block = next(iter(self._held.items()))
+        self._let_go(place)
+        if self.is_silent:
+            gap = Gap(block.end_ms, block.end_ms, 1)
+            for number in np.unique(block.numbers).tolist():
+                known = self.dropped.get(number)
+                self.dropped[number] = gap if known is None else Gap.joined((known, gap))
+
+    @staticmethod
+    def end_full() -> None:
+        raise AssertionError("blocks are dropped")
+
+    def rest(self, number: int, place: int) -> Blocks:
+        """Return blocks that are one query's alone, with all that it has not taken, and count it no more here."""
+        own = Blocks(self.is_silent, None)
+        own.first_ms, own.last_ms, own.end = self.first_ms, self.last_ms, self.end
+        for at, block in list(self.held_from(place)):
+            if self.concerns(block, number):
+                own._held[at] = replace(block, left=1)
+                self.done(at, block)
+        return own
+
+
+class JoinedGroup:
+    """The queries of one shape that fire as one: what the lead is asked for (continuous.Rows). Their numbers are places
+    in the arrays below, and rise in the order in which they have come."""
+
+    references = _NO_IDS
+    """The references of constants are released one by one."""
+
+    def __init__(self, core: Core, injector: Injector, shape: Shape, name: str, from_ms: int | None) -> None:
+        """name: of the lead; from_ms: the event time from which the first query counts. Called with the lock held."""
+        registration = shape.query.registration
+        assert registration is not None
+        self._core, self._injector, self._query = core, injector, shape.query
+        self.members: list[JoinedQuery | None] = []
+        self.count = 0
+        """Members that are still there."""
+        self._ids: Int64Array = np.zeros((16, len(shape.constants)), np.int64)
+        self._is_taken: BoolArray = np.zeros(self._ids.shape, np.bool_)
+        """Whether a reference was taken on a constant's id."""
+        self._told: Int64Array = np.zeros((16, 2), np.int64)
+        """Windows and rows that were reported to each; windows only if they are not the same for all."""
+        self._first = shape.constants
+        self._rows: ArgumentRows | None = None
+        self.windows = 0
+        """Windows that were reported to all."""
+        self.watched: dict[int, JoinedQuery] = {}
+        """Queries for whose windows somebody waits."""
+        is_silent = "non-empty result" in registration.report
+        self.blocks = Blocks(is_silent, core.unread)
+        asked = replace(shape.query, registration=replace(registration, name=name, report=()))
+        self.lead = ContinuousQuery(core, injector, asked, None, QuerySource(""), 0, from_ms, rows=self)
+        self._cursor = self.lead.cursor()
+        self.lead.log.listen(self._take)
+
+    # --- who is in it; called with the engine's lock held -------------------------------------------------------------
+
+    def can_join(self, first_ms: int | None) -> bool:
+        """Tell whether a query that fires first at a time has no window before the next one of this group. None: it is
+        not known yet."""
+        if len(self.members) >= GROUP_MAX or self.lead.is_closed:
+            return False
+        next_ms = self.lead.next_firing()
+        return next_ms is None if first_ms is None else next_ms is not None and first_ms >= next_ms
+
+    def add(self, member: JoinedQuery, ids: Int64Array, is_taken: BoolArray, told: tuple[int, int] = (0, 0)) -> None:
+        """told: the windows and rows that were reported to it before."""
+        number = len(self.members)
+        if number == len(self._ids):
+            self._ids = np.concatenate([self._ids, np.zeros_like(self._ids)])
+            self._is_taken = np.concatenate([self._is_taken, np.zeros_like(self._is_taken)])
+            self._told = np.concatenate([self._told, np.zeros_like(self._told)])
+        self._ids[number], self._is_taken[number], self._told[number] = ids, is_taken, told
+        self._told[number, 0] -= self.windows
+        self.members.append(member)
+        self.count += 1
+        self._rows = None
+        with self._core.unread.lock:
+            member.stand(self, number)
+
+    def remove(self, number: int) -> None:
+        """Ask for a query no more. The last one takes the lead with it."""
+        self.members[number] = None
+        self.count -= 1
+        self._rows = None
+        self._core.registry.release(self._ids[number][self._is_taken[number]])
+        if not self.count:
+            self._end_lead()
+
+    def _end_lead(self) -> None:
+        self.lead.log.unlisten(self._take)
+        self.lead.end()
+        self._core.unread.leave(self.blocks)
+
+    # --- what the lead asks -------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> ArgumentRows:
+        """The table of constants. A column that is the same for all is put into the query, where it guides the plan."""
+        with self._core.lock:
+            if self._rows is None:
+                numbers = np.array([n for n, member in enumerate(self.members) if member is not None], np.int64)
+                ids = self._ids[numbers]
+                is_fixed = (ids == self._ids[0]).all(axis=0)
+                if is_fixed.all():
+                    is_fixed[-1] = False
+                fixed: dict[Variable, Term] = {hole(at): self._first[at] for at in np.flatnonzero(is_fixed).tolist()}
+                query = replace(self._query, pattern=replaced(self._query.pattern, fixed))
+                columns = {hole(at): np.ascontiguousarray(ids[:, at]) for at in np.flatnonzero(~is_fixed).tolist()}
+                self._rows = ArgumentRows(query, columns, len(numbers), numbers)
+            return self._rows
+
+    def told(self) -> str:
+        """Do as continuous.Rows.told."""
+        return f"each firing answers {self.count} queries of one shape together"
+
+    def divide(self, at_ms: int) -> bool:
+        """Do as continuous.Rows.divide."""
+        with self._core.lock:
+            members = [member for member in self.members if member is not None]
+            if len(members) < 2 or self.lead.is_closed:
+                return False
+            half = len(members) // 2
+            for number, part in enumerate((members[:half], members[half:])):
+                shape = Shape(self._query, self._first)
+                group = JoinedGroup(
+                    self._core, self._injector, shape, f"{self.lead.name}, part {number}", self.lead.from_ms
+                )
+                group.lead.skip_to(at_ms - (self.lead.step_ms or 1))
+                for member in part:
+                    at = member.number
+                    group.add(member, self._ids[at], self._is_taken[at], self.told_to(at))
+                self._injector.add(group.lead)
+            with self._core.unread.lock:
+                self.lead.log.unlisten(self._take)
+            self.lead.end()
+        return True
+
+    # --- windows; called with the lock of the logs held ---------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Take what the lead has reported."""
+        while (taken := self._cursor.fetch(0)) is not None:
+            self._add(taken)
+            self._cursor.confirm(taken)
+        if self.lead.log.is_closed:
+            for member in filter(None, self.members):
+                member.close_log()
+
+    def _add(self, taken: LoggedWindow) -> None:
+        block = Block(taken.end_ms, taken.item, taken.gap, _NO_IDS, self.count)
+        told: Iterable[int] = list(self.watched)
+        if isinstance(taken.item, WindowResult):
+            (numbers, *_) = taken.item.ids(0, len(taken.item)) if len(taken.item) else (_NO_IDS,)
+            block.numbers = numbers
+            counts = np.bincount(numbers, minlength=1)
+            self._told[: len(counts), 1] += counts
+            if not self.blocks.is_silent:
+                self.windows += 1
+            else:
+                self._told[: len(counts), 0] += counts > 0
+                found = [number for number in np.flatnonzero(counts).tolist() if self.members[number] is not None]
+                block.left = len(found)
+                told = [number for number in found if number in self.watched]
+        self.blocks.add(block)
+        for number in told:
+            if (member := self.watched.get(number)) is not None:
+                member.draw()
+
+    def told_to(self, number: int) -> tuple[int, int]:
+        """Return how many windows and rows were reported to a query."""
+        windows, rows = self._told[number].tolist()
+        return self.windows + windows, rows
+
+
+class JoinedQuery:
+    """A registered query that fires with others of its shape. It has the methods of ContinuousQuery, and is one again
+    once it has left its group. All its methods may be called from any thread."""
+
+    is_stream = False
+    is_recovered = False
+
+    __slots__ = (
+        "_alone",
+        "_before",
+        "_come_ms",
+        "_group",
+        "_is_closed",
+        "_joined",
+        "_place",
+        "_readers",
+        "_since_ms",
+        "_step_ms",
+        "_vars",
+        "name",
+        "number",
+        "source",
+    )
+
+    def __init__(
+        self,
+        joined: JoinedQueries,
+        name: str,
+        source: QuerySource,
+        variables: tuple[str, ...],
+        since_ms: int | None,
+        step_ms: int,
+    ) -> None:
+        """since_ms: its first firing, None if that is the first of its group; step_ms: how often it fires."""
+        self.name, self.source = name, source
+        self.number = -1
+        self._is_closed = False
+        self._joined, self._vars, self._since_ms, self._step_ms = joined, variables, since_ms, step_ms
+        self._group: JoinedGroup | None = None
+        self._alone: ContinuousQuery | None = None
+        self._readers: Readers | None = None
+        self._place = 0
+        self._before: tuple[tuple[Blocks, int, int], ...] = ()
+        """Blocks of groups that were divided: with the number it had there, and from which place on it has to take."""
+        self._come_ms: int | None = None
+        """The last firing that was taken."""
+
+    def __repr__(self) -> str:
+        return f"<JoinedQuery {self.name}>" if self._alone is None else repr(self._alone)
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    @property
+    def readers(self) -> Readers:
+        with self._joined.core.unread.lock:
+            if self._readers is None:
+                core, source = self._joined.core, self.source
+                log = WindowLog(self.name, core.unread, source.unread_bytes_max, source=self)
+                self._readers = Readers(core, log, 0)
+                if self._is_closed:
+                    log.close()
+            return self._readers
+
+    @property
+    def log(self) -> WindowLog:
+        return self.readers.log
+
+    def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
+        """Do as ContinuousQuery.results."""
+        return self.readers.results(timeout_s, group)
+
+    def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]:
+        """Do as ContinuousQuery.aresults."""
+        return self.readers.aresults(timeout_s, group)
+
+    def cursor(self, group: str | None = None) -> Cursor:
+        """Do as ContinuousQuery.cursor."""
+        return self.readers.cursor(group)
+
+    def stats(self) -> dict[str, Any]:
+        """Do as ContinuousQuery.stats; times are those of the group."""
+        with self._joined.core.lock:
+            group = self._group
+            if self._alone is not None:
+                return self._alone.stats()
+            if group is None:
+                return self.readers.counts.stats()
+            windows, rows = group.told_to(self.number)
+            found = group.lead.stats() | {"windows": windows, "rows": rows, "explored_together": windows}
+            with self._joined.core.unread.lock:
+                waiting = sum(group.blocks.concerns(one, self.number) for _, one in group.blocks.held_from(self._place))
+                if self._readers is not None:
+                    log = self._readers.log
+                    waiting += len(self._readers.own)
+                    found |= {"results_dropped": log.dropped_count, "results_dropped_to_ms": log.dropped_to_ms}
+            return found | {"results_waiting": waiting, "queries": group.count}
+
+    # --- what it would do alone ---------------------------------------------------------------------------------------
+
+    def warnings(self) -> tuple[str, ...]:
+        """Do as ContinuousQuery.warnings."""
+        with self._as_alone() as query:
+            return query.warnings()
+
+    def explain(self, *, analyze: bool = False) -> str:
+        """Do as ContinuousQuery.explain, with the plan that it would have alone."""
+        with self._as_alone() as query:
+            return query.explain(analyze=analyze) + self._told()
+
+    def why(self) -> str:
+        """Do as ContinuousQuery.why."""
+        if self.is_closed:
+            return f"{self.name} is closed"
+        with self._as_alone() as query:
+            return f"{query.why()}\n{self._told()}".rstrip("\n")
+
+    def _told(self) -> str:
+        group = self._group
+        return "" if group is None else f"{group.told()}\n"
+
+    @contextmanager
+    def _as_alone(self) -> Iterator[ContinuousQuery]:
+        """Yield the query as it is alone, or as it would be: then it stands where its group stands, and never fires.
+        Raises StreamError (closed)."""
+        core, injector = self._joined.core, self._joined.injector
+        with core.lock:
+            if self._alone is None and (self._is_closed or self._group is None):
+                raise is_over(self.name)
+            query = self._alone
+            if query is None:
+                assert self._group is not None
+                lead = self._group.lead
+                with core.unread.lock:
+                    readers = self.readers
+                    self.draw()
+                parsed = parse_continuous(self.source)
+                query = ContinuousQuery(core, injector, parsed, None, self.source, 0, lead.from_ms, readers=readers)
+                self._go_on(query, lead)
+        try:
+            yield query
+        finally:
+            if query is not self._alone:
+                with core.lock:
+                    query.forget_text()
+
+    def _go_on(self, query: ContinuousQuery, lead: ContinuousQuery) -> None:
+        """Let a query fire next where its group does."""
+        next_ms = lead.next_firing()
+        if next_ms is not None:
+            query.skip_to(max(next_ms, self._since_ms or next_ms) - self._step_ms)
+
+    # --- what is done alone -------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Do as ContinuousQuery.pause."""
+        if not self.is_closed:
+            self.alone().pause()
+
+    def resume(self) -> None:
+        """Do as ContinuousQuery.resume."""
+        if not self.is_closed:
+            self.alone().resume()
+
+    def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
+        """Do as ContinuousQuery.replace."""
+        self.alone().replace(text, base, output)
+
+    def alone(self) -> ContinuousQuery:
+        """Leave the group: go on alone from the next window on, with the same readers. Raises StreamError (closed)."""
+        core = self._joined.core
+        with core.lock:
+            while self._alone is None:
+                if self._is_closed or self._group is None:
+                    raise is_over(self.name)
+                group, lead = self._group, self._group.lead
+                if lead.is_firing:
+                    lead.wait_for_firing()
+                    continue
+                with core.unread.lock:
+                    readers = self.readers
+                    readers.log.detach()
+                    group.watched.pop(self.number, None)
+                self._joined.forget(self)
+                query = parse_continuous(self.source)
+                alone = register_query(core, self._joined.injector, query, None, self.source, 0, lead.from_ms, readers)
+                self._go_on(alone, lead)
+                group.remove(self.number)
+                self._alone, self._group = alone, None
+            return self._alone
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed if self._alone is None else self._alone.is_closed
+
+    def close(self) -> None:
+        """Do as ContinuousQuery.close."""
+        core = self._joined.core
+        with core.lock:
+            if self._alone is not None:
+                self._alone.close()
+            elif not self._is_closed and self._group is not None:
+                self._joined.forget(self)
+                group, number = self._group, self.number
+                with core.unread.lock:
+                    group.watched.pop(number, None)
+                    places = (*self._before, (group.blocks, number, self._place))
+                    self._before = tuple((blocks.rest(n, place), n, place) for blocks, n, place in places)
+                    self._group = None
+                    self.close_log()
+                group.remove(number)
+
+    # --- windows; called with the lock of the logs held ---------------------------------------------------------------
+
+    def stand(self, group: JoinedGroup, number: int) -> None:
+        """Have a number in a group from its next block on. Also called with the engine's lock held."""
+        if (before := self._group) is not None:
+            self._before = (*self._before, (before.blocks, self.number, self._place))
+            if before.watched.pop(self.number, None) is not None:
+                group.watched[number] = self
+        self._group, self.number, self._place = group, number, group.blocks.end
+
+    def watch(self, is_watched: bool) -> None:
+        """Do as window_log.Source.watch."""
+        if self._group is not None:
+            if is_watched:
+                self._group.watched[self.number] = self
+            else:
+                self._group.watched.pop(self.number, None)
+
+    def draw(self) -> None:
+        """Do as window_log.Source.draw."""
+        readers = self._readers
+        if readers is None:
+            return
+        before, self._before = self._before, ()
+        for blocks, number, place in before:
+            self._draw(readers, blocks, number, place)
+        if self._group is not None:
+            blocks, place = self._group.blocks, self._place
+            self._place = blocks.end
+            self._draw(readers, blocks, self.number, place)
+
+    def _draw(self, readers: Readers, blocks: Blocks, number: int, place: int) -> None:
+        """Put the windows of some blocks, from a place on, into the log, and gaps in the place of what was dropped."""
+        if place >= blocks.end or blocks.first_ms is None or blocks.last_ms is None:
+            return
+        held = list(blocks.held_from(place))
+        if blocks.is_silent:
+            gap = blocks.dropped.pop(number, None)
+            if gap is not None:
+                readers.log.lack(gap)
+        elif (first := held[0][0] if held else blocks.end) > place:
+            come_ms = (self._since_ms or blocks.first_ms) - self._step_ms if self._come_ms is None else self._come_ms
+            to_ms = held[0][1].begin_ms - self._step_ms if held else blocks.last_ms
+            if come_ms < to_ms:
+                readers.log.lack(Gap(come_ms + self._step_ms, to_ms, first - place))
+        for at, block in held:
+            if blocks.concerns(block, number):
+                blocks.done(at, block)
+                if self._since_ms is None or block.end_ms >= self._since_ms:
+                    self._put(readers, block, number)
+        if blocks.is_silent and blocks.last_ms >= (self._since_ms or blocks.last_ms):
+            readers.log.skip(blocks.last_ms)
+        self._come_ms = blocks.last_ms
+
+    def _put(self, readers: Readers, block: Block, number: int) -> None:
+        whole = block.item
+        if block.gap is not None:
+            readers.log.lose(max(block.begin_ms, self._since_ms or block.begin_ms), block.end_ms, self._step_ms)
+            return
+        if isinstance(whole, WukongsError):
+            readers.counts.errors += 1
+            readers.log.put(block.end_ms, whole)
+            return
+        lo, hi = block.rows_of(number)
+        try:
+            limits_of(self._joined.core.settings, None).check_rows(hi - lo, _ADVICE, f"query {self.name}")
+        except BudgetExceeded as error:
+            readers.counts.errors += 1
+            readers.log.put(block.end_ms, error)
+            return
+        window = WindowResult(
+            "select",
+            self._vars,
+            tuple(column.copy() for column in whole.ids(lo, hi)[1:]),
+            whole.reader,
+            whole.snapshot,
+            length=hi - lo,
+            query=self.name,
+            start_ms=whole.start_ms,
+            end_ms=whole.end_ms,
+            windows=whole.windows,
+            partial=whole.partial,
+            latency_us=whole.latency_us,
+        )
+        readers.counts.report(window, whole.latency_us)
+        readers.log.put(block.end_ms, window, WINDOW_BYTES + window.size_bytes)
+
+    def close_log(self) -> None:
+        """Let readers end once they have read what is there."""
+        self._is_closed = True
+        if self._readers is not None:
+            self.draw()
+            self._readers.close()
+
+
+class JoinedQueries:
+    """The groups of one engine, and who is in them. Called with the engine's lock held."""
+
+    def __init__(self, core: Core, injector: Injector) -> None:
+        self.core, self.injector = core, injector
+        self.members: dict[str, JoinedQuery] = {}
+        """By name; without those that have left their groups."""
+        self._alone: dict[Query, set[str]] = {}
+        """Shape -> the queries of it that were left alone, being few."""
+        self._groups: dict[Query, JoinedGroup] = {}
+        """Shape -> the newest group."""
+        self._made = 0
+
+    @staticmethod
+    def is_lead(query: ContinuousQuery) -> bool:
+        """Tell whether a query is asked for a group, and was registered by nobody."""
+        return isinstance(query.group, JoinedGroup)
+
+    def join(
+        self, query: Query, source: QuerySource, on_result: Callable[[WindowResult], object] | None, from_ms: int | None
+    ) -> JoinedQuery | None:
+        """Register a query in a group of its shape; None if it is to be registered alone. from_ms: the event time from
+        which it counts."""
+        registration = query.registration
+        assert registration is not None
+        shape = None if source != QuerySource(source.text, source.base, source.output) else shape_of(query)
+        if shape is None:
+            return None
+        name, group = registration.name, self._groups.get(shape.query)
+        if group is None:
+            alone = self._alone.setdefault(shape.query, set())
+            if len(alone) >= ALONE_MAX:
+                alone.intersection_update(self.injector.queries)
+            if len(alone) < ALONE_MAX:
+                alone.add(name)
+                return None
+        states: list[StreamState] = [self.core.stream(window.stream) for window in query.dataset.windows]
+        first_ms = first_firing(firing_step(query) or 1, states, from_ms)
+        if group is None or not group.can_join(first_ms):
+            self._made += 1
+            lead = f"group {self._made} of queries like {name}"
+            group = self._groups[shape.query] = JoinedGroup(self.core, self.injector, shape, lead, from_ms)
+            self.injector.add(group.lead)
+        ids, taken = self.core.registry.reserve([term.text for term in shape.constants])
+        member = JoinedQuery(self, name, source, query.variables, first_ms, firing_step(query) or 1)
+        group.add(member, ids, np.isin(ids, taken))
+        self.members[name] = member
+        if on_result is not None:
+            member.readers.call(self.injector.callbacks, on_result)
+        return member
+
+    def forget(self, member: JoinedQuery) -> None:
+        """Know a query no more: it leaves its group."""
+        del self.members[member.name]
