@@ -19,6 +19,7 @@ from tests.oracles import query_ast as ast
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import iri
 from tests.oracles.stream_oracle import OracleStream
+from wukongs.live import joined_queries
 
 CONSTANTS = [*make.SUBJECTS, *make.SUBJECTS, *make.NUMBERS[:2], *make.PLAIN_LITERALS[6:8]]
 
@@ -79,7 +80,10 @@ def live(engine: wukongs.Engine, scenario: Scenario) -> int:
     return sum(handle.stats()["explored_together"] for handle in harness.handles.values())
 
 
-def test_every_window_of_an_engine() -> None:
+@pytest.mark.parametrize("alone_max", [0, 8])
+def test_every_window_of_an_engine(alone_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """alone_max: so many queries of a shape are not put into a group when they are registered."""
+    monkeypatch.setattr(joined_queries, "ALONE_MAX", alone_max)
     together = []
 
     @settings(fuzzed(35), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
