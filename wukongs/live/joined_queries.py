@@ -70,8 +70,8 @@ class Block:
 
     def rows_of(self, number: int) -> tuple[int, int]:
         """Return where the rows of a query begin and end."""
-        lo, hi = np.searchsorted(self.numbers, (number, number + 1))
-        return int(lo), int(hi)
+        lo = int(self.numbers.searchsorted(number))
+        return lo, int(self.numbers.searchsorted(number, "right"))
 
 
 class Blocks:
@@ -595,12 +595,13 @@ class JoinedQuery:
             readers.log.put(block.end_ms, whole)
             return
         lo, hi = block.rows_of(number)
-        try:
-            limits_of(self._joined.core.settings, None).check_rows(hi - lo, _ADVICE, f"query {self.name}")
-        except BudgetExceeded as error:
-            readers.counts.errors += 1
-            readers.log.put(block.end_ms, error)
-            return
+        if hi - lo > (settings := self._joined.core.settings).rows_max:
+            try:
+                limits_of(settings, None).check_rows(hi - lo, _ADVICE, f"query {self.name}")
+            except BudgetExceeded as error:
+                readers.counts.errors += 1
+                readers.log.put(block.end_ms, error)
+                return
         window = WindowResult(
             "select",
             self._vars,
