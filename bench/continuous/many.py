@@ -33,7 +33,6 @@ def bench_mix(report: Report, replay: Replay, query_count: int, window_count: in
     seconds, engine_us = [], []
     for probe in _ticks(replay, window_count, warm_up):
         times = probe.all_times()
-        assert len(times) == query_count, (len(times), query_count)
         seconds.append(max(t.ended_s for t in times) - min(t.began_s for t in times))
         engine_us.append(probe.engine_us)
     for one in registered:
@@ -47,7 +46,7 @@ def bench_mix(report: Report, replay: Replay, query_count: int, window_count: in
     report.add(
         MIXED,
         {
-            "way": "registered",
+            "way": "registered one by one",
             "queries": query_count,
             "constants": len(set(users)),
             "rows of a window": rows,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wukongs.bench.continuous.compiled import ALONE, ROUNDS, bench_compiled, bench_compiled_mix
 from wukongs.bench.continuous.firing import ONCE, SMALL, bench_firings, replaying
-from wukongs.bench.continuous.group import bench_group
+from wukongs.bench.continuous.group import bench_group, bench_one_by_one
 from wukongs.bench.continuous.many import MIXED, REGISTRATION, bench_mix, bench_mix_from_tables, bench_registration
 from wukongs.bench.continuous.workload import make_workload
 from wukongs.bench.harness import Report, WrongAnswer
@@ -32,7 +32,7 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
 
     Returns the exit status: 1 for a wrong answer, after one line on standard error."""
     windows, warm_up, queries = (4, 11, 20) if quick else (40, 15, 300)
-    places = (1, 10, 30) if quick else (1, 10, 100, 1000)
+    places = (1, 10, 30) if quick else (1, 10, 100, 1000, 10_000, 100_000)
     batch_count = QUICK_BATCHES if quick else BATCHES
     workload = make_workload(stored_count or (5_000 if quick else STORED), batch_count, 50 if quick else 1)
     assert batch_count > (2 * len(SMALL) + 2) * (warm_up + windows), batch_count
@@ -47,6 +47,7 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
             bench_registration(results, replay, places)
         for count in GROUPS if not quick else (200,):
             bench_group(results, count, 20 if quick else GROUP_BATCH, windows)
+        bench_one_by_one(results, 200 if quick else GROUPS[0], 20 if quick else GROUP_BATCH, windows)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)
         return 1

@@ -42,14 +42,14 @@ def test_lsbench_checks_and_reports_every_query(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_continuous_checks_rows_and_reports_every_part(tmp_path: Path) -> None:
     found = run(tmp_path, "continuous")
-    once, mixed, compiled, registration, groups = found["tables"].values()
+    once, mixed, compiled, registration, groups, one_by_one = found["tables"].values()
     assert [row["query"] for row in once] == ["L1", "L2", "L3"]
     assert all(0 < row["engine part p50"] < row["firing p50"] for row in once)
     assert all(row["executions/s"] > 0 for row in mixed)
     assert [row["query"] for row in compiled] == ["L1", "L2", "L3"]
     assert [row["query"] for row in registration] == ["number 1", "number 10", "number 30"]
     assert all(row["bytes a query"] > 0 for row in registration)
-    assert [(row["queries"], row["rows of a window"]) for row in groups] == [(200, 200)]
+    assert [(row["queries"], row["rows of a window"]) for row in (*groups, *one_by_one)] == [(200, 200)] * 2
     checked = [check["what"] for check in found["checks"]]
     assert sum("as sets" in what for what in checked) >= 20
     assert any(check["value"] for check in found["checks"] if check["what"].startswith("L3, rows")), "all were empty"
