@@ -29,7 +29,7 @@ TEXT = (
     "WHERE { ?u <http://e/posts> ?p }"
 )
 READ = 1000
-"""Of so many queries that were registered one by one, one is read."""
+"""One of so many queries that were registered one by one has an on_result."""
 WINDOW_BATCHES = 1000 // BATCH_MS
 
 
