@@ -108,12 +108,24 @@ def replaced(part: Part, values: Mapping[Variable, TermOrVariable]) -> Part:
             return values.get(part, part)
         if isinstance(part, tuple):
             return tuple(map(visit, part))
-        if is_dataclass(part) and not isinstance(part, type | Term):
-            return replace(part, **{field.name: visit(getattr(part, field.name)) for field in fields(part)})
+        if names := field_names(type(part)):
+            return replace(part, **{name: visit(getattr(part, name)) for name in names})
         return part
 
     changed: Part = visit(part)
     return changed
+
+
+_FIELDS: dict[type, tuple[str, ...] | None] = {}
+
+
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the parts that a part of this kind is made of: none of a term, None for what is no part of
+    the algebra."""
+    if kind not in _FIELDS:
+        names = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+        _FIELDS[kind] = () if issubclass(kind, Term) else names
+    return _FIELDS[kind]
 
 
 def parts_of(part: Any) -> Iterator[Any]:
@@ -121,11 +133,12 @@ def parts_of(part: Any) -> Iterator[Any]:
     if isinstance(part, tuple):
         for item in part:
             yield from parts_of(item)
-    elif is_dataclass(part):
+    elif isinstance(part, Term | Variable):
         yield part
-        if not isinstance(part, Term | Variable):
-            for field in fields(part):
-                yield from parts_of(getattr(part, field.name))
+    elif (names := field_names(type(part))) is not None:
+        yield part
+        for name in names:
+            yield from parts_of(getattr(part, name))
 
 
 def join_operands(node: Node) -> list[Node]:

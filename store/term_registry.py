@@ -241,13 +241,14 @@ class TermRegistry:
     def reserve(self, texts: Sequence[str]) -> tuple[Int64Array, Int64Array]:
         """Make terms known that no tuple may hold yet, such as the constants of a registered query, so that their ids
         stay theirs. Returns (ids, those on which a reference was taken)."""
-        ids = []
+        ids = np.array([term_id(text, self.hash_bits) for text in texts], np.int64)
         taken: list[int] = []
         with self._lock:
-            for text in texts:
-                term = term_id(text, self.hash_bits)
-                ids.append(term if term & INLINE_MARK else self._place(term, text, False, taken))
-        return np.array(ids, np.int64), np.array(taken, np.int64)
+            # Most are of stored tuples, or inlined; these take no reference.
+            stored = self.persistent.compare(TermTable.of(ids, [text.encode() for text in texts])) == EQUAL
+            for at in np.flatnonzero(~(stored | is_inlined(ids))).tolist():
+                ids[at] = self._place(int(ids[at]), texts[at], False, taken)
+        return ids, np.array(taken, np.int64)
 
     def keep(self, text: str) -> int:
         """Make a term that stored tuples may hold, such as the name of their graph, known for ever; return its id."""

@@ -8,13 +8,13 @@ constant stands a variable, a hole. Holes are filled for many queries at once (q
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wukongs.csparql.algebra import Bgp, PathPattern, Query, Timestamp, TripleParts, TriplePattern
 from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.terms import RDF_TYPE, Term, Variable
-from wukongs.csparql.walk import parts_of
+from wukongs.csparql.walk import field_names, parts_of
 
 _ENDS = ("subject", "object")
 
@@ -84,14 +84,15 @@ class _Walk:
             return tuple(map(self.changed, part))
         if isinstance(part, Bgp):
             return Bgp(tuple(map(self.changed, sorted(part.patterns, key=_place))))
-        if not is_dataclass(part) or isinstance(part, type | Term):
+        names = field_names(type(part))
+        if not names:
             return part
         ends = _ENDS if isinstance(part, TriplePattern | PathPattern) else ()
         found = {}
-        for field in fields(part):
-            value = getattr(part, field.name)
-            is_hole = field.name in ends and isinstance(value, Term) and not _is_class(part, field.name)
-            found[field.name] = self._hole(value) if is_hole else self.changed(value)
+        for name in names:
+            value = getattr(part, name)
+            is_hole = name in ends and isinstance(value, Term) and not _is_class(part, name)
+            found[name] = self._hole(value) if is_hole else self.changed(value)
         return replace(part, **found)
 
     def _hole(self, term: Term) -> Variable:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
 from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
 from wukongs.csparql.automaton import automaton_of
 from wukongs.csparql.terms import Variable, iri
+from wukongs.csparql.walk import field_names
 from wukongs.errors import StreamError
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 
@@ -147,11 +148,11 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
         elif isinstance(part, tuple):
             for item in part:
                 yield from visit(item)
-        elif is_dataclass(part):
+        elif parts := field_names(type(part)):
             if isinstance(part, Timestamp) and part.everywhere:
                 yield from part.patterns
-            for each in fields(part):
-                yield from visit(getattr(part, each.name))
+            for name in parts:
+                yield from visit(getattr(part, name))
 
     yield from visit(query.pattern)
     if query.form == "describe":  # which looks at all that is said of a resource
