@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wukongs
+from tests.clusters import cluster
 from tests.fuzz import fuzzed
 from wukongs.csparql.algebra import DatasetClause, Query
 from wukongs.csparql.parser import parse_query
@@ -234,3 +235,32 @@ def test_the_windows_of_an_engine(clause: str, where: str, output: str) -> None:
             name = f'"{number}"^^<{XSD}integer>'
             found = [(w.end_ms, sorted((row[1:] for row in w.texts() if row[0] == name), key=repr)) for w in windows]
             assert found == expected, (number, where)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hash_bits", [62, 8])
+def test_the_windows_of_a_cluster(hash_bits: int) -> None:
+    """Two nodes, each of which has a share of the stored graph, give what one engine gives. hash_bits: with 8, nearly
+    every term shares its hash with another."""
+    rows = [{"x": node} for node in (*NODES, NODES[0], "<http://e/none>", LONG)]
+    cases = [(clause, where) for clause, where in OF_STREAMS if "TRIPLES" not in clause]
+    wholes = [one.replace("%s", "?x :k ?y").replace(":q", ":p") for one in WHOLE if "GRAPH" not in one]
+    cases += [(OF_STREAMS[2][0], f"{{{{ {where} }}}} ?x :k ?own") for where in wholes]
+    answers = []
+    with wukongs.Engine() as embedded, cluster(2, settings=Settings(hash_bits=hash_bits)) as nodes:
+        for engine in (embedded, nodes[1].engine):
+            engine.load(io.BytesIO(STORED.encode()), format="nt")
+            stream = engine.stream("http://e/s", timing=True, batch_ms=100)
+            stream.advance(0)
+            groups = []
+            for number, (clause, where) in enumerate(cases):
+                text = f"PREFIX : <http://e/> REGISTER QUERY g{number} AS SELECT * {clause} WHERE {{ {where} }}"
+                groups.append(engine.register(text, bindings=rows))
+            for at in range(12):
+                stream.push([(NODES[at % 3], "<http://e/p>", NODES[(at * at) % 4], 10 + 40 * at)])
+            stream.advance(700)
+            engine.settle(60)
+            found = [[(w.end_ms, sorted(w.texts(), key=repr)) for w in group.results(timeout_s=0)] for group in groups]
+            answers.append(dict(zip(cases, found, strict=True)))
+    assert answers[1] == answers[0]
+    assert sum(any(rows for _, rows in windows) for windows in answers[0].values()) > len(cases) / 2

@@ -14,13 +14,10 @@ import wukongs
 from tests.faces import Face
 
 EX, STREAM = "http://ex/", "http://ex/stream"
-ALONE = ("embedded", "durable", "connect")
 CLAUSE = f"FROM STREAM <{STREAM}> [RANGE 200ms STEP 100ms]"
 POSTS = "{ ?u <http://ex/posts> ?p }"
 USERS = 10
 Rows = list[tuple[int, str, str]]
-
-pytestmark = pytest.mark.faces(*ALONE)
 
 
 def table(*users: int) -> pa.Table:
@@ -195,13 +192,6 @@ def test_refused_by_name(
     with pytest.raises(error, match=message):
         engine.register(query, bindings=pa.table(columns))
     assert engine.queries() == []
-
-
-@pytest.mark.faces("cluster-1")
-def test_a_cluster_refuses_by_name(engine: Any) -> None:
-    begin(engine)
-    with pytest.raises(wukongs.UnsupportedFeatureError, match="a query with bindings on a cluster"):
-        engine.register(text(), bindings=table(1))
 
 
 def test_rows_count_for_each_query_and_bytes_for_all(face: Face) -> None:

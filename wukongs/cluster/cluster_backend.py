@@ -30,12 +30,12 @@ from wukongs.errors import (
     SettingsError,
     StorageError,
     StreamError,
-    UnsupportedFeatureError,
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import ContinuousQuery, QuerySource, check_name, is_over
 from wukongs.live.declarations import check_windows, parse_continuous
 from wukongs.live.lateness import COUNT, LateTuples
+from wukongs.live.query_group import terms_of_bindings
 from wukongs.live.query_templates import constants_of
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import terms_of
@@ -186,8 +186,6 @@ class ClusterBackend:
         that ended meanwhile may be missing."""
         assert query.registration is not None
         name = query.registration.name
-        if source.bindings is not None:
-            raise UnsupportedFeatureError("a query with bindings on a cluster", 1, 1, "register each query alone")
         core = self._core
         with core.lock:
             core.check_is_open()
@@ -198,7 +196,7 @@ class ClusterBackend:
                 )
             check_windows(core, query, self._injector.queries)
             from_ms = counts_from(core, query, self._store.inserted_ms)
-        self._claims.settle_texts([term.text for term in constants_of(query)])
+        self._claims.settle_texts([*(term.text for term in constants_of(query)), *terms_of_bindings(source.bindings)])
         me, payload = self._host.me.node, Registration(source, from_ms).payload()
         record: RegisterQuery | MoveQuery = RegisterQuery(name, self._keys_of(query), (me,), payload)
         left = free_name(self._host, self._store, name, source)

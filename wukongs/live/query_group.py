@@ -68,6 +68,17 @@ def bindings_table(text: str) -> pyarrow.Table:
     return _checked(table)
 
 
+def terms_of_bindings(text: str | None) -> list[str]:
+    """Return the canonical forms of the terms of a table, each once; none without a table."""
+    import pyarrow.compute as pc
+
+    if text is None:
+        return []
+    columns = bindings_table(text).columns
+    found = dict.fromkeys(term for column in columns for term in pc.unique(column).to_pylist())
+    return [canonical(term) for term in found]
+
+
 def _table_of(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
     import pyarrow as pa
 
