@@ -42,6 +42,7 @@ from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import WindowResult
 from wukongs.query.plans.compiled import Columns, CompiledQuery
+from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.decoding import Utf8Reader
@@ -208,8 +209,8 @@ class ContinuousQuery:
         self.plans = PlanMemo(is_patient=True)
         self._answer_to_nothing: Answer | None = None
         """The answer when all windows are empty and nothing else is read; kept if it has no row."""
-        self.compiled: CompiledQuery | None = None
-        """The query as kernels run it, if they can; from the first firing on."""
+        self.compiled: CompiledPlans | None = None
+        """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
         self._states = self.windows.states
@@ -645,9 +646,9 @@ class ContinuousQuery:
         if not self._is_looked_at:
             self._is_looked_at = True
             self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
-        if self.compiled is not None:
-            return COMPILED
-        return None if self.template is None else self.template.shape
+        if self.template is None or (self.compiled is not None and self.compiled.whole is not None):
+            return None if self.compiled is None else COMPILED
+        return self.template.shape
 
     def prepare(self, at_ms: int, picked: Picked) -> Firing | None:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
@@ -762,24 +763,22 @@ class ContinuousQuery:
         )
 
     def _ran(self, firing: Firing) -> Answer | None:
-        """Return the answer of a compiled query; None if it is none, or if the executor has to evaluate it."""
+        """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
+        it."""
         columns = firing.columns
         if columns is not None:
             self._counts.explored_together += 1
-        elif self.compiled is not None and firing.is_compiled:
+        elif (whole := firing.whole) is not None:
             try:
-                columns = self.compiled.run(lambda: limits_of(self._core.settings, None))
+                columns = whole.run(lambda: limits_of(self._core.settings, None))
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
         return None if columns is None else Answer(columns, len(columns[0]))
 
     def _evaluated(self, firing: Firing, terms: QueryTerms) -> Answer:
         """Evaluate the query by the executor."""
-        dataset = firing.reading.dataset
-        if dataset is None:
-            assert self.compiled is not None, self.name
-            dataset, _ = self.compiled.windows.dataset(self.query.dataset, self.compiled.resolve)
-        is_empty = firing.is_over_nothing(dataset)
+        dataset = firing.dataset
+        is_empty = firing.is_over_nothing()
         found = self._answer_to_nothing if is_empty else None
         if found is None and self.group is not None:
             found = self.group.rows.answer(dataset, terms, limits_of(self._core.settings, None), self.plans)
@@ -794,6 +793,7 @@ class ContinuousQuery:
                 in_order=True,
                 by_solution=self.reporter.is_compared,
                 explored=self._explored(firing),
+                compiled=firing.plans,
             )
         if is_empty and not (found.length or firing.depends_on_moment()):
             self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
@@ -823,13 +823,33 @@ class Firing:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether kernels run the query over the engine's table of windows."""
+        """Whether the query's plans run over the engine's table of windows."""
         return self.reading.dataset is None and self.reading.error is None
 
-    def is_over_nothing(self, dataset: Dataset) -> bool:
+    @property
+    def plans(self) -> CompiledPlans | None:
+        """The query's plans over the engine's table of windows, None if the firing has a dataset of its own."""
+        return self.query.compiled if self.is_compiled else None
+
+    @property
+    def whole(self) -> CompiledQuery | None:
+        """The query, if kernels answer it alone over the engine's table of windows."""
+        plans = self.plans
+        return None if plans is None else plans.whole
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data that it reads; one that goes by compiled plans has the names of its graphs in the place of these."""
+        dataset = self.reading.dataset
+        if dataset is None:
+            assert self.query.compiled is not None, self.query.name
+            return self.query.compiled.names
+        return dataset
+
+    def is_over_nothing(self) -> bool:
         """Whether the windows are empty and nothing else is read."""
-        clause = self.query.query.dataset
-        return not (len(dataset.descriptors) or clause.default_graphs or clause.named_graphs)
+        clause, data = self.query.query.dataset, self.plans or self.dataset
+        return not (data.has_batches or clause.default_graphs or clause.named_graphs)
 
     def moment(self) -> Moment:
         """NOW() is the window's end, and a firing that is repeated draws the same random values."""

@@ -25,7 +25,6 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import limits_of
 from wukongs.query.operators import operators
-from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import stable_order
 
@@ -77,7 +76,9 @@ class Groups:
         if len(firings) < 2:
             return firings
         first = firings[0]  # all read the same windows
-        if first.is_compiled or first.reading.error is not None or first.is_over_nothing(_dataset(first)):
+        if first.query.template is None or first.whole is not None:
+            return firings  # these are run together because they are compiled
+        if first.reading.error is not None or first.is_over_nothing():
             return firings
         start = self._start(firings)
         shared = start.shared
@@ -113,7 +114,7 @@ class Groups:
                 self._shared.clear()
             ends = tuple(variables[end] if isinstance(end, int) else end for end in key[1])
             shared = self._shared[key] = _Shared(with_constants(templates[0].core, ends))
-        resolves = [_dataset(firing).resolve for firing in of_row.values()]
+        resolves = [firing.dataset.resolve for firing in of_row.values()]
         ids = [np.array([resolve(t) for resolve, t in zip(resolves, place, strict=True)]) for place in varying]
         table = BindingTable((_ROW, *variables), (np.arange(len(rows)), *ids), len(rows))
         return _Start(shared, table, tuple(rows[template.constants] for template in templates))
@@ -123,7 +124,7 @@ class Groups:
         limits = limits_of(self._core.settings, None)
         terms = terms_of(self._core, first.reader, first.moment())
         with limits:
-            executor = Executor(_dataset(first), terms, limits, start.shared.plans, in_order=True)
+            executor = Executor(first.dataset, terms, limits, start.shared.plans, in_order=True, compiled=first.plans)
             parts = _divided(executor.explore(start.shared.node, start.table), start.table)
         return [parts[number] for number in start.numbers]
 
@@ -131,11 +132,6 @@ class Groups:
 def _template(firing: Firing) -> Template:
     assert firing.query.template is not None
     return firing.query.template
-
-
-def _dataset(firing: Firing) -> Dataset:
-    assert firing.reading.dataset is not None
-    return firing.reading.dataset
 
 
 def _divided(found: BindingTable, start: BindingTable) -> list[BindingTable]:

@@ -18,7 +18,8 @@ from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.windows import Interval, interval, matched_in, reads_stored
-from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
+from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS
+from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
@@ -130,14 +131,14 @@ class QueryWindows:
         arrivals = self.states[window.stream].ring.arrivals
         return arrivals.span(number, window.range_triples, window.step_triples)
 
-    def compile(self, query: Query, memo: PlanMemo) -> CompiledQuery | None:
-        """Return the query as kernels run it over the engine's table of windows; None if it is none for them alone."""
+    def compile(self, query: Query, memo: PlanMemo) -> CompiledPlans | None:
+        """Return the query's plans over the engine's table of windows; None if it needs a dataset at each firing."""
         core, settings = self._core, self._core.settings
         is_small = settings.query_bytes_max < FIRING_BYTES_MAX or settings.rows_max < OUT_CELLS
-        if self._counted or is_small or core.reach is not None or not CompiledQuery.is_for(query):
+        if self._counted or is_small or core.reach is not None or not CompiledPlans.is_for(query):
             return None
         windows = core.windows.numbered(self._shared_windows(), reads_stored=self.reads_stored)
-        return CompiledQuery.of(query, windows, self._constants, memo, core.windows.workspace)
+        return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
 
     def _shared_windows(self) -> dict[StreamWindow, EngineWindow]:
         if not self._shared:

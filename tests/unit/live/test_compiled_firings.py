@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.scenarios.test_groups import FRIENDS, begin, posted, push, register, windows
-from wukongs.live import joined_queries
+from tests.scenarios.test_groups import FRIENDS, WINDOW, begin, posted, push, register, windows
+from wukongs.csparql import filter_placement
+from wukongs.live import joined_queries, query_windows
 from wukongs.query.plans import compiled
-from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery
+from wukongs.query.plans.compiled import CompiledQueries
+from wukongs.query.plans.compiled_plans import CompiledPlans
 
 STREAM = "http://ex/stream"
 HEADS = ("SELECT ?f ?p", "SELECT ?p", "SELECT ?p ?f")
@@ -30,7 +32,7 @@ def test_windows_are_those_of_the_executor() -> None:
     for is_compiled in (True, False):
         with wukongs.Engine() as engine, pytest.MonkeyPatch.context() as patch:
             if not is_compiled:
-                patch.setattr(CompiledQuery, "is_for", staticmethod(lambda query, seeds=(): False))
+                patch.setattr(CompiledPlans, "is_for", staticmethod(lambda query: False))
             stream = begin(engine)
             queries = [register(engine, f"q{n}", FRIENDS % n, HEADS[n % 3]) for n in range(30)]
             queries += [
@@ -65,6 +67,7 @@ def test_one_call_runs_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_offender_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes more than the workspace holds, and more rows than it may."""
     monkeypatch.setattr(compiled, "OUT_CELLS", 64)
+    monkeypatch.setattr(query_windows, "OUT_CELLS", 64)
     with wukongs.Engine(settings=wukongs.Settings(rows_max=100)) as engine:
         stream = begin(engine)
         alike = [register(engine, f"q{n}", FRIENDS % n) for n in range(5)]
@@ -103,7 +106,7 @@ def test_nothing_is_left_of_a_query_that_goes() -> None:
         )
         push(engine, stream, 300)
         assert wide.compiled is not None
-        seen = weakref.ref(wide.compiled.memo)
+        seen = weakref.ref(wide.plans)
         core = engine._core
         numbers = set(wide.compiled.windows.numbers.values())
         wide.close()
@@ -127,3 +130,115 @@ def test_a_replaced_query_is_compiled_anew() -> None:
         query.replace(query.source.text.replace("u0>", "u1>"))
         push(engine, stream, 400, 200)
         assert windows(query) == [posted(0, 0), posted(0, 1), posted(1, 2), posted(1, 3)]
+
+
+VALUES = "{ <http://ex/u1> <http://ex/knows> ?f . ?f <http://ex/value> ?v %s }"
+ABOVE_PATTERNS = [
+    ("SELECT ?f ?v", VALUES % "FILTER(?v > 1)"),
+    ("SELECT ?f ?v", VALUES % "FILTER(?v > 1 && ?f != <http://ex/u2>) FILTER(BOUND(?nothing) || ?v < 9)"),
+    ("SELECT ?f ?v", VALUES % "FILTER(?v / 0 > 1)"),
+    ("SELECT ?f ?v", VALUES % "FILTER(STR(?f) < STR(?v) || STRLEN(STR(?f)) > ?v)"),
+    ("SELECT ?f ?v", VALUES % "FILTER(?f = <http://ex/u2>)"),
+    ("SELECT ?f ?v", VALUES % "FILTER(1 = 2)"),
+    ("SELECT ?f ?v", VALUES % "FILTER(NOW() > '2000-01-01T00:00:00Z'^^<http://www.w3.org/2001/XMLSchema#dateTime>)"),
+    ("SELECT ?f ?v", VALUES % "FILTER(RAND() > 0.5)"),
+    ("SELECT ?f ?v", VALUES % "FILTER EXISTS { ?f <http://ex/knows> <http://ex/u3> }"),
+    ("SELECT DISTINCT ?f", VALUES % ""),
+    ("SELECT REDUCED ?f", VALUES % ""),
+    ("SELECT ?f ?v", VALUES % "" + " LIMIT 2 OFFSET 1"),
+    ("SELECT ?f ?v", VALUES % "" + " ORDER BY DESC(?v) ?f LIMIT 3"),
+    (
+        "SELECT ?f ?w ?b ?r ?n",
+        VALUES % "BIND(?v * 2 AS ?w) BIND(BNODE(STR(?v)) AS ?b) BIND(RAND() AS ?r) BIND(NOW() AS ?n)",
+    ),
+    ("SELECT ?f ?w", VALUES % "BIND(?v / (?v - 1) AS ?w)"),
+    ("SELECT (COUNT(*) AS ?n)", VALUES % ""),
+    ("SELECT ?f (AVG(?v) AS ?n) (GROUP_CONCAT(?v) AS ?all)", VALUES % "" + " GROUP BY ?f HAVING (COUNT(*) > 1)"),
+    ("SELECT (SUM(?v) AS ?n)", "{ ?f <http://ex/nothing> ?v }"),
+    ("SELECT (COUNT(*) AS ?n)", "{ <http://ex/u1> <http://ex/knows> <http://ex/u2> }"),
+    ("ASK", VALUES % ""),
+    ("ASK", VALUES % "FILTER(?v > 2)"),
+    ("CONSTRUCT { ?f <http://ex/is> [ <http://ex/a> ?v ] }", VALUES % ""),
+    ("SELECT *", VALUES % "OPTIONAL { ?f <http://ex/knows> ?g . ?g <http://ex/value> ?w FILTER(?w > ?v) }"),
+    (
+        "SELECT *",
+        "{ { ?f <http://ex/value> 1 } UNION { <http://ex/u1> <http://ex/knows> ?f } ?f <http://ex/value> ?v }",
+    ),
+    ("SELECT *", VALUES % "MINUS { ?f <http://ex/value> 2 }"),
+    ("SELECT *", VALUES % "VALUES (?f ?v) { (<http://ex/u2> UNDEF) (UNDEF 3) }"),
+    ("SELECT *", "{ ?f <http://ex/knows> ?g { SELECT ?g (MAX(?v) AS ?m) { ?g <http://ex/value> ?v } GROUP BY ?g } }"),
+    (
+        "SELECT *",
+        "{ ?a <http://ex/value> ?v FILTER(?v > 0) ?a <http://ex/knows> ?b . ?b <http://ex/knows> ?c FILTER(?c != ?a) }",
+    ),
+]
+
+
+def push_values(engine: wukongs.Engine, stream: wukongs.Stream) -> None:
+    """Most stream batches have a value of each user, some have none, and of one the values are no numbers."""
+    for number in range(8):
+        rows = []
+        for user in range(0 if number in (3, 4, 5) else 12):
+            value = '"none"' if number == 6 else f'"{(user + number) % 4}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+            rows.append((f"<http://ex/u{user}>", "<http://ex/value>", value, number * 100 + 50))
+        stream.push(rows)
+        stream.advance((number + 1) * 100)
+    engine.settle(60)
+
+
+@pytest.mark.parametrize("output", ["QUERY", "ISTREAM"])
+@pytest.mark.parametrize("split_rows", [filter_placement.SPLIT_ROWS, -1e12])
+def test_all_that_stands_above_patterns_gives_the_windows_of_the_executor(
+    output: str, split_rows: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """split_rows: the cost of a filter between two steps; below 0 each is put as early as it can be."""
+    monkeypatch.setattr(filter_placement, "SPLIT_ROWS", split_rows)
+    found = []
+    for is_compiled in (True, False):
+        if not is_compiled:
+            monkeypatch.setattr(CompiledPlans, "is_for", staticmethod(lambda query: False))
+        with wukongs.Engine() as engine:
+            stream = begin(engine)
+            queries = []
+            for number, (head, where) in enumerate(ABOVE_PATTERNS):
+                kind = output if head.startswith("SELECT") else "QUERY"
+                queries.append(engine.register(f"REGISTER {kind} q{number} AS {head} {WINDOW} WHERE {where}"))
+            push_values(engine, stream)
+            found.append(
+                [
+                    [
+                        (window.end_ms, bool(window) if head == "ASK" else window.texts())
+                        for window in query.results(timeout_s=0)
+                    ]
+                    for (head, _), query in zip(ABOVE_PATTERNS, queries, strict=True)
+                ]
+            )
+            assert {query.compiled is not None for query in queries} == {is_compiled}
+    for (head, where), here, there in zip(ABOVE_PATTERNS, *found, strict=True):
+        assert here == there, (head, where)
+        assert len(here) == 8
+
+
+@pytest.mark.parametrize("setting", [{"rows_max": 100}, {"query_bytes_max": 1 << 20}])
+def test_budgets_hold_above_patterns_too(setting: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next window is reported again, and its rows come in several pieces."""
+    monkeypatch.setattr(compiled, "OUT_CELLS", 64)
+    monkeypatch.setattr(query_windows, "OUT_CELLS", 64)
+    with wukongs.Engine(settings=wukongs.Settings(**setting)) as engine:
+        stream = begin(engine)
+        head, where = (
+            "SELECT (COUNT(*) AS ?n)",
+            "{ ?f <http://ex/posts> ?p . ?g <http://ex/posts> ?q FILTER(?p != ?f) }",
+        )
+        query = engine.register(
+            f"REGISTER QUERY q AS {head} FROM STREAM <{STREAM}> [RANGE 100ms STEP 100ms] WHERE {where}"
+        )
+        for number, count in enumerate((9, 200, 8)):
+            stream.push([(f"<http://ex/u{n}>", "<http://ex/posts>", f'"{n}"', 100 * number + 50) for n in range(count)])
+            stream.advance(100 * number + 100)
+        engine.settle(60)
+        assert query.compiled is not None
+        assert next(query.results(timeout_s=0)).texts() == [('"81"^^<http://www.w3.org/2001/XMLSchema#integer>',)]
+        with pytest.raises(wukongs.BudgetExceeded, match=next(iter(setting))):
+            list(query.results(timeout_s=0))
+        assert next(query.results(timeout_s=0)).texts() == [('"64"^^<http://www.w3.org/2001/XMLSchema#integer>',)]

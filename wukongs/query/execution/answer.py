@@ -19,6 +19,7 @@ from wukongs.query.execution.executor import Executor, Explored
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import OBJECT_BYTES, Limits, current, is_lack_of_memory
 from wukongs.query.operators.ordering import canonical
+from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import numbered
@@ -48,15 +49,18 @@ def answer(
     by_solution: bool = False,
     profile: Profile | None = None,
     explored: Explored | None = None,
+    compiled: CompiledPlans | None = None,
 ) -> Answer:
-    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored: see Executor;
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled: see
+    Executor;
     by_solution: equal solutions make blank nodes of equal names in each execution with that scope; else each row makes
     its own.
 
     Raises QueryTimeout, BudgetExceeded.
     """
     with within(limits):
-        executor = Executor(dataset, terms, limits, memo, in_order, profile, () if explored is None else (explored,))
+        known = () if explored is None else (explored,)
+        executor = Executor(dataset, terms, limits, memo, in_order, profile, known, compiled=compiled)
         return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
 
 

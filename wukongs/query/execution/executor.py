@@ -67,6 +67,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.operators.aggregates import group
 from wukongs.query.operators.ordering import canonical, canonical_order, order_by
+from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import numbered, put_together, stable_order
@@ -84,7 +85,8 @@ class Executor:
     """One execution. in_order: rows are taken in canonical order wherever the answer depends on their order (LIMIT
     without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: nodes
     whose solutions were found elsewhere, and these. given: arguments to evaluate for, as the module's text says;
-    number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row."""
+    number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row;
+    compiled: see Exploration."""
 
     def __init__(
         self,
@@ -97,11 +99,12 @@ class Executor:
         explored: Sequence[Explored] = (),
         given: BindingTable | None = None,
         number: Variable | None = None,
+        compiled: CompiledPlans | None = None,
     ) -> None:
         self._dataset = dataset
         self._terms = terms
         self._limits = limits
-        self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile)
+        self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile, compiled)
         self._in_order = in_order
         self._profile = profile
         self._explored = explored

@@ -19,6 +19,7 @@ from wukongs.csparql.algebra import Expression, Filter, Join, Node, PathPattern,
 from wukongs.csparql.explain import Moved
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import possible_variables
+from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.profile import Profile, StepFigures
@@ -27,6 +28,7 @@ from wukongs.query.operators import operators
 from wukongs.query.operators.triple_parts import tied
 from wukongs.query.paths.paths import PathExplorer
 from wukongs.query.plans import plan_runner
+from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo, Route
 
@@ -37,7 +39,8 @@ Keep = Callable[[Expression, BindingTable], BindingTable]
 @dataclass(frozen=True, slots=True)
 class Exploration:
     """The exploration of one execution. keep: applies a condition to a table; profile: notes the figures of each step,
-    if there is one."""
+    if there is one; compiled: plans over what the windows of a table have, in the place of the dataset's and the
+    memo's."""
 
     dataset: Dataset
     terms: TermSpace
@@ -45,6 +48,7 @@ class Exploration:
     memo: PlanMemo
     keep: Keep
     profile: Profile | None = None
+    compiled: CompiledPlans | None = None
 
     def explore(self, node: Node, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join a table with an explorable node. rows_wanted: more rows than these are not needed.
@@ -89,10 +93,15 @@ class Exploration:
 
     def _explored_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
         mark = self.limits.mark()
-        for part in self.memo.order(operands, frozenset(table.variables), table.length, self.dataset):
+        for part in self._order(operands, frozenset(table.variables), table.length):
             table = self.explore(part, table)
             self.limits.back_to(mark, table.size_bytes)
         return table
+
+    def _order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
+        if self.compiled is not None:
+            return self.compiled.order(operands, bound, rows)
+        return self.memo.order(operands, bound, rows, self.dataset)
 
     def match(self, wanted: FilteredBgp, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join a table with triple patterns where filters hold. Filters may mention variables that only the table
@@ -105,6 +114,8 @@ class Exploration:
             return BindingTable.empty((*seeds.variables, *missing))
         if not wanted.bgp.patterns:
             return self._kept(wanted.filters, seeds)
+        if self.compiled is not None:
+            return self._run(self.compiled.route(wanted, seeds.variables, seeds.length), seeds, rows_wanted)
         route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
         if self.profile is None:
             return self._run(route, seeds, rows_wanted)
@@ -133,7 +144,10 @@ class Exploration:
                 continue
             is_last = segment is route.segments[-1] and not segment.filters
             last_wanted = rows_wanted if is_last else None
-            table = run(segment.lowered, table, self.dataset, self.limits, last_wanted, rows_of_steps)
+            if self.compiled is not None:
+                table = self.compiled.run(segment.lowered, table, self.limits, last_wanted)
+            else:
+                table = run(segment.lowered, table, self.dataset, self.limits, last_wanted, rows_of_steps)
             if figures is not None and completion is not None:
                 figures.moved += completion.moved
             table = self._kept(segment.filters, table)

@@ -3,9 +3,10 @@
 Nothing is made anew at a firing. The block names windows, and the kernel finds their batches. The plan is looked at
 again when some window's size has changed by a factor (WindowTable.version), and in no other firing.
 
-A query is compiled if it is a SELECT of variables that triple patterns bind, without filters that run in between.
-Everything else is evaluated by the executor, which also takes over a firing that needs more room than a workspace has.
-Both run the same plan by the same kernel, so rows and their order are the same.
+A CompiledQuery is a query that kernels answer alone: a SELECT of variables that triple patterns bind, without filters.
+All others are evaluated by the executor, over the compiled plans of their triple patterns (compiled_plans.py). It also
+takes over a firing that needs more room than a workspace has. Both run the same plan by the same kernel, so rows and
+their order are the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from wukongs.query.plans.compiled_kernels import run_call, run_calls
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.plans.plan_runner import ADVICE
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.window_table import WindowTable
 
@@ -32,7 +34,6 @@ OUT_CELLS = 1 << 16
 """The ids that a workspace has room for in rows that come out."""
 FIRING_BYTES_MAX = 16 * OUT_CELLS
 """The most that a firing holds, before a larger one goes on under its limits."""
-_ADVICE = "Let its patterns share variables, or start from a constant"
 Columns = tuple[Int64Array, ...]
 
 
@@ -54,13 +55,99 @@ class Windows:
     stored: int
     numbers: Mapping[StreamWindow, int]
 
+    @property
+    def all_numbers(self) -> tuple[int, ...]:
+        """The numbers of the stored graph and of all windows."""
+        return self.stored, *self.numbers.values()
+
+    def changes(self) -> list[int]:
+        """Return how often the size of each has changed by a factor."""
+        return [self.table.changes[number] for number in self.all_numbers]
+
     def dataset(self, clause: DatasetClause, resolve: Resolve) -> tuple[Dataset, dict[int, int]]:
         """Return the batches as they are now, for the planner, and the window number of each set of batches."""
         # Two windows may hold the same batches now, and others later.
-        sets = {number: replace(self.table.batches(number)) for number in (self.stored, *self.numbers.values())}
+        sets = {number: replace(self.table.batches(number)) for number in self.all_numbers}
         windows = {window: sets[number] for window, number in self.numbers.items()}
         numbers = {id(batches): number for number, batches in sets.items()}
         return Dataset(clause, sets[self.stored], windows, resolve), numbers
+
+
+class CompiledSteps:
+    """The steps of a plan as a block of numbers, and the call of a kernel that runs them.
+
+    It may be run by one thread at a time, with the table of windows unchanged meanwhile. call : int64[CALL_WIDTH];
+    width: columns of the rows in the kernel: those of all variables, at least 1."""
+
+    def __init__(
+        self, plan: LoweredPlan, dataset: Dataset, numbers: Mapping[int, int], table: WindowTable, workspace: Workspace
+    ) -> None:
+        """dataset, numbers: as Windows.dataset returns them. plan: one for which `fits` holds."""
+        assert CompiledSteps.fits(plan), plan
+        self.plan = plan
+        self.width = max(1, len(plan.variables))
+        self._workspace = workspace
+        self._room = OUT_CELLS // self.width
+        self._block = _block(plan, dataset, table, numbers, self.width)
+        """The plan, as plan_layout says."""
+        self._seeds: Int64Array = np.zeros((0, self.width), np.int64)
+        call: Int64Array = np.zeros(layout.CALL_WIDTH, np.int64)
+        self.call = call
+        call[layout.CALL_PLAN] = self._block.ctypes.data
+        call[layout.CALL_WINDOWS] = table.address
+        call[layout.CALL_SPACE] = workspace.space.ctypes.data
+        call[layout.CALL_OUT] = workspace.out.ctypes.data
+
+    @staticmethod
+    def fits(plan: LoweredPlan) -> bool:
+        """Tell whether a workspace has room for the steps of a plan, and whether there is anything to run."""
+        is_small = len(plan.steps) <= layout.COMPILED_STEPS_MAX and len(plan.variables) <= layout.COMPILED_COLUMNS_MAX
+        return is_small and not plan.is_void
+
+    def start_from(self, columns: Sequence[Int64Array], count: int) -> None:
+        """Start from `count` > 0 rows that bind the plan's first variables, until told otherwise. Without this it
+        starts from one row that binds nothing."""
+        self._seeds = np.zeros((count, self.width), np.int64)
+        for at, column in enumerate(columns):
+            self._seeds[:, at] = column
+        self.call[layout.CALL_SEEDS] = self._seeds.ctypes.data
+        self.call[layout.CALL_SEED_COUNT] = count
+
+    def run(self, limits: Callable[[], Limits], rows_wanted: int | None = None) -> Int64Array | None:
+        """Return the rows, int64[width, n]; None if they have to be found in another way.
+
+        limits: those of this execution, asked for if it is large; rows_wanted: more rows are not needed.
+        Raises QueryTimeout, BudgetExceeded."""
+        self.call[layout.CALL_ROOM] = self._room if rows_wanted is None else max(1, min(self._room, rows_wanted))
+        count = run_call(self.call)
+        if count >= 0:
+            return self.rows(self._workspace.out, count)
+        return None if -count in _ELSEWHERE else self._go_on(limits(), rows_wanted)
+
+    def rows(self, out: Int64Array, count: int) -> Int64Array:
+        """Return so many rows that lie at the beginning of some room: int64[width, count]."""
+        return out[: count * self.width].reshape(count, self.width).T.copy()
+
+    def _go_on(self, limits: Limits, rows_wanted: int | None) -> Int64Array | None:
+        """Run a call on that has stopped, until it is done."""
+        call, gathered, total, stopped = self.call, list[Int64Array](), 0, True
+        call[layout.CALL_GOES_ON] = 1
+        try:
+            while True:
+                count = int(call[layout.CALL_ROWS])
+                gathered.append(self.rows(self._workspace.out, count))
+                total += count
+                limits.check()
+                limits.check_rows(total, ADVICE, "a basic graph pattern")
+                limits.hold(16 * count * self.width)
+                if not stopped or (rows_wanted is not None and total >= rows_wanted):
+                    return np.concatenate(gathered, axis=1)
+                status = run_call(call)
+                stopped = status < 0
+                if -status in _ELSEWHERE:
+                    return None
+        finally:
+            call[layout.CALL_GOES_ON] = 0
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -79,18 +166,13 @@ class CompiledQuery:
     resolve: Resolve
     memo: PlanMemo
     workspace: Workspace
-    block: Int64Array = field(init=False)
-    """The plan, as plan_layout says."""
-    call: Int64Array = field(init=False)
-    is_runnable: bool = field(init=False, default=False)
-    """Whether there is a plan that the kernel can run alone."""
+    steps: CompiledSteps | None = field(init=False, default=None)
+    """The plan for the sizes of now, None if the kernel cannot run it."""
     is_void: bool = field(init=False, default=False)
     """Whether there is no match, whatever the data: no term of the data can be one of its constants."""
-    width: int = field(init=False)
-    """Columns of the rows in the kernel: those of all variables, at least 1."""
-    seed_table: Int64Array = field(init=False)
     _columns: list[int] = field(init=False, default_factory=list)
-    _seed_count: int = field(init=False, default=0)
+    _start: tuple[Sequence[Int64Array], int] = field(init=False, default=((), 0))
+    """The columns of the rows to start from, and how many there are."""
     _version: int = field(init=False, default=-1)
     """That of the table for which the plan is, -1: it has to be looked at again."""
     _changes: list[int] = field(init=False, default_factory=list)
@@ -120,28 +202,16 @@ class CompiledQuery:
             return False
         return possible_variables(patterns).union(seeds).issuperset(variables)
 
-    def __post_init__(self) -> None:
-        call = self.call = np.zeros(layout.CALL_WIDTH, np.int64)
-        call[layout.CALL_WINDOWS] = self.windows.table.address
-        call[layout.CALL_SPACE] = self.workspace.space.ctypes.data
-        call[layout.CALL_OUT] = self.workspace.out.ctypes.data
-        self.width = max(1, len(possible_variables(self.wanted.bgp).union(self.seeds)))
-        self.seed_table = np.zeros((0, self.width), np.int64)
-
     def start_from(self, columns: Sequence[Int64Array]) -> None:
         """Say which rows bind the seeds: int64[n] each, n > 0. They stay until others are given."""
-        self._seed_count = len(columns[0])
+        self._start = columns, len(columns[0])
         self._renew()
-        self.seed_table = np.zeros((self._seed_count, self.width), np.int64)
-        self.seed_table[:, : len(columns)] = np.stack(columns, axis=1)
-        self.call[layout.CALL_SEEDS] = self.seed_table.ctypes.data
-        self.call[layout.CALL_SEED_COUNT] = len(self.seed_table)
 
     def is_current(self) -> bool:
         """Look at sizes if some have changed; tell whether the plan is for those of now."""
         table = self.windows.table
         if self._version != table.version:
-            changes = self._changes_now()
+            changes = self.windows.changes()
             if self._version < 0 or changes != self._changes:
                 self._changes = changes
                 self._renew()
@@ -149,52 +219,25 @@ class CompiledQuery:
                 self._version = table.version
         return self._version >= 0
 
-    def _changes_now(self) -> list[int]:
-        return [self.windows.table.changes[number] for number in (self.windows.stored, *self.windows.numbers.values())]
-
     def run(self, limits: Callable[[], Limits]) -> Columns | None:
         """Return the columns of the query's variables, None if the executor has to evaluate the query.
 
         limits: those of this execution, asked for if it is large. Raises QueryTimeout, BudgetExceeded."""
         if self._version != self.windows.table.version:
             self.is_current()
-        if not self.is_runnable:
+        if self.steps is None:
             return self._nothing() if self.is_void else None
-        rows = run_call(self.call)
-        if rows > 0:
-            return self.columns(self.workspace.out, rows)
-        if rows == 0:
-            return self._nothing()
-        return None if -rows in _ELSEWHERE else self._go_on(limits())
+        found = self.steps.run(limits)
+        return None if found is None else self._projected(found)
 
-    def columns(self, out: Int64Array, rows: int) -> Columns:
+    def columns(self, out: Int64Array, count: int) -> Columns:
         """Return the query's columns of so many rows that lie at the beginning of some room."""
-        if rows == 0:
+        if self.steps is None or count == 0:
             return self._nothing()
-        width = self.width
-        found = out[: rows * width].reshape(rows, width).T.copy()
-        return tuple([found[at] for at in self._columns])
+        return self._projected(self.steps.rows(out, count))
 
-    def _go_on(self, limits: Limits) -> Columns | None:
-        """Run a call on that has stopped, until it is done."""
-        call, gathered, total, stopped = self.call, list[Columns](), 0, True
-        call[layout.CALL_GOES_ON] = 1
-        try:
-            while True:
-                rows = int(call[layout.CALL_ROWS])
-                gathered.append(self.columns(self.workspace.out, rows))
-                if not stopped:
-                    return tuple(map(np.concatenate, zip(*gathered, strict=True)))
-                limits.check()
-                total += rows
-                limits.check_rows(total, _ADVICE, "a basic graph pattern")
-                limits.hold(16 * rows * self.width)
-                status = run_call(call)
-                stopped = status < 0
-                if -status in _ELSEWHERE:
-                    return None
-        finally:
-            call[layout.CALL_GOES_ON] = 0
+    def _projected(self, rows: Int64Array) -> Columns:
+        return tuple([rows[at] for at in self._columns])
 
     def _nothing(self) -> Columns:
         return (_NO_IDS,) * len(self.variables)
@@ -202,23 +245,20 @@ class CompiledQuery:
     def _renew(self) -> None:
         """Find the plan for the sizes of now, and write it down if the kernel can run it alone."""
         dataset, numbers = self.windows.dataset(self.clause, self.resolve)
-        route = self.memo.route(self.wanted, self.seeds, max(1, self._seed_count), dataset)
+        columns, count = self._start
+        route = self.memo.route(self.wanted, self.seeds, max(1, count), dataset)
         # A plan for other sizes does until the memo is renewed.
         self._version = -1 if self.memo.is_stale else self.windows.table.version
-        self.is_runnable = self.is_void = False
-        if len(route.segments) != 1 or route.plan.filters or route.plan.constants or route.segments[0].filters:
-            return
-        plan = route.segments[0].lowered
-        self.is_void = plan.is_void
-        if plan.is_void or len(plan.steps) > layout.COMPILED_STEPS_MAX or self.width > layout.COMPILED_COLUMNS_MAX:
+        (segment,) = route.segments
+        plan = segment.lowered
+        self.is_void, self.steps = plan.is_void, None
+        if not CompiledSteps.fits(plan):
             return
         assert plan.variables[: len(self.seeds)] == self.seeds, (plan.variables, self.seeds)
-        assert max(1, len(plan.variables)) == self.width, (plan.variables, self.width)
         self._columns = [plan.variables.index(variable) for variable in self.variables]
-        self.block = _block(plan, dataset, self.windows.table, numbers, self.width)
-        self.call[layout.CALL_PLAN] = self.block.ctypes.data
-        self.call[layout.CALL_ROOM] = OUT_CELLS // self.width
-        self.is_runnable = True
+        self.steps = CompiledSteps(plan, dataset, numbers, self.windows.table, self.workspace)
+        if count:
+            self.steps.start_from(columns, count)
 
 
 def _patterns(query: Query) -> Bgp:
@@ -312,6 +352,6 @@ class CompiledQueries:
         are_current = [query.is_current() for query in self.queries]
         self._version = self.queries[0].windows.table.version if all(are_current) else -1
         for row, query in zip(self._calls, self.queries, strict=True):
-            row[:] = query.call if query.is_runnable else 0
+            row[:] = 0 if query.steps is None else query.steps.call
         self._calls[:, layout.CALL_SPACE] = self._workspace.space.ctypes.data
-        self._widths[:] = [query.width for query in self.queries]
+        self._widths[:] = [1 if query.steps is None else query.steps.width for query in self.queries]

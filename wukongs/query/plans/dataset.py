@@ -139,6 +139,11 @@ class Dataset:
         self.default_graph = self.resolve(_DEFAULT_NAME)
         self._lay_out()
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether there are triples, as far as it is known."""
+        return len(self.descriptors) > 0
+
     def put_stored(self, stored: BatchSet) -> None:
         """Put other batches, with at least the same triples, in the place of the stored graph's."""
         self.stored = stored

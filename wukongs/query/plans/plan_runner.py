@@ -26,7 +26,7 @@ CHUNKS_PER_CALL = 1024
 """How often a call comes up for air: for Ctrl-C, time limits and budgets."""
 FUEL = 32 * layout.FUEL_OF_CHUNK
 """How much a step looks at in a chunk, whether it matches or not."""
-_ADVICE = "Let its patterns share variables, or start from a constant"
+ADVICE = "Let its patterns share variables, or start from a constant"
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ def run_tables(
             rows = int(state[n, layout.COUNT])
             state[n, layout.COUNT] = 0
             total += rows
-            limits.check_rows(total, _ADVICE, "a basic graph pattern")
+            limits.check_rows(total, ADVICE, "a basic graph pattern")
             limits.hold(16 * rows * width)  # here, and in the columns of the result
             gathered.append(out[:rows].T.copy())
             if rows_wanted is not None and total >= rows_wanted:
