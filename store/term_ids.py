@@ -26,6 +26,8 @@ from wukongs.store.payload_kernels import (
 from wukongs.store.term_id_kernels import canonical_id as _canonical_id
 from wukongs.store.term_id_kernels import canonical_ids as _canonical_ids
 from wukongs.store.unpack_kernels import unpack as _unpack
+from wukongs.store.value_kernels import OP_AT_LEAST, OP_AT_MOST, OP_EQUAL, OP_GREATER, OP_LESS, OP_NOT_EQUAL
+from wukongs.store.value_kernels import compare_values as _compare_values
 from wukongs.store.value_kernels import decimal_parts as _decimal_parts
 from wukongs.store.value_kernels import numeric_values as _numeric_values
 
@@ -158,6 +160,46 @@ def numeric_values(ids: Int64Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[n
     with np.errstate(over="ignore"):
         kinds, values = _numeric_values(ids)
     return kinds, values
+
+
+_OPS = {"=": OP_EQUAL, "!=": OP_NOT_EQUAL, "<": OP_LESS, ">": OP_GREATER, "<=": OP_AT_MOST, ">=": OP_AT_LEAST}
+
+
+def compare_values(op: str, left: Int64Array, right: Int64Array, length: int) -> npt.NDArray[np.int8]:
+    """Compare inlined numbers and date-times by = != < > <= or >=: 1 where it holds, 0 where it does not, -1 where
+    float64s do not tell, and for all other ids. left, right : int64[length], or [1] for one id."""
+    verdicts = np.empty(length, np.int8)
+    if length:
+        _compare_values(_OPS[op], left, right, verdicts)
+    return verdicts
+
+
+@lru_cache(maxsize=4096)
+def inlined_id(canonical: str) -> Int64Array | None:
+    """Return the id of a term that is inlined, so that it is the same everywhere, as int64[1]; None for others."""
+    found = term_id(canonical)
+    return np.array([found], np.int64) if found & INLINE_MARK else None
+
+
+def integer_ids(numbers: Int64Array) -> Int64Array:
+    """Return the ids of xsd:integers from 0 to below 2**54; these are inlined, and the same everywhere."""
+    if not len(numbers) or int(numbers.max()) < _SMALL_COUNT:
+        return _small_integer_ids()[numbers]
+    found = np.empty(len(numbers), np.int64)
+    for start in range(0, len(numbers), _INTEGERS_AT_ONCE):
+        some = numbers[start : start + _INTEGERS_AT_ONCE].tolist()
+        found[start : start + len(some)] = text_ids([b'"%d"^^<%s>' % (number, _INTEGER) for number in some])
+    return found
+
+
+@lru_cache(maxsize=1)
+def _small_integer_ids() -> Int64Array:
+    return text_ids([b'"%d"^^<%s>' % (number, _INTEGER) for number in range(_SMALL_COUNT)])
+
+
+_INTEGER = f"{XSD_NAMESPACE}integer".encode()
+_SMALL_COUNT = 4096
+_INTEGERS_AT_ONCE = 1 << 16
 
 
 def decimal_parts(ids: Int64Array) -> tuple[Int64Array, npt.NDArray[np.int8]]:

@@ -48,6 +48,9 @@ KIND_DATE_TIME_LOCAL = 7
 KIND_DATE = 8
 KIND_DATE_LOCAL = 9
 
+OP_EQUAL, OP_NOT_EQUAL, OP_LESS, OP_GREATER, OP_AT_MOST, OP_AT_LEAST = range(6)
+EXACT_LIMIT = 2.0**53
+"""Integers below it are float64s."""
 _QUARTER_MS = 900_000
 
 
@@ -66,6 +69,43 @@ def _zone_ms(zone):
     return (zone - ZONE_QUARTERS) * _QUARTER_MS if zone > ZONE_UTC else np.int64(0)
 
 
+@njit_uncounted
+def numeric_value(term):
+    """Return the kind and the value of one id, as numeric_values does."""
+    if term < 0 or term & 1 == 0:
+        return KIND_NONE, np.nan
+    code, body = split_id(term)
+    form = code - (code & TYPE_MASK)
+    code &= TYPE_MASK
+    if code == TYPE_STRING:
+        return KIND_NONE, np.nan
+    if code == TYPE_INTEGER or code >= TYPE_DERIVED:
+        return KIND_INTEGER, np.float64(body)
+    if code == TYPE_BOOLEAN:
+        return KIND_BOOLEAN, np.float64(body & 1)
+    if code == TYPE_DATE_TIME:
+        day, second, digits, fraction, zone = split_date_time(code + form, body)
+        ms = (day - EPOCH_DAY) * (DAY_SECONDS * 1000) + second * 1000 - _zone_ms(zone)
+        for _ in range(digits, 3):
+            fraction *= 10
+        value = np.float64(ms * 1000 + fraction) / 1000.0 if digits == 6 else np.float64(ms + fraction)
+        return (KIND_DATE_TIME if zone != ZONE_NONE else KIND_DATE_TIME_LOCAL), value
+    if code == TYPE_DATE:
+        zone = body % ZONES
+        value = np.float64((body // ZONES - EPOCH_DAY) * (DAY_SECONDS * 1000) - _zone_ms(zone))
+        return (KIND_DATE if zone != ZONE_NONE else KIND_DATE_LOCAL), value
+    negative, mantissa, exponent = _split_number(code, form, body)
+    power = 1.0
+    for _ in range(abs(exponent)):
+        power *= 10.0
+    value = np.float64(mantissa) * power if exponent > 0 else np.float64(mantissa) / power
+    if negative:
+        value = -value
+    if code == TYPE_FLOAT:
+        return KIND_FLOAT, np.float64(np.float32(value))
+    return (KIND_DOUBLE if code == TYPE_DOUBLE else KIND_DECIMAL), value
+
+
 @njit
 def numeric_values(ids):
     """Return the kind and the value of each id.
@@ -76,43 +116,56 @@ def numeric_values(ids):
     kinds = np.zeros(len(ids), np.int8)
     values = np.full(len(ids), np.nan, np.float64)
     for i in range(len(ids)):
-        if ids[i] < 0 or ids[i] & 1 == 0:
-            continue
-        code, body = split_id(ids[i])
-        form = code - (code & TYPE_MASK)
-        code &= TYPE_MASK
-        if code == TYPE_STRING:
-            continue
-        if code == TYPE_INTEGER or code >= TYPE_DERIVED:
-            kinds[i] = KIND_INTEGER
-            values[i] = np.float64(body)
-        elif code == TYPE_BOOLEAN:
-            kinds[i] = KIND_BOOLEAN
-            values[i] = np.float64(body & 1)
-        elif code == TYPE_DATE_TIME:
-            day, second, digits, fraction, zone = split_date_time(code + form, body)
-            ms = (day - EPOCH_DAY) * (DAY_SECONDS * 1000) + second * 1000 - _zone_ms(zone)
-            for _ in range(digits, 3):
-                fraction *= 10
-            kinds[i] = KIND_DATE_TIME if zone != ZONE_NONE else KIND_DATE_TIME_LOCAL
-            values[i] = np.float64(ms * 1000 + fraction) / 1000.0 if digits == 6 else np.float64(ms + fraction)
-        elif code == TYPE_DATE:
-            zone = body % ZONES
-            kinds[i] = KIND_DATE if zone != ZONE_NONE else KIND_DATE_LOCAL
-            values[i] = np.float64((body // ZONES - EPOCH_DAY) * (DAY_SECONDS * 1000) - _zone_ms(zone))
-        else:
-            negative, mantissa, exponent = _split_number(code, form, body)
-            power = 1.0
-            for _ in range(abs(exponent)):
-                power *= 10.0
-            value = np.float64(mantissa) * power if exponent > 0 else np.float64(mantissa) / power
-            if code == TYPE_FLOAT:
-                value = np.float64(np.float32(value))
-                kinds[i] = KIND_FLOAT
-            else:
-                kinds[i] = KIND_DOUBLE if code == TYPE_DOUBLE else KIND_DECIMAL
-            values[i] = -value if negative else value
+        kinds[i], values[i] = numeric_value(ids[i])
     return kinds, values
+
+
+@njit_uncounted
+def _is_decided(kind, value, other_kind, other):
+    """Tell whether two values compare as their float64s do."""
+    if kind == KIND_DATE_TIME or other_kind == KIND_DATE_TIME:
+        return kind == other_kind
+    for one in (kind, other_kind):
+        if one != KIND_INTEGER and one != KIND_DECIMAL and one != KIND_DOUBLE:
+            return False
+    if kind == KIND_DOUBLE or other_kind == KIND_DOUBLE or value != other:
+        return True
+    return kind == KIND_INTEGER and other_kind == KIND_INTEGER and abs(value) < EXACT_LIMIT
+
+
+@njit
+def compare_values(op, left, right, verdicts):
+    """Compare inlined numbers, or date-times with a zone, where their float64s decide it.
+
+    Parameters
+    ----------
+    op : int                        An OP constant.
+    left, right : int64[n], or [1]  Any term ids; one is compared with all.
+    verdicts : int8[n]              Written: 1 where it holds, 0 where it does not, -1 where the float64s do not tell.
+
+    An operand beside a double is promoted to a double. Rounding is monotone, so integers and decimals compare as their
+    float64s do unless these are equal and one of them may be rounded."""
+    first_kind, first = numeric_value(left[0])
+    second_kind, second = numeric_value(right[0])
+    for i in range(len(verdicts)):
+        if i > 0 and len(left) > 1:
+            first_kind, first = numeric_value(left[i])
+        if i > 0 and len(right) > 1:
+            second_kind, second = numeric_value(right[i])
+        if not _is_decided(first_kind, first, second_kind, second):
+            verdicts[i] = -1
+        elif op == OP_EQUAL:
+            verdicts[i] = first == second
+        elif op == OP_NOT_EQUAL:
+            verdicts[i] = first != second
+        elif op == OP_LESS:
+            verdicts[i] = first < second
+        elif op == OP_GREATER:
+            verdicts[i] = first > second
+        elif op == OP_AT_MOST:
+            verdicts[i] = first <= second
+        else:
+            verdicts[i] = first >= second
 
 
 @njit

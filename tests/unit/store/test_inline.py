@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from tests.oracles.ntriples import XSD
 from wukongs.store import inline_kernels, terms, unpack_kernels, value_kernels
-from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES
+from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES, compare_values, integer_ids
 from wukongs.store.terms import decimal_parts, numeric_values, term_id, unpack
 
 INLINED = {
@@ -184,3 +186,59 @@ def test_kernels_equal_their_py_funcs() -> None:
         ids = np.array([term_id(text) for text in texts])
         for found, expected in zip(values(ids), numeric_values(ids), strict=True):
             np.testing.assert_array_equal(found, expected)
+        compare = getattr(value_kernels.compare_values, "py_func", value_kernels.compare_values)
+        for first in ids[::7]:
+            one, verdicts = np.array([first]), np.empty(len(ids), np.int8)
+            compare(value_kernels.OP_LESS, one, ids, verdicts)
+            np.testing.assert_array_equal(verdicts, compare_values("<", one, ids, len(ids)))
+
+
+COMPARISONS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+
+
+@pytest.mark.nojit
+def test_inlined_values_are_compared_where_float64_decides() -> None:
+    integers = [f'"{number}"^^<{XSD}integer>' for number in (-3, 0, 2, 7, 2**53, 2**53 + 1)]
+    decimals = [f'"{number}"^^<{XSD}decimal>' for number in ("-3.0", "0.1", "2.5", "7")]
+    doubles = [f'"{number}"^^<{XSD}double>' for number in ("0.1", "-0.0", "7.0")]
+    ids = np.array([term_id(text) for text in (*integers, *decimals, *doubles)])
+    numbers = [Decimal(text[1 : text.rindex('"')]) for text in (*integers, *decimals, *doubles)]
+    count = len(ids) - len(doubles)
+    for op, expected in COMPARISONS.items():
+        for at, (one, number) in enumerate(zip(ids, numbers, strict=True)):
+            verdicts = compare_values(op, np.array([one]), ids, len(ids)).tolist()
+            assert compare_values(op, np.full(len(ids), one), ids, len(ids)).tolist() == verdicts
+            for other_at, (verdict, other) in enumerate(zip(verdicts, numbers, strict=True)):
+                if at >= count or other_at >= count:  # with a double: as doubles
+                    assert verdict == expected(float(number), float(other))
+                elif verdict < 0:
+                    assert float(number) == float(other)
+                    assert at >= 4 or other_at >= 4, "two small integers are decided"
+                else:
+                    assert verdict == expected(number, other)
+    assert compare_values("=", ids[:0], ids[:1], 0).tolist() == []
+
+
+@pytest.mark.nojit
+def test_date_times_are_compared_if_both_have_a_zone_and_nothing_else_is() -> None:
+    times = ("2020-01-01T00:00:00Z", "2020-01-01T02:00:00+01:00", "2020-01-01T00:00:00")
+    ids = [term_id(f'"{time}"^^<{XSD}dateTime>') for time in times]
+    others = [term_id(text) for text in (f'"1"^^<{XSD}integer>', f'"true"^^<{XSD}boolean>', "<http://x>", '"a"')]
+    others += [term_id(f'"2020-01-01Z"^^<{XSD}date>'), term_id(f'"1.5"^^<{XSD}float>'), -1]
+    column = np.array([*ids, *others])
+    assert compare_values("<", column[:1], column, len(column)).tolist() == [0, 1, *[-1] * 8]
+    assert compare_values(">=", column, column[1:2], len(column)).tolist() == [0, 1, *[-1] * 8]
+    assert compare_values("=", column[4:5], column, len(column)).tolist() == [-1] * len(column)
+
+
+def test_ids_of_integers_are_those_of_their_texts() -> None:
+    numbers = np.array([0, 7, 4095, 7])
+    for some in (numbers, np.append(numbers, 2**54 - 1), numbers[:0]):
+        assert integer_ids(some).tolist() == [term_id(f'"{number}"^^<{XSD}integer>') for number in some.tolist()]

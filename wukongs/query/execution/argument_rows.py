@@ -43,7 +43,7 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.exploration_order import is_explorable
 from wukongs.csparql.plan import FilteredBgp, Plan
 from wukongs.csparql.scope import expression_variables, possible_variables
-from wukongs.csparql.terms import ARGUMENT_PREFIX, XSD, Variable
+from wukongs.csparql.terms import ARGUMENT_PREFIX, Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, within
@@ -66,13 +66,11 @@ from wukongs.query.rows import (
 )
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.term_ids import text_ids
+from wukongs.store.term_ids import integer_ids
 
 ARGUMENT = "argument"
 """The name of the first column of an answer: the number of the row that it is for."""
 NUMBER = Variable(".number")
-_INTEGER = f"{XSD}integer".encode()
-_INTEGERS_AT_ONCE = 1 << 16
 _ROWS_MAX = 1 << 62
 
 
@@ -184,7 +182,7 @@ class ArgumentRows:
         distinct = tuple(column[self._rows.firsts] for column in columns.values())
         places = np.arange(self._rows.count, dtype=np.int64)
         self._given = BindingTable((NUMBER, *hidden.values()), (places, *distinct), self._rows.count)
-        self._ids = _integer_ids(length) if numbers is None else numbers
+        self._ids = integer_ids(np.arange(length, dtype=np.int64)) if numbers is None else numbers
         self._cores = [_Core(node, self._given, self._rows) for node in _cores_of(self._query.pattern)]
         where = where_clause(self._query)
         self._needs_all = not self._cores or _has_one_group(where)
@@ -280,12 +278,3 @@ def _hidden_count(core: Node) -> int:
 def _has_one_group(node: Node) -> bool:
     """Whether a part groups without keys, so that it has a solution where its pattern has none."""
     return (isinstance(node, Group) and not node.keys) or any(map(_has_one_group, children(node)))
-
-
-def _integer_ids(count: int) -> Int64Array:
-    """Return the ids of the integers from 0 on; these are inlined, and the same in every store."""
-    found = np.empty(count, np.int64)
-    for start in range(0, count, _INTEGERS_AT_ONCE):
-        stop = min(count, start + _INTEGERS_AT_ONCE)
-        found[start:stop] = text_ids([b'"%d"^^<%s>' % (number, _INTEGER) for number in range(start, stop)])
-    return found

@@ -5,7 +5,8 @@ The scalar evaluator (scalar_evaluator.py) defines every answer. Evaluation by c
 * `&& || !` combine columns of three-valued truth, and IN and NOTIN are `=` under `||`, of many constants with sets
   (membership.py);
 * `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
-* comparisons and arithmetic of numbers run in float64 where that is exact (number_columns.py);
+* comparisons of numbers and date-times that ids carry run in one kernel (store/value_kernels.py), all others of numbers
+  and arithmetic in float64 where that is exact (number_columns.py);
 * functions of strings, tests of kinds, and comparisons with what these give, run on columns of bytes
   (text_expressions.py), and so do comparisons of doubles that ids do not carry;
 * rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
@@ -28,7 +29,6 @@ from wukongs.query.expressions.frame import ANY_ID, STRING_ID, Frame, identity_o
 from wukongs.query.expressions.membership import CONSTANTS_MIN, Elements
 from wukongs.query.expressions.number_columns import (
     CHANGES,
-    COMPARED,
     DOUBLE,
     EXACT,
     Numbers,
@@ -45,8 +45,7 @@ from wukongs.query.rows import numbered
 from wukongs.query.terms.value_operators import effective_boolean_value
 from wukongs.query.terms.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.store.term_ids import numeric_values
-from wukongs.store.value_kernels import KIND_DATE_TIME
+from wukongs.store.term_ids import compare_values, inlined_id
 
 LONG_TEXT = 1 << 16
 """Characters; after making one of more the clock is looked at."""
@@ -159,16 +158,36 @@ def _membership(member: Expression, elements: Sequence[Expression], frame: Frame
 
 
 def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> Truth:
-    """Compare as float64s, as times, by ids, as texts, then one by one; each way takes only rows that are open."""
-    length = frame.table.length
-    nowhere = np.zeros(length, np.bool_)
-    truth, is_open = Truth(nowhere, nowhere), ~nowhere
-    for compare in (_compare_numbers, _compare_times, _compare_ids, text_expressions.compare):
-        if is_open.any() and (found := compare(op, left, right, frame)):
+    """Compare inlined values, then as float64s, by ids, as texts, then one by one; each way takes only rows that are
+    open."""
+    truth, is_open = _compare_inlined(op, left, right, frame)
+    for compare in (_compare_numbers, _compare_ids, text_expressions.compare):
+        if not is_open.any():
+            return truth
+        if found := compare(op, left, right, frame):
             decided = found[1] & is_open
             truth = Truth(truth.true | (found[0].true & decided), truth.false | (found[0].false & decided))
-            is_open &= ~decided
+            is_open = is_open & ~decided
     return _settled(Call(op, (left, right)), truth, is_open, frame)
+
+
+def _compare_inlined(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray]:
+    """Compare inlined numbers, and inlined date-times that have a zone: (truth, where it is open)."""
+    length = frame.table.length
+    if frame.terms.inlines:
+        first, second = _inlined_ids(left, frame), _inlined_ids(right, frame)
+        if first is not None and second is not None:
+            verdicts = compare_values(op, first, second, length)
+            return Truth(verdicts == 1, verdicts == 0), verdicts == -1
+    nowhere = np.zeros(length, np.bool_)
+    return Truth(nowhere, nowhere), ~nowhere
+
+
+def _inlined_ids(leaf: Expression, frame: Frame) -> Int64Array | None:
+    """Return the ids of a variable or the one of a constant; None for a constant that is not inlined, and for calls."""
+    if isinstance(leaf, Variable):
+        return frame.table.column(leaf)
+    return inlined_id(leaf.text) if isinstance(leaf, Term) else None
 
 
 def _compare_numbers(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
@@ -177,16 +196,6 @@ def _compare_numbers(op: str, left: Expression, right: Expression, frame: Frame)
         return None
     truths, decided = compare_columns(op, first, second, frame.table.length)
     return Truth.of(truths, decided), decided
-
-
-def _compare_times(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
-    """Compare inlined date-times that have a zone: (truth, decided), or None for other expressions."""
-    if not frame.terms.inlines or isinstance(left, Call) or isinstance(right, Call):
-        return None
-    first_kinds, first = numeric_values(_ids(left, frame))
-    second_kinds, second = numeric_values(_ids(right, frame))
-    decided = (first_kinds == KIND_DATE_TIME) & (second_kinds == KIND_DATE_TIME)
-    return Truth.of(COMPARED[op](first, second), decided), decided
 
 
 def _compare_ids(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:

@@ -32,12 +32,11 @@ from wukongs.csparql.terms import XSD
 from wukongs.query.terms.values import Kind, Value, to_float64
 from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
 from wukongs.store.term_ids import numeric_values
-from wukongs.store.value_kernels import KIND_DECIMAL, KIND_DOUBLE, KIND_INTEGER
+from wukongs.store.value_kernels import EXACT_LIMIT, KIND_DECIMAL, KIND_DOUBLE, KIND_INTEGER
 
 Float64Array = npt.NDArray[np.float64]
 
 UNDECIDED, EXACT, ROUNDED, DOUBLE = 0, 1, 2, 3
-_EXACT_LIMIT = 2.0**53
 _KINDS_OF_IDS = np.full(128, UNDECIDED, np.uint8)
 _KINDS_OF_IDS[[KIND_INTEGER, KIND_DECIMAL, KIND_DOUBLE]] = EXACT, ROUNDED, DOUBLE
 
@@ -72,7 +71,7 @@ def numbers_of_ids(ids: Int64Array) -> Numbers:
     """Make the column of term ids: inlined values are read off the ids, all others are UNDECIDED."""
     stored_kinds, values = numeric_values(ids)
     kinds = _KINDS_OF_IDS[stored_kinds]
-    kinds[(kinds == EXACT) & (np.abs(values) >= _EXACT_LIMIT)] = ROUNDED
+    kinds[(kinds == EXACT) & (np.abs(values) >= EXACT_LIMIT)] = ROUNDED
     first = int(kinds[0]) if len(kinds) else UNDECIDED
     return Numbers(values, first if (kinds == first).all() else kinds)
 
@@ -83,7 +82,7 @@ def _number_of(value: Value | None) -> tuple[int, float]:
     number = to_float64(value.number)
     if value.kind == Kind.DOUBLE:
         return DOUBLE, number
-    return (EXACT if value.kind == Kind.INTEGER and abs(number) < _EXACT_LIMIT else ROUNDED), number
+    return (EXACT if value.kind == Kind.INTEGER and abs(number) < EXACT_LIMIT else ROUNDED), number
 
 
 def combine(op: str, left: Numbers, right: Numbers) -> Numbers:
@@ -101,7 +100,7 @@ def combine(op: str, left: Numbers, right: Numbers) -> Numbers:
         return Numbers(values, DOUBLE)
     first, second = np.asarray(left.kinds, np.uint8), np.asarray(right.kinds, np.uint8)
     is_double = (np.maximum(first, second) == DOUBLE) & (np.minimum(first, second) != UNDECIDED)
-    is_exact = (first == EXACT) & (second == EXACT) & (np.abs(values) < _EXACT_LIMIT) & (op != "/")
+    is_exact = (first == EXACT) & (second == EXACT) & (np.abs(values) < EXACT_LIMIT) & (op != "/")
     return _with_kinds(values, is_double, is_exact)
 
 
@@ -119,7 +118,7 @@ def changed(op: str, column: Numbers) -> Numbers:
     if op == _TO_DOUBLE:
         return Numbers(values, np.where(kinds == UNDECIDED, UNDECIDED, DOUBLE).astype(np.uint8))
     if op == _TO_INTEGER:
-        is_exact = (kinds == EXACT) | ((kinds == DOUBLE) & (np.abs(values) < _EXACT_LIMIT))
+        is_exact = (kinds == EXACT) | ((kinds == DOUBLE) & (np.abs(values) < EXACT_LIMIT))
         return _with_kinds(values, np.zeros_like(is_exact), is_exact)
     if op == "ABS":
         return Numbers(values, column.kinds)

@@ -34,6 +34,7 @@ from wukongs.query.terms.temporal import EXACT
 from wukongs.query.terms.value_operators import arithmetic, promoted
 from wukongs.query.terms.values import Kind, Value, computed, string, text_of, to_float32
 from wukongs.store.dtypes import UNBOUND, Int64Array
+from wukongs.store.term_ids import integer_ids
 
 _ZERO = computed(Kind.INTEGER, 0)
 
@@ -123,6 +124,8 @@ def _count_rows(aggregate: Aggregate, table: BindingTable, groups: Int64Array, g
 
 
 def _integer_ids(numbers: Int64Array, terms: TermSpace) -> Int64Array:
+    if terms.inlines:
+        return integer_ids(numbers)
     distinct, places = np.unique(numbers, return_inverse=True)
     return _value_ids([computed(Kind.INTEGER, number) for number in distinct.tolist()], terms)[places]
 
