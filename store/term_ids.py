@@ -162,7 +162,7 @@ def numeric_values(ids: Int64Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[n
     return kinds, values
 
 
-_OPS = {"=": OP_EQUAL, "!=": OP_NOT_EQUAL, "<": OP_LESS, ">": OP_GREATER, "<=": OP_AT_MOST, ">=": OP_AT_LEAST}
+OPS = {"=": OP_EQUAL, "!=": OP_NOT_EQUAL, "<": OP_LESS, ">": OP_GREATER, "<=": OP_AT_MOST, ">=": OP_AT_LEAST}
 
 
 def compare_values(op: str, left: Int64Array, right: Int64Array, length: int) -> npt.NDArray[np.int8]:
@@ -170,7 +170,7 @@ def compare_values(op: str, left: Int64Array, right: Int64Array, length: int) ->
     float64s do not tell, and for all other ids. left, right : int64[length], or [1] for one id."""
     verdicts = np.empty(length, np.int8)
     if length:
-        _compare_values(_OPS[op], left, right, verdicts)
+        _compare_values(OPS[op], left, right, verdicts)
     return verdicts
 
 

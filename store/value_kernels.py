@@ -133,6 +133,27 @@ def _is_decided(kind, value, other_kind, other):
     return kind == KIND_INTEGER and other_kind == KIND_INTEGER and abs(value) < EXACT_LIMIT
 
 
+@njit_uncounted
+def verdict_of(op, kind, value, other_kind, other):
+    """Compare two values: 1 if it holds, 0 if it does not, -1 if their float64s do not tell. op: an OP constant.
+
+    An operand beside a double is promoted to a double. Rounding is monotone, so integers and decimals compare as their
+    float64s do unless these are equal and one of them may be rounded."""
+    if not _is_decided(kind, value, other_kind, other):
+        return -1
+    if op == OP_EQUAL:
+        return 1 if value == other else 0
+    if op == OP_NOT_EQUAL:
+        return 1 if value != other else 0
+    if op == OP_LESS:
+        return 1 if value < other else 0
+    if op == OP_GREATER:
+        return 1 if value > other else 0
+    if op == OP_AT_MOST:
+        return 1 if value <= other else 0
+    return 1 if value >= other else 0
+
+
 @njit
 def compare_values(op, left, right, verdicts):
     """Compare inlined numbers, or date-times with a zone, where their float64s decide it.
@@ -141,10 +162,7 @@ def compare_values(op, left, right, verdicts):
     ----------
     op : int                        An OP constant.
     left, right : int64[n], or [1]  Any term ids; one is compared with all.
-    verdicts : int8[n]              Written: 1 where it holds, 0 where it does not, -1 where the float64s do not tell.
-
-    An operand beside a double is promoted to a double. Rounding is monotone, so integers and decimals compare as their
-    float64s do unless these are equal and one of them may be rounded."""
+    verdicts : int8[n]              Written, as verdict_of says."""
     first_kind, first = numeric_value(left[0])
     second_kind, second = numeric_value(right[0])
     for i in range(len(verdicts)):
@@ -152,20 +170,7 @@ def compare_values(op, left, right, verdicts):
             first_kind, first = numeric_value(left[i])
         if i > 0 and len(right) > 1:
             second_kind, second = numeric_value(right[i])
-        if not _is_decided(first_kind, first, second_kind, second):
-            verdicts[i] = -1
-        elif op == OP_EQUAL:
-            verdicts[i] = first == second
-        elif op == OP_NOT_EQUAL:
-            verdicts[i] = first != second
-        elif op == OP_LESS:
-            verdicts[i] = first < second
-        elif op == OP_GREATER:
-            verdicts[i] = first > second
-        elif op == OP_AT_MOST:
-            verdicts[i] = first <= second
-        else:
-            verdicts[i] = first >= second
+        verdicts[i] = verdict_of(op, first_kind, first, second_kind, second)
 
 
 @njit

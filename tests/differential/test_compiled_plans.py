@@ -65,7 +65,7 @@ def lived(scenario: Scenario) -> tuple[dict[str, list[Any]], int]:
 def test_windows_are_the_same() -> None:
     compiled = []
 
-    @fuzzed(25)
+    @fuzzed(40)
     @given(lives())
     def run(scenario: Scenario) -> None:
         windows, count = lived(scenario)

@@ -8,7 +8,7 @@ import pytest
 from tests.quads import batch_of, spread
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
-from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.terms import XSD, Term, Variable
 from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.query.limits import Limits
 from wukongs.query.plans import compiled
@@ -17,6 +17,7 @@ from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH
+from wukongs.store.term_ids import term_id
 from wukongs.store.window_table import WindowTable
 
 STORED = 900
@@ -83,7 +84,12 @@ def test_stored_patterns_and_windows_are_joined() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        select("?a <urn:p> ?b FILTER(?b > 1)"),
+        select("?a <urn:p> ?b FILTER(?b + 1 > 1)"),
+        select("?a <urn:p> ?b FILTER(?b > 1 || ?b < 0)"),
+        select("?a <urn:p> ?b FILTER(?a = <urn:a>)"),
+        select("?a <urn:p> ?b FILTER(?b > 'a')"),
+        select("?a <urn:p> ?b FILTER(?b > ?c)"),
+        select("?a <urn:p> ?b FILTER(?b > 1 && BOUND(?a))"),
         select("?a <urn:p> ?b OPTIONAL { ?b <urn:q> ?c }"),
         select("?a <urn:p>+ ?b"),
         select("{ ?a <urn:p> ?b } UNION { ?a <urn:q> ?b }"),
@@ -120,6 +126,51 @@ def test_plans_are_looked_at_when_a_size_has_changed_by_a_factor() -> None:
         query.windows.table.set(query.windows.stored, edges(spread(STORED), "<urn:p>", pairs))
         assert len(rows(query.run(Limits))) == count
         assert len(looked) == expected, count
+
+
+def valued(lexicals: dict[int, str], datatype: str = "integer") -> BatchSet:
+    """A triple s p o for each number of a subject and lexical form of its object."""
+    ids = {at: term_id(f'"{lexical}"^^<{XSD}{datatype}>') for at, lexical in lexicals.items()}
+    return BatchSet.of((batch_of([(spread(STORED), spread(s), IDS["<urn:p>"], o) for s, o in ids.items()]),), True)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("?b > 5", [2, 3]),
+        ("5 >= ?b", [0, 1]),
+        ("?b != 7 && ?b < 100", [0, 1, 3]),
+        ("?b > 1 && ?a != <urn:a>", [1, 2, 3]),
+        ("?b > 1.5e0", [1, 2, 3]),
+        ("?b = ?b", [0, 1, 2, 3]),
+        ("?b > 1) FILTER(?b < 8", [1, 2]),
+        ("1 = 1 && ?b > 9", None),
+    ],
+)
+def test_filters_that_ids_decide_are_conditions(condition: str, expected: list[int] | None) -> None:
+    stored = valued({0: "1", 1: "5", 2: "7", 3: "10"})
+    found = compile_text(select(f"?a <urn:p> ?b FILTER({condition})", "?a"), WindowTable())
+    if expected is None:
+        assert found is None
+        return
+    query = compiled_over(f"?a <urn:p> ?b FILTER({condition})", stored, BatchSet.of((), True), "?a")
+    assert rows(query.run(Limits)) == sorted((spread(at),) for at in expected)
+    together = CompiledQueries([query, query], Workspace()).run(Limits)
+    assert rows(together.columns(1)) == sorted((spread(at),) for at in expected)
+
+
+def test_a_row_of_which_ids_do_not_tell_is_left_to_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = compiled_over("?a <urn:p> ?b FILTER(?b > 5)", valued({1: "5", 2: "7"}), BatchSet.of((), True))
+    assert len(rows(query.run(Limits))) == 1
+    query.windows.table.set(query.windows.stored, valued({1: "5", 2: "no number"}, "string"))
+    assert query.run(Limits) is None
+    assert CompiledQueries([query], Workspace()).run(Limits).columns(0) is None
+    query.windows.table.set(query.windows.stored, valued({1: "5", 2: "7"}))
+    assert len(rows(query.run(Limits))) == 1
+    monkeypatch.setattr(compiled, "OUT_CELLS", 4)
+    query = compiled_over("?a <urn:p> ?b FILTER(?b > 5)", valued(dict.fromkeys(range(4), "7")), BatchSet.of((), True))
+    assert query.run(Limits) is None, "the limits count the rows before the filter"
 
 
 def many(count: int) -> BatchSet:

@@ -3,7 +3,8 @@
 Nothing is made anew at a firing. The block names windows, and the kernel finds their batches. The plan is looked at
 again when some window's size has changed by a factor (WindowTable.version), and in no other firing.
 
-A CompiledQuery is a query that kernels answer alone: a SELECT of variables that triple patterns bind, without filters.
+A CompiledQuery is a query that kernels answer alone: a SELECT of variables that triple patterns bind, with no filters
+but those that ids decide (conditions.py).
 All others are evaluated by the executor, over the compiled plans of their triple patterns (compiled_plans.py). It also
 takes over a firing that needs more room than a workspace has. Both run the same plan by the same kernel, so rows and
 their order are the same.
@@ -23,6 +24,7 @@ from wukongs.csparql.terms import Variable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.compiled_kernels import run_call, run_calls
+from wukongs.query.plans.conditions import Condition, conditions_of, table_of
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -80,15 +82,22 @@ class CompiledSteps:
     width: columns of the rows in the kernel: those of all variables, at least 1."""
 
     def __init__(
-        self, plan: LoweredPlan, dataset: Dataset, numbers: Mapping[int, int], table: WindowTable, workspace: Workspace
+        self,
+        plan: LoweredPlan,
+        dataset: Dataset,
+        numbers: Mapping[int, int],
+        table: WindowTable,
+        workspace: Workspace,
+        conditions: Sequence[Condition] = (),
     ) -> None:
-        """dataset, numbers: as Windows.dataset returns them. plan: one for which `fits` holds."""
+        """dataset, numbers: as Windows.dataset returns them. plan: one for which `fits` holds. conditions: of the rows
+        that come out; with some it is run in another way if there are more rows than there is room for."""
         assert CompiledSteps.fits(plan), plan
         self.plan = plan
         self.width = max(1, len(plan.variables))
         self._workspace = workspace
         self._room = OUT_CELLS // self.width
-        self._block = _block(plan, dataset, table, numbers, self.width)
+        self._block = _block(plan, dataset, table, numbers, table_of(conditions, plan.variables, dataset.resolve))
         """The plan, as plan_layout says."""
         self._seeds: Int64Array = np.zeros((0, self.width), np.int64)
         call: Int64Array = np.zeros(layout.CALL_WIDTH, np.int64)
@@ -170,6 +179,7 @@ class CompiledQuery:
     """The plan for the sizes of now, None if the kernel cannot run it."""
     is_void: bool = field(init=False, default=False)
     """Whether there is no match, whatever the data: no term of the data can be one of its constants."""
+    _conditions: tuple[Condition, ...] = field(init=False)
     _columns: list[int] = field(init=False, default_factory=list)
     _start: tuple[Sequence[Int64Array], int] = field(init=False, default=((), 0))
     """The columns of the rows to start from, and how many there are."""
@@ -191,16 +201,21 @@ class CompiledQuery:
         if not CompiledQuery.is_for(query, seeds):
             return None
         variables = tuple(map(Variable, query.variables))
-        wanted = FilteredBgp(_patterns(query), ())
-        return CompiledQuery(query.dataset, variables, wanted, seeds, windows, resolve, memo, workspace)
+        return CompiledQuery(query.dataset, variables, _patterns(query), seeds, windows, resolve, memo, workspace)
 
     @staticmethod
     def is_for(query: Query, seeds: tuple[Variable, ...] = ()) -> bool:
         """Tell whether a query is one for kernels alone."""
-        patterns, variables = _patterns(query), tuple(map(Variable, query.variables))
-        if query.form != "select" or not patterns.patterns or not variables:
+        wanted, variables = _patterns(query), tuple(map(Variable, query.variables))
+        if query.form != "select" or not wanted.bgp.patterns or not variables:
             return False
-        return possible_variables(patterns).union(seeds).issuperset(variables)
+        bound = possible_variables(wanted.bgp).union(seeds)
+        return bound.issuperset(variables) and conditions_of(wanted.filters, bound) is not None
+
+    def __post_init__(self) -> None:
+        conditions = conditions_of(self.wanted.filters, possible_variables(self.wanted.bgp).union(self.seeds))
+        assert conditions is not None, self.wanted
+        self._conditions = conditions
 
     def start_from(self, columns: Sequence[Int64Array]) -> None:
         """Say which rows bind the seeds: int64[n] each, n > 0. They stay until others are given."""
@@ -249,30 +264,32 @@ class CompiledQuery:
         route = self.memo.route(self.wanted, self.seeds, max(1, count), dataset)
         # A plan for other sizes does until the memo is renewed.
         self._version = -1 if self.memo.is_stale else self.windows.table.version
-        (segment,) = route.segments
-        plan = segment.lowered
-        self.is_void, self.steps = plan.is_void, None
+        self.is_void, self.steps = False, None
+        if len(route.segments) != 1 or route.plan.filters or route.plan.constants:
+            return
+        plan = route.segments[0].lowered
+        self.is_void = plan.is_void
         if not CompiledSteps.fits(plan):
             return
         assert plan.variables[: len(self.seeds)] == self.seeds, (plan.variables, self.seeds)
         self._columns = [plan.variables.index(variable) for variable in self.variables]
-        self.steps = CompiledSteps(plan, dataset, numbers, self.windows.table, self.workspace)
+        self.steps = CompiledSteps(plan, dataset, numbers, self.windows.table, self.workspace, self._conditions)
         if count:
             self.steps.start_from(columns, count)
 
 
-def _patterns(query: Query) -> Bgp:
-    """Return the triple patterns that are all of a query but for its projection; none if there is more in it."""
+def _patterns(query: Query) -> FilteredBgp:
+    """Return the triple patterns and filters that are all of a query but for its projection; none if there is more."""
     pattern = query.pattern.pattern if isinstance(query.pattern, Project) else query.pattern
-    return pattern if isinstance(pattern, Bgp) else Bgp(())
+    return FilteredBgp.of(pattern) or FilteredBgp(Bgp(()))
 
 
 _NO_IDS = np.empty(0, np.int64)
-_ELSEWHERE = (layout.NEED_SPANS, layout.NO_ROOM, layout.CANCELLED)
+_ELSEWHERE = (layout.NEED_SPANS, layout.NO_ROOM, layout.NO_VERDICT, layout.CANCELLED)
 
 
 def _block(
-    plan: LoweredPlan, dataset: Dataset, table: WindowTable, numbers: Mapping[int, int], width: int
+    plan: LoweredPlan, dataset: Dataset, table: WindowTable, numbers: Mapping[int, int], conditions: Int64Array
 ) -> Int64Array:
     """Write a plan down for run_call, with windows in the place of their batches."""
     steps, sources = plan.steps.copy(), list[tuple[int, int, int, int]]()
@@ -284,8 +301,9 @@ def _block(
                 access = table.access(number, int(row[layout.PREDICATE]), part.graph, int(row[layout.DIRECTION]))
             sources.append((number, part.graph, part.name, access))
         row[layout.PARTS_TO] = len(sources)
-    head = len(steps), len(sources), width, dataset.default_graph
-    return np.concatenate([np.array(head), steps.ravel(), np.array(sources, np.int64).ravel()], dtype=np.int64)
+    head = np.array([len(steps), len(sources), max(1, len(plan.variables)), dataset.default_graph, len(conditions)])
+    parts = head, steps.ravel(), np.array(sources, np.int64).ravel(), conditions.ravel()
+    return np.concatenate(parts, dtype=np.int64)
 
 
 def _goes_by_predicate(step: Int64Array) -> bool:

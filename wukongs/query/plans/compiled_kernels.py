@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from wukongs.query.plans.condition_kernels import keep_rows
 from wukongs.query.plans.plan_kernels import run_steps, start_step
 from wukongs.query.plans.plan_layout import (
     CALL_GOES_ON,
@@ -19,11 +20,13 @@ from wukongs.query.plans.plan_layout import (
     COMPILED_FUEL,
     COMPILED_PARTS_MAX,
     COMPILED_SPANS,
+    CONDITION_WIDTH,
     COUNT,
     DONE,
     FUEL,
     HIDING,
     NO_ROOM,
+    NO_VERDICT,
     PART_BATCH,
     PART_GRAPH,
     PART_NAME,
@@ -31,6 +34,7 @@ from wukongs.query.plans.plan_layout import (
     PARTS_FROM,
     PARTS_TO,
     PLAN_COLUMNS,
+    PLAN_CONDITIONS,
     PLAN_DEFAULT_GRAPH,
     PLAN_HEAD,
     PLAN_SOURCES,
@@ -145,7 +149,8 @@ def run_call(call):
 
     Returns the count of rows, or another status than DONE below 0: -NO_ROOM, or minus what run_plan (plan_kernels.py)
     returns. After FULL: take the rows, set CALL_GOES_ON and call again. After PAUSED: the same; there may be no rows.
-    In between nobody else may use the workspace. After NEED_SPANS and NO_ROOM the plan has to be run in another way.
+    In between nobody else may use the workspace. After NEED_SPANS, NO_ROOM and NO_VERDICT the plan has to be run in
+    another way.
     """
     plan = int64_array(call[CALL_PLAN], PLAN_HEAD)
     n, width = plan[PLAN_STEPS], plan[PLAN_COLUMNS]
@@ -172,6 +177,7 @@ def run_call(call):
         control[0] = 0
     state[n, COUNT] = 0
     control[1] = COMPILED_CHUNKS
+    out = int64_table(call[CALL_OUT], call[CALL_ROOM], width)
     status = run_steps(
         steps,
         parts,
@@ -180,7 +186,7 @@ def run_call(call):
         plan[PLAN_DEFAULT_GRAPH],
         int64_table(call[CALL_SEEDS] if seed_count > 0 else space + 8 * SPACE_UNIT, max(1, seed_count), width),
         int64_tables(space + 8 * SPACE_TABLES, n - 1, COMPILED_CHUNK_ROWS, width),
-        int64_table(call[CALL_OUT], call[CALL_ROOM], width),
+        out,
         state,
         int64_tables(space + 8 * SPACE_SPANS, n, COMPILED_SPANS, SPAN_WIDTH),
         int64_table(space + 8 * SPACE_VALUE_SPANS, COMPILED_SPANS, SPAN_WIDTH),
@@ -188,8 +194,16 @@ def run_call(call):
         int64_table(head[HEAD_PROBES], head[HEAD_PROBE_COUNT], PROBE_WIDTH),
         probed,
     )
-    call[CALL_ROWS] = state[n, COUNT]
-    return state[n, COUNT] if status == DONE else -status
+    rows = state[n, COUNT]
+    if plan[PLAN_CONDITIONS] > 0:
+        first = call[CALL_PLAN] + 8 * (PLAN_HEAD + n * STEP_WIDTH + plan[PLAN_SOURCES] * SOURCE_WIDTH)
+        conditions = int64_table(first, plan[PLAN_CONDITIONS], CONDITION_WIDTH)
+        # Limits count the rows before the conditions, so it does not go on.
+        rows = keep_rows(out, rows, conditions) if status == DONE else -1
+        if rows < 0:
+            return -NO_VERDICT
+    call[CALL_ROWS] = rows
+    return rows if status == DONE else -status
 
 
 @njit_uncounted

@@ -94,7 +94,22 @@ PLAN_SOURCES = 1
 PLAN_COLUMNS = 2
 """Columns of its tables, at least 1."""
 PLAN_DEFAULT_GRAPH = 3
-PLAN_HEAD = 4
+PLAN_CONDITIONS = 4
+"""How many conditions the rows have to fulfil."""
+PLAN_HEAD = 5
+
+# A condition of a compiled plan: int64[CONDITION_WIDTH].
+CONDITION_OP = 0
+"""An OP constant of store/value_kernels.py, or IS_OTHER."""
+CONDITION_LEFT = 1
+"""The column that is compared."""
+CONDITION_RIGHT = 2
+"""The column that it is compared with, -1: a constant."""
+CONDITION_TERM = 3
+"""The id of the constant."""
+CONDITION_WIDTH = 4
+IS_OTHER = 6
+"""The ids differ."""
 
 # A source of a compiled plan: int64[SOURCE_WIDTH]: as a part, with a window in the place of a batch.
 SOURCE_WINDOW = 0
@@ -154,3 +169,5 @@ SPACE_CELLS = SPACE_TABLES + (COMPILED_STEPS_MAX - 1) * COMPILED_CHUNK_ROWS * CO
 
 NO_ROOM = 5
 """Beside DONE and its like: a compiled plan has more parts than a workspace holds."""
+NO_VERDICT = 6
+"""The same: ids do not tell whether a row fulfils a condition, or there are more rows than fit at once."""
