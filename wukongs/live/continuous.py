@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -92,9 +92,9 @@ class Rows(Protocol):
     def told(self) -> str:
         """Return what EXPLAIN and why() say of it."""
 
-    def divide(self, at_ms: int) -> bool:
-        """Have the firing at a time done anew in parts, since it was too much as a whole; False: there are none. Called
-        without the lock."""
+    def divide(self, at_ms: int) -> list[ContinuousQuery]:
+        """Return queries that do the firing at a time in parts, since it was too much as a whole, and fire in the place
+        of the one that had these rows; none if there are no parts. Called without the lock."""
 
 
 class Schedule(Protocol):
@@ -671,6 +671,12 @@ class ContinuousQuery:
         self._is_firing = True
         return Firing(self, at_ms, reading, picked.reader)
 
+    def stand_behind(self, at_ms: int) -> None:
+        """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
+        self.skip_to(at_ms)
+        self._last_ms = at_ms
+        self._is_firing = True
+
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window. A window that was taken before is not reported again: only the next
         firing needs it.
@@ -689,7 +695,7 @@ class ContinuousQuery:
                 raise firing.reading.error
             window = self._execute(firing, due_at_s)
         except WukongsError as error:
-            if self.group is not None and firing.reading.error is None and self.group.divide(firing.at_ms):
+            if firing.reading.error is None and self._ran_in_parts(firing, due_at_s):
                 return
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
             self._put_error(firing.at_ms, error)
@@ -713,6 +719,13 @@ class ContinuousQuery:
             return
         self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
         self.log.put(firing.at_ms, window, WINDOW_BYTES + window.size_bytes)
+
+    def _ran_in_parts(self, firing: Firing, due_at_s: float) -> bool:
+        """Run a firing that was too much in parts, over the same reading; tell whether there are any."""
+        parts = [] if self.group is None else self.group.divide(firing.at_ms)
+        for part in parts:
+            part.run(replace(firing, query=part), due_at_s)
+        return bool(parts)
 
     def _decide(self, at_ms: int, window: WindowResult | None) -> None:
         """Hand what a firing has brought, None: nothing, to the readers of the stream that it makes."""

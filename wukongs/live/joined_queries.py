@@ -33,7 +33,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.query_shapes import Shape, hole, shape_of
 from wukongs.live.readers import Readers
 from wukongs.live.stream_state import StreamState
-from wukongs.live.window_log import WINDOW_BYTES, Cursor, Gap, LoggedWindow, UnreadBudget, WindowLog
+from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Cursor, Gap, LoggedWindow, UnreadBudget, WindowLog
 from wukongs.live.windows import firing_step, first_firing
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.limits import limits_of
@@ -93,6 +93,7 @@ class Blocks:
         self.dropped: dict[int, Gap] = {}
         """Query -> the silent windows that it has lost."""
         self._held: dict[int, Block] = {}
+        self._is_over = False
         self._budget = budget
         if budget is not None:
             budget.join(self)
@@ -102,8 +103,9 @@ class Blocks:
         return len(self._held)
 
     def add(self, block: Block) -> None:
-        self.first_ms = block.end_ms if self.first_ms is None else self.first_ms
-        self.last_ms = block.end_ms
+        if block.end_ms < LAST_MS:
+            self.first_ms = block.end_ms if self.first_ms is None else self.first_ms
+            self.last_ms = block.end_ms
         if block.left:
             self._held[self.end] = block
             self._grow(block.size_bytes)
@@ -136,6 +138,14 @@ class Blocks:
         block = self._held.pop(place, None)
         if block is not None:
             self._grow(-block.size_bytes)
+            if self._is_over:
+                self.end_here()
+
+    def end_here(self) -> None:
+        """Be counted no more once the last block is taken: none comes any more."""
+        self._is_over = True
+        if self._budget is not None and not self._held:
+            self._budget.leave(self)
 
     def _grow(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
@@ -174,8 +184,11 @@ class JoinedGroup:
     references = _NO_IDS
     """The references of constants are released one by one."""
 
-    def __init__(self, core: Core, injector: Injector, shape: Shape, name: str, from_ms: int | None) -> None:
-        """name: of the lead; from_ms: the event time from which the first query counts. Called with the lock held."""
+    def __init__(
+        self, core: Core, injector: Injector, shape: Shape, ids: Int64Array, name: str, from_ms: int | None
+    ) -> None:
+        """ids: of the constants of the shape, which are those of some query; name: of the lead; from_ms: the event time
+        from which the first query counts. Called with the lock held."""
         registration = shape.query.registration
         assert registration is not None
         self._core, self._injector, self._query = core, injector, shape.query
@@ -187,8 +200,10 @@ class JoinedGroup:
         """Whether a reference was taken on a constant's id."""
         self._told: Int64Array = np.zeros((16, 2), np.int64)
         """Windows and rows that were reported to each; windows only if they are not the same for all."""
-        self._first = shape.constants
+        self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
+        self._stats: tuple[int, dict[str, Any]] | None = None
+        """Those of the lead, and how many blocks there were then."""
         self.windows = 0
         """Windows that were reported to all."""
         self.watched: dict[int, JoinedQuery] = {}
@@ -219,17 +234,19 @@ class JoinedGroup:
             self._told = np.concatenate([self._told, np.zeros_like(self._told)])
         self._ids[number], self._is_taken[number], self._told[number] = ids, is_taken, told
         self._told[number, 0] -= self.windows
-        self.members.append(member)
-        self.count += 1
         self._rows = None
         with self._core.unread.lock:
+            self.members.append(member)
+            self.count += 1
             member.stand(self, number)
 
     def remove(self, number: int) -> None:
-        """Ask for a query no more. The last one takes the lead with it."""
+        """Ask for a query no more, which has taken what it will take. The last one takes the lead with it. Called with
+        both locks held."""
         self.members[number] = None
         self.count -= 1
         self._rows = None
+        self.watched.pop(number, None)
         self._core.registry.release(self._ids[number][self._is_taken[number]])
         if not self.count:
             self._end_lead()
@@ -237,7 +254,13 @@ class JoinedGroup:
     def _end_lead(self) -> None:
         self.lead.log.unlisten(self._take)
         self.lead.end()
-        self._core.unread.leave(self.blocks)
+        self.blocks.end_here()
+
+    def stats(self) -> dict[str, Any]:
+        """Return those of the lead."""
+        if self._stats is None or self._stats[0] != self.blocks.end:
+            self._stats = self.blocks.end, self.lead.stats()
+        return self._stats[1]
 
     # --- what the lead asks -------------------------------------------------------------------------------------------
 
@@ -246,9 +269,10 @@ class JoinedGroup:
         """The table of constants. A column that is the same for all is put into the query, where it guides the plan."""
         with self._core.lock:
             if self._rows is None:
-                numbers = np.array([n for n, member in enumerate(self.members) if member is not None], np.int64)
+                found = [number for number, member in enumerate(self.members) if member is not None]
+                numbers = np.array(found or [0], np.int64)  # all may have gone while the lead fires
                 ids = self._ids[numbers]
-                is_fixed = (ids == self._ids[0]).all(axis=0)
+                is_fixed = (ids == self._first_ids).all(axis=0)
                 if is_fixed.all():
                     is_fixed[-1] = False
                 fixed: dict[Variable, Term] = {hole(at): self._first[at] for at in np.flatnonzero(is_fixed).tolist()}
@@ -261,27 +285,26 @@ class JoinedGroup:
         """Do as continuous.Rows.told."""
         return f"each firing answers {self.count} queries of one shape together"
 
-    def divide(self, at_ms: int) -> bool:
+    def divide(self, at_ms: int) -> list[ContinuousQuery]:
         """Do as continuous.Rows.divide."""
         with self._core.lock:
             members = [member for member in self.members if member is not None]
             if len(members) < 2 or self.lead.is_closed:
-                return False
-            half = len(members) // 2
+                return []
+            half, leads = len(members) // 2, []
             for number, part in enumerate((members[:half], members[half:])):
+                name = f"{self.lead.name}, part {number}" if len(part) > 1 else f"{part[0].name} in a group of its own"
                 shape = Shape(self._query, self._first)
-                group = JoinedGroup(
-                    self._core, self._injector, shape, f"{self.lead.name}, part {number}", self.lead.from_ms
-                )
-                group.lead.skip_to(at_ms - (self.lead.step_ms or 1))
+                group = JoinedGroup(self._core, self._injector, shape, self._first_ids, name, self.lead.from_ms)
+                group.lead.stand_behind(at_ms)
                 for member in part:
                     at = member.number
                     group.add(member, self._ids[at], self._is_taken[at], self.told_to(at))
                 self._injector.add(group.lead)
+                leads.append(group.lead)
             with self._core.unread.lock:
-                self.lead.log.unlisten(self._take)
-            self.lead.end()
-        return True
+                self._end_lead()
+            return leads
 
     # --- windows; called with the lock of the logs held ---------------------------------------------------------------
 
@@ -408,7 +431,7 @@ class JoinedQuery:
             if group is None:
                 return self.readers.counts.stats()
             windows, rows = group.told_to(self.number)
-            found = group.lead.stats() | {"windows": windows, "rows": rows, "explored_together": windows}
+            found = group.stats() | {"windows": windows, "rows": rows, "explored_together": windows}
             with self._joined.core.unread.lock:
                 waiting = sum(group.blocks.concerns(one, self.number) for _, one in group.blocks.held_from(self._place))
                 if self._readers is not None:
@@ -501,12 +524,12 @@ class JoinedQuery:
                 with core.unread.lock:
                     readers = self.readers
                     readers.log.detach()
-                    group.watched.pop(self.number, None)
                 self._joined.forget(self)
                 query = parse_continuous(self.source)
                 alone = register_query(core, self._joined.injector, query, None, self.source, 0, lead.from_ms, readers)
                 self._go_on(alone, lead)
-                group.remove(self.number)
+                with core.unread.lock:
+                    group.remove(self.number)
                 self._alone, self._group = alone, None
             return self._alone
 
@@ -524,12 +547,11 @@ class JoinedQuery:
                 self._joined.forget(self)
                 group, number = self._group, self.number
                 with core.unread.lock:
-                    group.watched.pop(number, None)
                     places = (*self._before, (group.blocks, number, self._place))
                     self._before = tuple((blocks.rest(n, place), n, place) for blocks, n, place in places)
                     self._group = None
+                    group.remove(number)
                     self.close_log()
-                group.remove(number)
 
     # --- windows; called with the lock of the logs held ---------------------------------------------------------------
 
@@ -537,7 +559,7 @@ class JoinedQuery:
         """Have a number in a group from its next block on. Also called with the engine's lock held."""
         if (before := self._group) is not None:
             self._before = (*self._before, (before.blocks, self.number, self._place))
-            if before.watched.pop(self.number, None) is not None:
+            if self.number in before.watched:
                 group.watched[number] = self
         self._group, self.number, self._place = group, number, group.blocks.end
 
@@ -665,12 +687,12 @@ class JoinedQueries:
                 return None
         states: list[StreamState] = [self.core.stream(window.stream) for window in query.dataset.windows]
         first_ms = first_firing(firing_step(query) or 1, states, from_ms)
+        ids, taken = self.core.registry.reserve([term.text for term in shape.constants])
         if group is None or not group.can_join(first_ms):
             self._made += 1
             lead = f"group {self._made} of queries like {name}"
-            group = self._groups[shape.query] = JoinedGroup(self.core, self.injector, shape, lead, from_ms)
+            group = self._groups[shape.query] = JoinedGroup(self.core, self.injector, shape, ids, lead, from_ms)
             self.injector.add(group.lead)
-        ids, taken = self.core.registry.reserve([term.text for term in shape.constants])
         member = JoinedQuery(self, name, source, query.variables, first_ms, firing_step(query) or 1)
         group.add(member, ids, np.isin(ids, taken))
         self.members[name] = member

@@ -169,9 +169,9 @@ class QueryGroup:
         )
 
     @staticmethod
-    def divide(at_ms: int) -> bool:
+    def divide(at_ms: int) -> list[Any]:
         """The queries of a table are one: they fail together."""
-        return False
+        return []
 
 
 def _known(registry: TermRegistry, name: str, column: pyarrow.ChunkedArray) -> tuple[Int64Array, list[Int64Array]]:
