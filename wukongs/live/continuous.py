@@ -36,7 +36,7 @@ from wukongs.live.windows import (
     waits_for,
 )
 from wukongs.query.binding_table import BindingTable
-from wukongs.query.execution.answer import Answer, answer
+from wukongs.query.execution.answer import Answer, answer, modified
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import limits_of
@@ -786,7 +786,12 @@ class ContinuousQuery:
                 columns = whole.run(lambda: limits_of(self._core.settings, None))
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
-        return None if columns is None else Answer(columns, len(columns[0]))
+        if columns is None:
+            return None
+        assert self.compiled is not None, self.name
+        if self.compiled.modifiers:
+            return modified(columns, self.compiled.modifiers, limits_of(self._core.settings, None))
+        return Answer(columns, len(columns[0]))
 
     def _evaluated(self, firing: Firing, terms: QueryTerms) -> Answer:
         """Evaluate the query by the executor."""
@@ -846,7 +851,7 @@ class Firing:
 
     @property
     def whole(self) -> CompiledQuery | None:
-        """The query, if kernels answer it alone over the engine's table of windows."""
+        """The query but for its modifiers, if kernels answer it alone over the engine's table of windows."""
         plans = self.plans
         return None if plans is None else plans.whole
 

@@ -145,7 +145,12 @@ ABOVE_PATTERNS = [
     ("SELECT ?f ?v", VALUES % "FILTER EXISTS { ?f <http://ex/knows> <http://ex/u3> }"),
     ("SELECT DISTINCT ?f", VALUES % ""),
     ("SELECT REDUCED ?f", VALUES % ""),
+    ("SELECT DISTINCT ?v ?f", VALUES % "FILTER(?v < 3)"),
+    ("SELECT DISTINCT ?v", VALUES % "" + " LIMIT 2"),
     ("SELECT ?f ?v", VALUES % "" + " LIMIT 2 OFFSET 1"),
+    ("SELECT ?v ?f", VALUES % "FILTER(?v != 1)" + " OFFSET 2"),
+    ("SELECT ?f", VALUES % "" + " LIMIT 0"),
+    ("SELECT DISTINCT *", VALUES % "" + " LIMIT 3"),
     ("SELECT ?f ?v", VALUES % "" + " ORDER BY DESC(?v) ?f LIMIT 3"),
     (
         "SELECT ?f ?w ?b ?r ?n",

@@ -10,15 +10,17 @@ from hashlib import blake2b
 
 import numpy as np
 
-from wukongs.csparql.algebra import Query, TriplePattern
+from wukongs.csparql.algebra import Distinct, Query, Slice, TriplePattern
 from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.describe import describe, distinct
 from wukongs.query.execution.executor import Executor, Explored
-from wukongs.query.execution.profile import Profile
+from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
 from wukongs.query.limits import OBJECT_BYTES, Limits, current, is_lack_of_memory
-from wukongs.query.operators.ordering import canonical
+from wukongs.query.operators import operators
+from wukongs.query.operators.ordering import canonical, canonical_order
+from wukongs.query.plans.compiled import Columns
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -62,6 +64,23 @@ def answer(
         known = () if explored is None else (explored,)
         executor = Executor(dataset, terms, limits, memo, in_order, profile, known, compiled=compiled)
         return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
+
+
+def modified(columns: Columns, modifiers: Sequence[Distinct | Slice], limits: Limits) -> Answer:
+    """Apply DISTINCT, LIMIT and OFFSET to the rows of a compiled query, as the executor does in a firing: LIMIT cuts in
+    canonical order.
+
+    Raises QueryTimeout, BudgetExceeded."""
+    table = BindingTable(tuple(Variable(f".column{at}") for at in range(len(columns))), columns, len(columns[0]))
+    with within(limits):
+        limits.hold(table.size_bytes)
+        for node in modifiers:
+            limits.operator = OPERATOR_NAMES[type(node)]
+            if isinstance(node, Distinct):
+                table = operators.distinct(table)
+            else:
+                table = operators.slice_rows(table.take(canonical_order(table)), node.offset, node.limit)
+    return Answer(table.columns, table.length)
 
 
 @contextmanager

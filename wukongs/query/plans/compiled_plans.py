@@ -13,10 +13,10 @@ makes no dataset, and looks at no sizes unless one of the query's own windows ha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from wukongs.csparql.algebra import DatasetClause, Node, PathPattern, Query, Timestamp
+from wukongs.csparql.algebra import DatasetClause, Distinct, Node, PathPattern, Project, Query, Slice, Timestamp
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of
@@ -40,6 +40,17 @@ class _Kept(Generic[Made]):
     made: Made
 
 
+def _without_modifiers(query: Query) -> tuple[tuple[Distinct | Slice, ...], Query]:
+    """Return DISTINCT, LIMIT and OFFSET that are right above a projection, from the inside out, and the rest."""
+    modifiers, node = list[Distinct | Slice](), query.pattern
+    while isinstance(node, Distinct | Slice):
+        modifiers.insert(0, node)
+        node = node.pattern
+    if not isinstance(node, Project) or tuple(variable.name for variable in node.variables) != query.variables:
+        return (), query
+    return tuple(modifiers), replace(query, pattern=node)
+
+
 class CompiledPlans:
     """Used by the thread that fires, while the table of windows is unchanged."""
 
@@ -52,8 +63,9 @@ class CompiledPlans:
         self._workspace = workspace
         self.names = Dataset(query.dataset, EMPTY, dict.fromkeys(windows.numbers, EMPTY), resolve)
         """The graphs of the clause by name, without any triple."""
-        self.whole = CompiledQuery.of(query, windows, resolve, memo, workspace)
-        """The query, if kernels answer it alone."""
+        self.modifiers, bare = _without_modifiers(query)
+        self.whole = CompiledQuery.of(bare, windows, resolve, memo, workspace)
+        """The query but for its modifiers, if kernels answer it alone."""
         self._version = -1
         self._changes: list[int] = []
         self._routes: dict[object, _Kept[Route]] = {}
