@@ -86,7 +86,7 @@ def test_a_mistake_of_ours_is_met_by_each_query_alone(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Groups, "_explore", fail)
     with wukongs.Engine() as engine:
         stream = begin(engine)
-        queries = [register(engine, f"q{n}", FRIENDS % n, "SELECT DISTINCT ?f ?p") for n in range(3)]
+        queries = [register(engine, f"q{n}", f"{FRIENDS % n} ORDER BY ?f ?p") for n in range(3)]
         push(engine, stream, 1000)
         for n, query in enumerate(queries):
             assert windows(query) == [posted(n, number) for number in range(10)]
