@@ -81,7 +81,7 @@ class ClusterBackend:
     ) -> None:
         """traffic: what has gone over the node's sockets to the others."""
         self._core, self._injector = store.core, store.injector
-        self._sink = ClusterSink(store.core, writers)
+        self._sink = ClusterSink(store.core, writers, lambda late, graph: self._shown(changes.add([late], graph)))
         self._host, self._store, self._claims = host, store, claims
         self._changes, self._settling = changes, settling
         self._counting, self._peers, self._traffic = counting, peers, traffic
@@ -143,11 +143,10 @@ class ClusterBackend:
     # --- streams and registered queries -------------------------------------------------------------------------------
 
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
-        refused = [option for option in ("lateness_ms", "on_late", "idle_timeout_ms") if option in options]
-        if refused:
+        if "lateness_ms" in options:
             raise SettingsError(
-                f"stream {name}: a cluster has no {' or '.join(refused)} so far: leave it out, push in order of time "
-                "and advance streams that bring nothing, or declare the stream in an engine of its own"
+                f"stream {name}: a cluster has no lateness_ms so far: leave it out and push in order of time, give "
+                "on_late to have tuples behind the newest one apart, or declare the stream in an engine of its own"
             )
         self._core.check_is_open()
         if options["into"] is not None:
@@ -158,12 +157,17 @@ class ClusterBackend:
         record = DeclareStream(name, (), options["batch_ms"], first_tick=first_tick, payload=payload, replaces=before)
         if control.takes_in(before) or not self._submit(record):
             raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
-        return self.declared(name)
+        return self._stream(name, late)
 
     def declared(self, name: str) -> Stream:
-        """Return a stream that somebody has declared. Raises StreamError (unknown)."""
+        """Return a stream that somebody has declared. Its late tuples are written at this node, if on_late is a path;
+        a function is called at the node of its declaration only. Raises StreamError (unknown), SettingsError (the file
+        of on_late cannot be written here)."""
+        on_late = self._core.stream(name).options.get("on_late")
+        return self._stream(name, LateTuples(name, on_late if isinstance(on_late, str) else COUNT))
+
+    def _stream(self, name: str, late: LateTuples) -> Stream:
         with self._core.lock:
-            late = LateTuples(name, COUNT)
             return Stream(self._core.stream(name), self._sink, self._core.settings.hash_bits, late)
 
     def drop(self, stream_iri: str) -> None:

@@ -17,6 +17,7 @@ from wukongs.cluster.donating import COLLECT, HALT, Donor
 from wukongs.cluster.feeding import FEED
 from wukongs.cluster.homes import Placing
 from wukongs.cluster.host import PULSE_S, Host
+from wukongs.cluster.idleness import IdleWatch
 from wukongs.cluster.intake import Intake
 from wukongs.cluster.joining import Joiner
 from wukongs.cluster.members import is_silent, left_s
@@ -138,6 +139,7 @@ class ClusterNode:
         self._donor = Donor(host, store, self.intake)
         self._changes = Changes(host, store, claims, network)
         writers = Writers(host, store, self.intake, network)
+        self._idle_watch = IdleWatch(host, store, writers)
         settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
         counting = Counting(host, store, network, partial(stats_of, store.core, store.injector, prepared))
@@ -173,6 +175,7 @@ class ClusterNode:
         self._puller.start()
         self.host.delegate(self._joiner.begin, on_pulse=(self._donor.pulse, self._changes.pulse))
         self.host.start()
+        self._idle_watch.start()
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
@@ -197,6 +200,7 @@ class ClusterNode:
 
     def close(self) -> None:
         """Stop. Closing twice is allowed."""
+        self._idle_watch.close()
         self.host.close()
         self._joiner.close()
         self._puller.close()

@@ -116,7 +116,10 @@ def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int
         **facts[me]["streams"][name],
         "tuples": int(np.max(counts, axis=0).sum()) if counts else 0,
         **{key: max(one[key] for one in of_nodes) for key in ("slices", "arrivals", "tuples_not_indexed")},
-        **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},
+        **{
+            key: sum(one[key] for one in of_nodes)
+            for key in ("slice_bytes", "slices_evicted", "waiting_bytes", "late", "dropped")
+        },
     }
 
 

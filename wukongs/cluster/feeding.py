@@ -27,7 +27,8 @@ class Fed:
     """One message of a writer, to a node or to all of them. The node takes in its parts in this order:
 
     pieces: their rows tile. complete_ms: all rows before end_offset were sent, and nothing at or before this time comes
-    any more; None: it does not say so. is_last: the partition is at its end."""
+    any more; None: it does not say so. is_last: the partition is at its end. is_idle: nothing was brought for so long
+    that the writer itself closes what it closes (idleness.py)."""
 
     stream: str
     partition: str
@@ -36,11 +37,12 @@ class Fed:
     end_offset: int = 0
     complete_ms: int | None = None
     is_last: bool = False
+    is_idle: bool = False
 
     @property
     def is_opening(self) -> bool:
         """Whether it says no more than who writes."""
-        return not self.pieces and self.complete_ms is None and not self.is_last
+        return not (self.pieces or self.is_last or self.is_idle) and self.complete_ms is None
 
     def parts(self, pieces_max: int) -> list[Fed]:
         """Return the same in messages with at most so many pieces."""
@@ -54,15 +56,14 @@ class Fed:
         fields = {"stream": self.stream, "partition": self.partition, "epoch": self.epoch, "index": index, "view": view}
         if self.complete_ms is not None:
             fields |= {"end_offset": self.end_offset, "complete_ms": self.complete_ms}
-        if self.is_last:
-            fields["is_last"] = True
+        fields |= {name: True for name in ("is_last", "is_idle") if getattr(self, name)}
         return pieces_packet(FEED, self.pieces, **fields)
 
     @staticmethod
     def of(packet: Packet) -> Fed:
         """Raises DataError: anything that is no such message."""
-        pieces, is_last = pieces_in(packet), packet.fields.get("is_last") is True
-        fed = Fed(*_writer_in(packet), pieces, is_last=is_last)
+        is_last, is_idle = (packet.fields.get(name) is True for name in ("is_last", "is_idle"))
+        fed = Fed(*_writer_in(packet), pieces_in(packet), is_last=is_last, is_idle=is_idle)
         if packet.fields.get("complete_ms") is None:
             return fed
         return replace(fed, end_offset=count_of(packet, "end_offset"), complete_ms=time_of(packet, "complete_ms"))

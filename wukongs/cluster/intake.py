@@ -19,6 +19,7 @@ from wukongs.cluster.members import VIEW
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
+from wukongs.live.stream_state import PUSH_PARTITION
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import OpenPartition
 from wukongs.protocol.sealing import Partition
@@ -155,8 +156,18 @@ class Intake:
             self.close_batches(Close(*who, fed.end_offset, fed.complete_ms))
         if fed.is_last:
             self.finish_partition(Finish(*who))
+        if fed.partition == PUSH_PARTITION:
+            self._note_idle(fed)
         standing = self._standing(fed.stream, fed.partition)
         return Packet(FEED, {VIEW: self._host.node.control.view, **standing._asdict()})
+
+    def _note_idle(self, fed: Fed) -> None:
+        """Note whether the writer of what is pushed lets the stream be idle, and up to where it has closed it so."""
+        state = self._store.stream(fed.stream)
+        state.is_idle = fed.is_idle
+        if fed.is_idle and fed.complete_ms is not None:
+            closed_ms = state.floor(fed.complete_ms)
+            state.idle_ms = closed_ms if state.idle_ms is None else max(closed_ms, state.idle_ms)
 
     def epochs(self) -> list[list[Any]]:
         """Return the newest writer's epoch of each stream's partition, as JSON: what restore_epochs takes."""

@@ -14,14 +14,15 @@ from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.settings import Settings
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
+_IF_GIVEN = ("on_late", "idle_timeout_ms")
 
 
-def _read(payload: str, what: str, names: Sequence[str]) -> dict[str, Any]:
+def _read(payload: str, what: str, names: Sequence[str], if_given: Sequence[str] = ()) -> dict[str, Any]:
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError):
         raise DataError(f"{what}: expected a payload in JSON, found {payload[:60]!r}") from None
-    if not isinstance(found, dict) or set(found) != set(names):
+    if not isinstance(found, dict) or set(found) - set(if_given) != set(names):
         raise DataError(f"{what}: expected a payload with {', '.join(names)}, found {payload[:200]!r}")
     return found
 
@@ -35,12 +36,15 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
 
     Raises DataError (a payload that says something else), SettingsError (an option)."""
     what = f"stream {record.stream}"
-    found = _read(record.payload, what, _OPTIONS)
+    found = _read(record.payload, what, _OPTIONS, _IF_GIVEN)
     timing = found["timing"]
     is_sound = isinstance(timing, bool) or (isinstance(timing, list) and all(isinstance(iri, str) for iri in timing))
     if not is_sound or not _is_text(found["into"]) or not isinstance(found["index"], str):
         raise DataError(f"{what}: expected options of a stream, found {record.payload[:200]!r}")
-    options = stream_options(settings, **found)
+    is_called = found.get("on_late") is True  # a function of the node that has declared it
+    options = stream_options(settings, **{**found, "on_late": None} if is_called else found)
+    if is_called:
+        options["on_late"] = True
     batch_ms = options["batch_ms"]
     if record.batch_ticks != batch_ms or ms_of(record.first_tick) % batch_ms or record.group != LIVE:
         raise SettingsError(

@@ -58,6 +58,8 @@ _SHOWN = (
     "counts",
     "record_to",
     "joins",
+    "is_idle",
+    "idle_ms",
 )
 _EVERY_BATCH = 1 << 60
 
@@ -119,6 +121,10 @@ class NodeStream:
     def before(self) -> int:
         """The last stream batch that the protocol has no number for."""
         return batches_before(self.first_tick, self.state.batch_ms)
+
+    def end_ms(self, batch: int) -> int:
+        """Return the end of a stream batch, by the protocol's number."""
+        return (batch + self.before) * self.state.batch_ms
 
     @property
     def inserted_ms(self) -> int | None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -25,17 +25,20 @@ from wukongs.cluster.members import ask_members, await_word, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.core import Core
+from wukongs.live.lateness import late_mask
 from wukongs.live.pieces import Piece, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermCutter
-from wukongs.wire.packet_columns import text_of, time_of, timeout_of, tuples_in, tuples_packet
+from wukongs.wire.packet_columns import column_of, count_of, text_of, time_of, timeout_of, tuples_in, tuples_packet
 from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import split_piece
 
 log = logging.getLogger("wukongs")
+ToWriter: TypeAlias = "Callable[[StreamWriter, float], Int64Array | None]"
+_NO_ROWS: Int64Array = np.empty(0, np.int64)
 PUSH = "push"
 RETRY_S = 0.05
 TELL_S = 2.0
@@ -48,6 +51,14 @@ def writer_of(node: Node, stream: str) -> int:
     """Return the node that writes what is pushed to a stream: the same one for all who know the same members."""
     # The highest of a hash per node: a stream whose writer stays keeps it when another node goes.
     return max(sorted(node.control.with_role(Role.IN)), key=lambda member: crc32(f"{member} {stream}".encode()))
+
+
+class Call(NamedTuple):
+    """The tuples of a push: all, those that are on time, and the numbers of the others."""
+
+    pushed: Encoded
+    on_time: Encoded
+    late: Int64Array
 
 
 class StreamWriter:
@@ -65,28 +76,49 @@ class StreamWriter:
         self._is_closed = False
         self._room: dict[int, int] = {}
         """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
-        self._unfinished: tuple[Fed, Encoded | None] | None = None
+        self._unfinished: tuple[Fed, Call | None] | None = None
         """The message that some nodes may have had, and, of a push, its tuples."""
+        self._active_s = time.monotonic()
+        """When the last call was over, or this node became the writer."""
+        self._is_idle = False
 
-    def push(self, encoded: Encoded, timeout_s: float) -> None:
-        """Add tuples in order of time. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is
-        away: it may have been applied on the others, and is as soon as there is another call. Say it again: it is
-        applied once)."""
+    def push(self, encoded: Encoded, timeout_s: float) -> Int64Array:
+        """Add tuples in order of time, but for those that are late: return the numbers of these, which nobody is told
+        of. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is away: it may have been
+        applied on the others, and is as soon as there is another call. Say it again: it is applied once)."""
         with self._turn(timeout_s) as deadline:
-            if self._begin(deadline, encoded):
-                return
-            self._check_is_open()
-            times = encoded.timestamps
-            self._store.stream(self._stream).check_timestamps(times, PUSH_PARTITION)
-            if self._promised_ms is not None and int(times[0]) <= self._promised_ms:
-                raise StreamError(
-                    f"stream {self._stream}: timestamp {times[0]} ms at tuple 0 of the call, but the stream already "
-                    f"stands at {self._promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
-                    "applied"
-                )
-            end_offset = self._offset + len(encoded)
-            told = self._told(self._pieces(encoded), end_offset, complete_ms=int(times[-1]) - 1)
-            self._deliver(told, deadline, encoded)
+            state = self._store.stream(self._stream)
+            late = self._begin(deadline, encoded)
+            if late is None:
+                self._check_is_open()
+                self._be_active(deadline)
+                late = self._push(state, encoded, deadline)
+            is_late = np.zeros(len(encoded), np.bool_)
+            is_late[late] = True
+            state.count_late(is_late, timing_mask(encoded, state.timing))
+            return late
+
+    def _push(self, state: StreamState, encoded: Encoded, deadline: float) -> Int64Array:
+        """Judge a call by where the stream stands, and deliver what is on time."""
+        times = encoded.timestamps
+        state.check_timestamps(times, PUSH_PARTITION)
+        lateness_ms = state.lateness_of(PUSH_PARTITION)
+        is_late = late_mask(times, state.idle_ms if lateness_ms is None else self._promised_ms, lateness_ms)
+        late, places = np.flatnonzero(is_late), np.flatnonzero(~is_late)
+        if not len(places):
+            return late
+        first_ms = int(times[places[0]])
+        if self._promised_ms is not None and first_ms <= self._promised_ms:
+            raise StreamError(
+                f"stream {self._stream}: timestamp {first_ms} ms at tuple {places[0]} of the call, but the stream "
+                f"already stands at {self._promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
+                "applied"
+            )
+        on_time = TermCutter(encoded).cut(places) if len(late) else encoded
+        complete_ms = int(on_time.timestamps[-1]) - 1
+        told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms)
+        self._deliver(told, deadline, Call(encoded, on_time, late))
+        return late
 
     def advance(self, time_ms: int, timeout_s: float) -> None:
         """Promise that nothing at or before a time will come. Raises StreamError (no SN can name the time),
@@ -95,6 +127,7 @@ class StreamWriter:
             self._begin(deadline)
             self._check_is_open()
             self._store.stream(self._stream).check_range(time_ms)
+            self._be_active(deadline)
             if self._promised_ms is None or time_ms > self._promised_ms:
                 self._deliver(self._told((), self._offset, complete_ms=time_ms), deadline)
 
@@ -109,6 +142,30 @@ class StreamWriter:
             what = f"the record that stream {self._stream} has ended"
             self._host.wait_until(self._has_ended, left_s(deadline), what)
 
+    def let_idle(self, time_ms: int | None, silent_s: float, timeout_s: float) -> None:
+        """Close the stream up to a time, if nothing was brought for silent_s seconds. None: there is nothing to follow.
+        Raises NodeUnavailable, StreamError."""
+        if not self._lock.acquire(blocking=False):
+            return  # A call is under way.
+        try:
+            deadline = time.monotonic() + timeout_s
+            if time.monotonic() - self._active_s < silent_s:
+                return
+            self._begin(deadline)
+            if time_ms is not None and self._promised_ms is not None and time_ms <= self._promised_ms:
+                time_ms = None
+            if not self._is_closed and (time_ms is not None or not self._is_idle):
+                self._is_idle = True
+                self._deliver(replace(self._told((), self._offset, time_ms), is_idle=True), deadline)
+        finally:
+            self._lock.release()
+
+    def _be_active(self, deadline: float) -> None:
+        """Note that somebody brings something. Other idle streams follow this one from here on."""
+        if self._is_idle:
+            self._standings(deadline)
+            self._is_idle = False
+
     @contextmanager
     def _turn(self, timeout_s: float) -> Iterator[float]:
         """Be the one call that is under way; give the time by which it has to end. Raises NodeUnavailable."""
@@ -121,6 +178,7 @@ class StreamWriter:
         try:
             yield deadline
         finally:
+            self._active_s = time.monotonic()
             self._lock.release()
 
     def _check_is_open(self) -> None:
@@ -139,25 +197,26 @@ class StreamWriter:
         stream = node.control.stream_named(self._stream)
         return stream is None or stream.last_batch is not None
 
-    def _begin(self, deadline: float, encoded: Encoded | None = None) -> bool:
-        """Be the writer, and finish what the last call could not; tell whether that was to push the same tuples."""
+    def _begin(self, deadline: float, encoded: Encoded | None = None) -> Int64Array | None:
+        """Be the writer, and finish what the last call could not. If that was to push the same tuples, return which of
+        them are late, else None."""
         self._open(deadline)
         if self._unfinished is None:
-            return False
-        told, pushed = self._unfinished
-        self._deliver(told, deadline, pushed)
-        return encoded is not None and pushed is not None and _is_same(pushed, encoded)
+            return None
+        told, call = self._unfinished
+        self._deliver(told, deadline, call)
+        return call.late if encoded is not None and call is not None and _is_same(call.pushed, encoded) else None
 
-    def _deliver(self, told: Fed, deadline: float, pushed: Encoded | None = None) -> None:
+    def _deliver(self, told: Fed, deadline: float, call: Call | None = None) -> None:
         """Tell all nodes what a call says; it counts from then on. If some node may have a part of it, it is to be
         finished first."""
         shares = self._shares(told)
         if self._unfinished is None:
             self._check_room(shares, deadline)
         # Once for all nodes: else each of them would ask all others about the terms of its share.
-        view = None if pushed is None else self._intake.agree(pushed, left_s(deadline))
-        self._unfinished = told, pushed
-        if pushed is None and told.complete_ms is not None:
+        view = None if call is None else self._intake.agree(call.on_time, left_s(deadline))
+        self._unfinished = told, call
+        if call is None and told.complete_ms is not None:
             self._promised_ms = told.complete_ms
         try:
             self._send(shares, deadline, view)
@@ -197,6 +256,7 @@ class StreamWriter:
         if self._epoch and self._epoch >= newest:
             return
         self._epoch, self._unfinished = max(time.time_ns() // 1_000_000, newest + 1), None
+        self._is_idle = False
         try:
             standings = self._standings(deadline).values()
             self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
@@ -299,7 +359,7 @@ def _is_same(one: Encoded, other: Encoded) -> bool:
     )
 
 
-def _pushed(packet: Packet) -> Callable[[StreamWriter, float], None]:
+def _pushed(packet: Packet) -> ToWriter:
     """Return the call of the writer that a packet asks for. Raises DataError."""
     if packet.fields.get("is_last") is True:
         return StreamWriter.finish
@@ -320,9 +380,10 @@ class Writers:
         self._writers: dict[str, StreamWriter] = {}
         self._lock = threading.Lock()
 
-    def push(self, stream: str, encoded: Encoded, timeout_s: float) -> None:
-        """Add tuples to a stream, wherever its writer is. Raises as StreamWriter.push."""
-        self._at_writer(stream, {}, lambda writer, left: writer.push(encoded, left), timeout_s, [encoded])
+    def push(self, stream: str, encoded: Encoded, timeout_s: float) -> Int64Array:
+        """Add tuples to a stream, wherever its writer is; return the numbers of those that are late. Raises as
+        StreamWriter.push."""
+        return self._at_writer(stream, {}, lambda writer, left: writer.push(encoded, left), timeout_s, [encoded])
 
     def advance(self, stream: str, time_ms: int, timeout_s: float) -> None:
         told = {"complete_ms": time_ms}
@@ -339,24 +400,24 @@ class Writers:
         at = writer_of(self._host.node, stream)
         if at != self._peers.me:
             return Packet(PUSH, {"writer": at})
-        do(self._writer(stream), timeout_s)
-        return Packet(PUSH)
+        late = do(self.writer(stream), timeout_s)
+        return Packet(PUSH) if late is None else Packet(PUSH, {"late_count": len(late)}, {"late": late})
 
     def _at_writer(
         self,
         stream: str,
         told: Mapping[str, Any],
-        do: Callable[[StreamWriter, float], None],
+        do: ToWriter,
         timeout_s: float,
         pushed: Sequence[Encoded] = (),
-    ) -> None:
-        """Call the writer of a stream if it is here, else tell its node the same."""
+    ) -> Int64Array:
+        """Call the writer of a stream if it is here, else tell its node the same. Return which tuples are late."""
         deadline = time.monotonic() + timeout_s
         while True:
             at = writer_of(self._host.node, stream)
             if at == self._peers.me:
-                do(self._writer(stream), left_s(deadline))
-                return
+                late = do(self.writer(stream), left_s(deadline))
+                return _NO_ROWS if late is None else late
             # Whether a node that goes in the middle of it has done it is not known: who was silent before is not asked.
             await_word(self._host, at, left_s(deadline))
             if writer_of(self._host.node, stream) == at:
@@ -364,14 +425,15 @@ class Writers:
                 fields = {"stream": stream, "index": self._host.node.control.index, "timeout_s": seconds, **told}
                 (answer,) = self._peers.ask([(at, tuples_packet(PUSH, pushed, **fields))], seconds + TELL_S)
                 if "writer" not in answer.fields:
-                    return
+                    return _late_in(answer, sum(map(len, pushed)))
                 if time.monotonic() >= deadline:
                     raise NodeUnavailable(
                         f"stream {stream}: the nodes did not agree within {timeout_s:g} s who writes it"
                     )
                 time.sleep(RETRY_S)  # until both know of the same members
 
-    def _writer(self, stream: str) -> StreamWriter:
+    def writer(self, stream: str) -> StreamWriter:
+        """Return the writer at this node, whether it is the one that all nodes know or not."""
         control = self._host.node.control
         key = control.key_of(stream)  # another one may have been declared under the name
         with self._lock:
@@ -382,22 +444,44 @@ class Writers:
             return writer
 
 
-_NO_ROWS: Int64Array = np.empty(0, np.int64)
+def _late_in(answer: Packet, count: int) -> Int64Array:
+    """Return the numbers of the late tuples of a push of so many. Raises DataError."""
+    if not count:
+        return _NO_ROWS
+    late: Int64Array = column_of(answer, "late", np.int64, count_of(answer, "late_count"))
+    if len(late) and (late[0] < 0 or late[-1] >= count or (late[1:] <= late[:-1]).any()):
+        raise DataError(f"{PUSH}: expected the ascending numbers of late tuples, of {count}, found others")
+    return late
+
+
 PUSH_S = 60.0
 """How long the nodes may take to have what was pushed."""
 
 
 class ClusterSink:
-    """See wukongs.live.stream.Sink: what it takes is safe on all nodes. Raises also NodeUnavailable."""
+    """See wukongs.live.stream.Sink: what it takes is safe on all nodes. Raises also NodeUnavailable.
 
-    def __init__(self, core: Core, writers: Writers) -> None:
-        self._core, self._writers = core, writers
+    store: adds late tuples to the stored graph, those without a graph of their own to the one that is named."""
+
+    def __init__(self, core: Core, writers: Writers, store: Callable[[Encoded, str | None], object]) -> None:
+        self._core, self._writers, self._store = core, writers, store
 
     def take(self, state: StreamState, encoded: Encoded) -> Int64Array:
         self._check_is_open(state)
-        if len(encoded):
-            self._writers.push(state.iri, encoded, PUSH_S)
-        return _NO_ROWS
+        if not len(encoded):
+            return _NO_ROWS
+        late = self._writers.push(state.iri, encoded, PUSH_S)
+        timeless = late[~timing_mask(encoded, state.timing)[late]]
+        if len(timeless):
+            quads = replace(TermCutter(encoded).cut(timeless), timestamps=_NO_ROWS)
+            try:
+                self._store(quads, state.into_iri)
+            except NodeUnavailable as error:
+                raise NodeUnavailable(
+                    f"stream {state.iri}: the tuples that are on time were taken; {len(timeless)} late ones may not be "
+                    f"in the stored graph: load them. {error}"
+                ) from error
+        return late
 
     def advance(self, state: StreamState, time_ms: int) -> None:
         self._check_is_open(state)

@@ -97,7 +97,7 @@ class Wires:
     def writer(self, stream: str = STREAM) -> tuple[ClusterNode, StreamWriter]:
         """The node that writes a stream, and its writer."""
         node = self.nodes[writer_of(self.nodes[0].host.node, stream)]
-        return node, node.backend._sink._writers._writer(stream)
+        return node, node.backend._sink._writers.writer(stream)
 
 
 class Network:
