@@ -282,8 +282,11 @@ class NodeStream:
 
     def missing_at(self, time_ms: int, *, is_ahead: bool = False) -> tuple[int, int] | None:
         """Return the first and the last stream batch that a home lacks to show a time, of those that are inserted here;
-        None if it lacks none. is_ahead: also what windows read that do not wait for that time."""
-        known = [self.covered_to(time_ms), self.brings, self.stable_to if is_ahead else None]
+        None if it lacks none. What was closed ahead of that time before this node became a home is missing too.
+        is_ahead: also what windows read that do not wait for that time."""
+        closed_ms = self.state.closed_ms
+        closed_to = None if closed_ms is None else closed_ms // self.state.batch_ms
+        known = [self.covered_to(time_ms), self.brings, closed_to, self.stable_to if is_ahead else None]
         named = [number for number in known if number is not None]
         if not named or not self.is_home or self.inserted_to is None:
             return None

@@ -1,4 +1,5 @@
-"""Homes: when a name that a query has may be had by another one, told by what the log and the others' reports say."""
+"""Homes: when a name that a query has may be had by another one, told by what the log and the others' reports say; and
+which slices a new home lacks."""
 
 from __future__ import annotations
 
@@ -13,13 +14,17 @@ from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped
 from wukongs.cluster.members import SILENT_PULSES
 from wukongs.cluster.node_payloads import Registration
+from wukongs.cluster.node_stream import NodeStream
+from wukongs.cluster.times import first_tick_of
 from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.live.continuous import QuerySource
+from wukongs.live.stream_state import StreamState
 from wukongs.protocol.control import Member, Registered
 from wukongs.protocol.membership import Watch
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import DropQuery, Role, Sn
 from wukongs.protocol.state import Cluster, Kept, Node, boot
+from wukongs.settings import Settings
 
 SINCE = Sn(3, 1)
 
@@ -143,3 +148,18 @@ def test_what_closes_here_is_in_the_log_and_does_not_run() -> None:
     assert closing_here(node, Store())  # type: ignore[arg-type]
     assert not closing_here(node, Store("q"))  # type: ignore[arg-type]
     assert not closing_here(without(node), Store())  # type: ignore[arg-type]
+
+
+def test_a_home_lacks_what_was_closed_ahead_of_the_ticks_before_it_was_one() -> None:
+    """A query that was registered just then fired over a slice that was not there."""
+    state = StreamState("http://ex/s", 100, True, 0, None, 60_000, Settings())
+    stream = NodeStream(state, first_tick=first_tick_of(100), counts_ms=100, inserted_to=3, stable_to=2)
+    stream.come()
+    assert (state.closed_ms, stream.missing_at(150)) == (200, None)
+    stream.become_home()
+    missing = stream.missing_at(150)
+    assert missing is not None
+    assert missing[1] == 2
+    stream.whole_to = 2
+    assert stream.missing_at(150) is None
+    assert stream.missing_at(150, is_ahead=True) is None
