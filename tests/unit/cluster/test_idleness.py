@@ -1,0 +1,164 @@
+"""Idle streams and late tuples on a cluster: the writer decides, and the other nodes see what it closes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.clusters import PATIENT, cluster
+from tests.engine_helpers import EX, at, names, register_text, subjects, windows
+from tests.unit.cluster.test_pipelines import S, Writer, fed_cluster
+from tests.unit.cluster.wires import STREAM, Fault, encoded, wired
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.feeding import FEED
+from wukongs.cluster.writing import PUSH, StreamWriter, writer_of
+from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.wire.link import IngestLink
+from wukongs.wire.packets import Packet
+
+LONG_S = 20.0
+
+
+def soon(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def of_stream(node: ClusterNode, name: str) -> dict[str, object]:
+    found: dict[str, object] = node.engine.stats()["streams"][EX + name]
+    return found
+
+
+def test_idle_streams_follow_the_one_that_is_not_idle_and_not_each_other() -> None:
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        engine = nodes[0].engine
+        streams = {name: engine.stream(EX + name, batch_ms=100, idle_timeout_ms=50) for name in "abcde"}
+        busy = engine.stream(EX + "busy", batch_ms=100)
+        busy.advance(100)
+        written = {writer_of(nodes[0].host.node, EX + name) for name in streams}
+        assert len(written) > 1  # they do not know of each other by themselves
+        for place, stream in enumerate(streams.values()):
+            stream.push([at("s", 150 + 100 * place)])
+        query = engine.register(
+            f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{EX}a> [RANGE 100ms STEP 100ms] "
+            f"FROM STREAM <{EX}e> [RANGE 100ms STEP 100ms] WHERE {{ ?s ?p ?o }}"
+        )
+        busy.advance(2000)
+        soon(lambda: all(of_stream(node, name)["closed_ms"] == 2000 for node in nodes for name in streams))
+        assert all(node.store.stream(EX + name).is_idle for node in nodes for name in streams)
+        engine.settle(LONG_S)
+        found = windows(query)
+        assert max(found) == 2000
+        assert {end for end, rows in found.items() if rows} <= {200, 600}
+
+        streams["a"].push([at("t", 2050)])
+        assert not any(node.store.stream(EX + "a").is_idle for node in nodes)
+        busy.advance(3000)
+        soon(lambda: all(of_stream(node, "a")["closed_ms"] == 3000 for node in nodes))
+
+
+def test_late_tuples_are_found_by_the_writer_and_given_where_they_were_pushed(tmp_path: Path) -> None:
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        engine, path = nodes[0].engine, tmp_path / "late.nq"
+        engine.stream(EX + "s", batch_ms=100, timing=[EX + "ga"], on_late=path, into=EX + "g")
+        for place, node in enumerate(nodes):
+            stream = node.backend.declared(EX + "s")
+            assert stream.push([at(f"x{place}", 1000 + place), at(f"late{place}", 10), at("gone", 20, "ga")]) == 1
+            found = node.engine.query(f"SELECT ?s FROM <{EX}g> {{ ?s ?p ?o }}")
+            assert f"late{place}" in names(found)
+            assert stream.push([at("none", 5, "ga")]) == 0
+        assert of_stream(nodes[1], "s") | {"late": 9, "dropped": 6, "tuples": 3} == of_stream(nodes[1], "s")
+        lines = path.read_text("utf-8").splitlines()
+        assert [line.split()[-2] for line in lines] == ["10", "20", "5"] * 3
+
+
+def test_a_function_is_called_at_the_node_of_the_declaration_only() -> None:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        given: list[int] = []
+        first = nodes[0].engine.stream(EX + "s", batch_ms=100, on_late=lambda table: given.append(table.num_rows))
+        first.push([at("a", 100), at("late", 50)])
+        assert nodes[1].backend.declared(EX + "s").push([at("late", 60), at("late2", 61)]) == 0
+        assert given == [1]
+        assert subjects(nodes[1].engine) == ["late", "late2"]
+
+
+def test_the_next_writer_knows_up_to_where_the_stream_was_idle() -> None:
+    with wired(2) as wires:
+        engine = wires.nodes[0].engine
+        engine.stream(STREAM, batch_ms=100, idle_timeout_ms=20)
+        engine.stream(EX + "busy", batch_ms=100).advance(1000)
+        soon(lambda: all(node.store.stream(STREAM).idle_ms == 1000 for node in wires.nodes))
+        node, _ = wires.writer()
+        other = next(one for one in wires.nodes if one is not node)
+        following = StreamWriter(STREAM, other.host, other.store, other.intake, other.network)  # type: ignore[arg-type]
+        assert following.push(encoded(("late", 1000), ("a", 1250)), LONG_S).tolist() == [0]
+        with pytest.raises(
+            StreamError, match="timestamp 1200 ms at tuple 1 of the call, but the stream already stands"
+        ):
+            following.push(encoded(("late", 900), ("b", 1200)), LONG_S)
+
+
+def test_a_call_with_late_tuples_that_was_cut_off_and_is_said_again_counts_once() -> None:
+    with wired(2) as wires:
+        wires.nodes[0].engine.stream(STREAM, batch_ms=100, on_late="count")
+        node, writer = wires.writer()
+        call = encoded(("a", 150), ("late", 50), ("b", 150))
+        wires.lose(FEED, 1, count=1 << 20)
+        with pytest.raises(NodeUnavailable):
+            writer.push(call, 0.3)
+        wires.faults.clear()
+        assert writer.push(call, LONG_S).tolist() == [1]
+        assert (node.store.stream(STREAM).late_count, writer.push(encoded(("c", 151)), LONG_S).tolist()) == (1, [])
+
+
+def test_numbers_of_late_tuples_that_are_none_are_refused() -> None:
+    with wired(2) as wires:
+        wires.nodes[0].engine.stream(STREAM, batch_ms=100, on_late="count")
+        node, _ = wires.writer()
+        other = next(one for one in wires.nodes if one is not node)
+        for late in ([1, 1], [-1, 0], [0, 7]):
+            answer = Packet(PUSH, {"late_count": 2}, {"late": np.array(late)})
+            wires.faults.append(Fault(PUSH, node.me.node, answer))
+            with pytest.raises(DataError, match="expected the ascending numbers of late tuples, of 3, found others"):
+                other.backend.declared(STREAM).push([at(name, 100) for name in "abc"])
+            wires.faults.clear()
+
+
+def test_a_stream_that_a_pipeline_feeds_too_is_idle_beside_it_and_ends_with_it() -> None:
+    with fed_cluster(2) as (nodes, addresses):
+        engine = nodes[0].engine
+        stream = engine.stream(S, batch_ms=100, idle_timeout_ms=50)
+        query = engine.register(register_text("RANGE 100ms STEP 100ms", stream=S))
+        with IngestLink(addresses) as link:
+            one = Writer(link, "one")
+            one.send(3, ("a", "b"))
+            one.close(3)
+            stream.push([at("x", 310)])
+            time.sleep(0.2)
+            assert not windows(query).get(500)
+            one.send(5, ("c", "d"))
+            one.close(5)
+            soon(lambda: nodes[1].store.stream(S).closed_ms == 500)
+            one.finish()
+        engine.settle(LONG_S)
+        assert {end: rows for end, rows in windows(query).items() if rows} == {400: ["x"], 500: ["c"]}
+
+
+def test_a_stream_of_pipelines_alone_ends_with_them_although_it_was_idle() -> None:
+    with fed_cluster(2) as (nodes, addresses):
+        engine = nodes[0].engine
+        engine.stream(S, batch_ms=100, idle_timeout_ms=20)
+        engine.stream(EX + "busy", batch_ms=100).advance(200)
+        soon(lambda: nodes[0].store.stream(S).idle_ms == 200)
+        with IngestLink(addresses) as link:
+            one = Writer(link, "one")
+            one.send(5, ("a", "b"))
+            one.close(5)
+            one.finish()
+        soon(lambda: all(node.store.stream(S).is_ended for node in nodes))
