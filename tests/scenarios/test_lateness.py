@@ -76,6 +76,22 @@ def test_with_on_late_alone_what_falls_is_late(engine: wukongs.Engine) -> None:
     assert engine.stats()["streams"][A]["late"] == 1
 
 
+def test_what_falls_is_stored_if_it_is_timeless(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, timing=[EX + "ga"], batch_ms=100, on_late="count")
+    query = engine.register(register_text("RANGE 1s STEP 1s"))
+    assert stream.push([at("a", 500), at("late", 499), at("gone", 1, predicate="ga"), at("b", 500)]) == 2
+    stream.advance(600)
+    assert stream.push([at("late2", 600), at("gone", 599, predicate="ga")]) == 0
+    assert {"late", "late2"} <= set(subjects(engine))
+    assert stream.push([at("c", 601)]) == 1
+    stream.advance(1000)
+    engine.settle(timeout_s=60)
+    assert windows(query) == {1000: ["a", "b", "c"]}
+    assert subjects(engine) == ["a", "b", "c", "late", "late2"]
+    stats = engine.stats()["streams"][A]
+    assert (stats["tuples"], stats["late"], stats["dropped"]) == (3, 4, 2)
+
+
 def test_late_tuples_go_to_a_file(engine: wukongs.Engine, tmp_path: Path) -> None:
     path = tmp_path / "late.nq"
     stream = engine.stream(A, timing=True, batch_ms=100, on_late=path)

@@ -48,8 +48,12 @@ class IdleWatch:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._end.wait(LOOK_EVERY_S):
-            self.look()
+        try:
+            while not self._end.wait(LOOK_EVERY_S):
+                self.look()
+        except Exception as error:
+            log.exception("node %d: idle streams cannot be looked at", self._host.me.node)
+            self._host.fail(error)
 
     def look(self) -> None:
         """Let the streams be idle that are."""

@@ -23,7 +23,7 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.intake import LOG_S, Intake, PartitionAt, standing_in
 from wukongs.cluster.members import ask_members, await_word, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.core import Core
 from wukongs.live.lateness import late_mask
 from wukongs.live.pieces import Piece, timing_mask
@@ -476,7 +476,7 @@ class ClusterSink:
             quads = replace(TermCutter(encoded).cut(timeless), timestamps=_NO_ROWS)
             try:
                 self._store(quads, state.into_iri)
-            except NodeUnavailable as error:
+            except WukongsError as error:
                 raise NodeUnavailable(
                     f"stream {state.iri}: the tuples that are on time were taken; {len(timeless)} late ones may not be "
                     f"in the stored graph: load them. {error}"

@@ -13,10 +13,11 @@ from tests.clusters import PATIENT, cluster
 from tests.engine_helpers import EX, at, names, register_text, subjects, windows
 from tests.unit.cluster.test_pipelines import S, Writer, fed_cluster
 from tests.unit.cluster.wires import STREAM, Fault, encoded, wired
+from wukongs.cluster.changes import STAGE
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.feeding import FEED
 from wukongs.cluster.writing import PUSH, StreamWriter, writer_of
-from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
 from wukongs.wire.link import IngestLink
 from wukongs.wire.packets import Packet
 
@@ -115,6 +116,18 @@ def test_a_call_with_late_tuples_that_was_cut_off_and_is_said_again_counts_once(
         wires.faults.clear()
         assert writer.push(call, LONG_S).tolist() == [1]
         assert (node.store.stream(STREAM).late_count, writer.push(encoded(("c", 151)), LONG_S).tolist()) == (1, [])
+
+
+def test_a_push_whose_late_tuples_cannot_be_stored_says_what_was_taken() -> None:
+    with wired(2) as wires:
+        stream = wires.nodes[0].engine.stream(STREAM, batch_ms=100, on_late="count")
+        wires.refuse(STAGE, 1, BudgetExceeded("too much is staged"))
+        with pytest.raises(NodeUnavailable, match="that are on time were taken; 1 late ones may not be in the stored"):
+            stream.push([at("a", 150), at("late", 50)])
+        wires.faults.clear()
+        stream.close()
+        wires.nodes[0].engine.settle(LONG_S)
+        assert subjects(wires.nodes[0].engine) == ["a"]
 
 
 def test_numbers_of_late_tuples_that_are_none_are_refused() -> None:
