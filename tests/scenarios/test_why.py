@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import pytest
-
 import wukongs
 from tests.engine_helpers import A, at, node, register_text
 from tests.faces import Face
@@ -71,8 +69,6 @@ def test_rows_are_told_of_a_query_that_is_not_empty(face: Face) -> None:
 
 
 def test_late_tuples_are_told(face: Face) -> None:
-    if face.is_cluster:
-        pytest.skip("a cluster takes no on_late")
     engine = face.open()
     stream, query = stream_and_fired(engine, f"{{ ?s {P} ?o }}", at("a", 50), on_late="count")
     assert "came late" not in query.why()

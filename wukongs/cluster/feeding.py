@@ -19,6 +19,7 @@ from wukongs.wire.packet_columns import column_of, count_of, numbers_of, text_of
 from wukongs.wire.packets import Packet
 
 FEED = "feed"
+_LATE = ("late_count", "dropped_count")
 _NUMBERS = ("batch_numbers", "first_offsets", "end_offsets")
 
 
@@ -28,7 +29,8 @@ class Fed:
 
     pieces: their rows tile. complete_ms: all rows before end_offset were sent, and nothing at or before this time comes
     any more; None: it does not say so. is_last: the partition is at its end. is_idle: nothing was brought for so long
-    that the writer itself closes what it closes (idleness.py)."""
+    that the writer itself closes it so far (idleness.py). late_count, dropped_count: how many tuples have come late
+    to the stream so far, and how many of them are nowhere."""
 
     stream: str
     partition: str
@@ -38,6 +40,8 @@ class Fed:
     complete_ms: int | None = None
     is_last: bool = False
     is_idle: bool = False
+    late_count: int = 0
+    dropped_count: int = 0
 
     @property
     def is_opening(self) -> bool:
@@ -54,6 +58,7 @@ class Fed:
         """index: how far the node has to know the log; view: the one under which all new terms are agreed on already,
         if they are."""
         fields = {"stream": self.stream, "partition": self.partition, "epoch": self.epoch, "index": index, "view": view}
+        fields |= {name: getattr(self, name) for name in _LATE if getattr(self, name)}
         if self.complete_ms is not None:
             fields |= {"end_offset": self.end_offset, "complete_ms": self.complete_ms}
         fields |= {name: True for name in ("is_last", "is_idle") if getattr(self, name)}
@@ -63,7 +68,8 @@ class Fed:
     def of(packet: Packet) -> Fed:
         """Raises DataError: anything that is no such message."""
         is_last, is_idle = (packet.fields.get(name) is True for name in ("is_last", "is_idle"))
-        fed = Fed(*_writer_in(packet), pieces_in(packet), is_last=is_last, is_idle=is_idle)
+        late, dropped = (count_of(packet, name) if name in packet.fields else 0 for name in _LATE)
+        fed = Fed(*_writer_in(packet), pieces_in(packet), 0, None, is_last, is_idle, late, dropped)
         if packet.fields.get("complete_ms") is None:
             return fed
         return replace(fed, end_offset=count_of(packet, "end_offset"), complete_ms=time_of(packet, "complete_ms"))

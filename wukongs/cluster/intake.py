@@ -157,13 +157,16 @@ class Intake:
         if fed.is_last:
             self.finish_partition(Finish(*who))
         if fed.partition == PUSH_PARTITION:
-            self._note_idle(fed)
+            self._note(fed)
         standing = self._standing(fed.stream, fed.partition)
         return Packet(FEED, {VIEW: self._host.node.control.view, **standing._asdict()})
 
-    def _note_idle(self, fed: Fed) -> None:
-        """Note whether the writer of what is pushed lets the stream be idle, and up to where it has closed it so."""
+    def _note(self, fed: Fed) -> None:
+        """Note what the writer of what is pushed says beside the protocol: whether the stream is idle, up to where it
+        has closed it so, and what was late. The next writer goes on from there."""
         state = self._store.stream(fed.stream)
+        state.late_count = max(state.late_count, fed.late_count)
+        state.dropped_count = max(state.dropped_count, fed.dropped_count)
         state.is_idle = fed.is_idle
         if fed.is_idle and fed.complete_ms is not None:
             closed_ms = state.floor(fed.complete_ms)

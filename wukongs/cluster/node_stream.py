@@ -60,6 +60,8 @@ _SHOWN = (
     "joins",
     "is_idle",
     "idle_ms",
+    "late_count",
+    "dropped_count",
 )
 _EVERY_BATCH = 1 << 60
 

@@ -87,25 +87,22 @@ class StreamWriter:
         of. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is away: it may have been
         applied on the others, and is as soon as there is another call. Say it again: it is applied once)."""
         with self._turn(timeout_s) as deadline:
-            state = self._store.stream(self._stream)
             late = self._begin(deadline, encoded)
             if late is None:
                 self._check_is_open()
                 self._be_active(deadline)
-                late = self._push(state, encoded, deadline)
-            is_late = np.zeros(len(encoded), np.bool_)
-            is_late[late] = True
-            state.count_late(is_late, timing_mask(encoded, state.timing))
+                late = self._push(encoded, deadline)
             return late
 
-    def _push(self, state: StreamState, encoded: Encoded, deadline: float) -> Int64Array:
+    def _push(self, encoded: Encoded, deadline: float) -> Int64Array:
         """Judge a call by where the stream stands, and deliver what is on time."""
-        times = encoded.timestamps
+        state, times = self._store.stream(self._stream), encoded.timestamps
         state.check_timestamps(times, PUSH_PARTITION)
         lateness_ms = state.lateness_of(PUSH_PARTITION)
         is_late = late_mask(times, state.idle_ms if lateness_ms is None else self._promised_ms, lateness_ms)
         late, places = np.flatnonzero(is_late), np.flatnonzero(~is_late)
-        if not len(places):
+        if not len(places):  # the next message tells the others
+            state.count_late(is_late, timing_mask(encoded, state.timing))
             return late
         first_ms = int(times[places[0]])
         if self._promised_ms is not None and first_ms <= self._promised_ms:
@@ -117,6 +114,9 @@ class StreamWriter:
         on_time = TermCutter(encoded).cut(places) if len(late) else encoded
         complete_ms = int(on_time.timestamps[-1]) - 1
         told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms)
+        if len(late):
+            dropped_count = told.dropped_count + int(timing_mask(encoded, state.timing)[late].sum())
+            told = replace(told, late_count=told.late_count + len(late), dropped_count=dropped_count)
         self._deliver(told, deadline, Call(encoded, on_time, late))
         return late
 
@@ -319,7 +319,9 @@ class StreamWriter:
     def _told(
         self, pieces: Sequence[Piece] = (), end_offset: int = 0, complete_ms: int | None = None, is_last: bool = False
     ) -> Fed:
-        return Fed(self._stream, PUSH_PARTITION, self._epoch, pieces, end_offset, complete_ms, is_last)
+        state = self._store.stream(self._stream)
+        fed = Fed(self._stream, PUSH_PARTITION, self._epoch, pieces, end_offset, complete_ms, is_last)
+        return replace(fed, late_count=state.late_count, dropped_count=state.dropped_count)
 
     def _send(self, shares: Mapping[int, Fed], deadline: float, view: int | None = None) -> None:
         """Send every node its share of a message, until all members have it. A node that has some of it already knows

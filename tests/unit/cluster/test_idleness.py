@@ -115,7 +115,11 @@ def test_a_call_with_late_tuples_that_was_cut_off_and_is_said_again_counts_once(
             writer.push(call, 0.3)
         wires.faults.clear()
         assert writer.push(call, LONG_S).tolist() == [1]
-        assert (node.store.stream(STREAM).late_count, writer.push(encoded(("c", 151)), LONG_S).tolist()) == (1, [])
+        assert [one.store.stream(STREAM).late_count for one in wires.nodes] == [1, 1]
+        assert writer.push(encoded(("late2", 60)), LONG_S).tolist() == [0]
+        assert node.store.stream(STREAM).late_count == 2
+        assert writer.push(encoded(("c", 151)), LONG_S).tolist() == []
+        assert [one.store.stream(STREAM).late_count for one in wires.nodes] == [2, 2]
 
 
 def test_a_push_whose_late_tuples_cannot_be_stored_says_what_was_taken() -> None:
