@@ -179,3 +179,31 @@ def test_a_stream_of_pipelines_alone_ends_with_them_although_it_was_idle() -> No
             one.close(5)
             one.finish()
         soon(lambda: all(node.store.stream(S).is_ended for node in nodes))
+
+
+@pytest.mark.slow
+def test_an_idle_stream_goes_on_when_the_node_of_its_writer_is_lost() -> None:
+    with cluster(3, 2) as nodes:
+        nodes[0].engine.stream(EX + "s", batch_ms=100, idle_timeout_ms=50).push([at("a", 150)])
+        lost = writer_of(nodes[0].host.node, EX + "s")
+        left = [node for node in nodes if node.me.node != lost]
+        busy = left[0].engine.stream(EX + "busy", batch_ms=100)
+        busy.advance(1000)
+        soon(lambda: all(node.store.stream(EX + "s").idle_ms == 1000 for node in left))
+        nodes[lost].close()
+
+        def is_taken(call: Callable[[], object]) -> bool:
+            try:
+                call()
+            except NodeUnavailable:
+                return False
+            return True
+
+        soon(lambda: is_taken(lambda: busy.advance(2000)))
+        soon(lambda: all(node.store.stream(EX + "s").idle_ms == 2000 for node in left))
+        stream = left[1].backend.declared(EX + "s")
+        assert stream.push([at("late", 2000), at("b", 2001)]) == 1
+        stream.advance(3000)
+        busy.advance(3000)
+        left[0].engine.settle(LONG_S)
+        assert subjects(left[0].engine) == ["a", "b", "late"]
