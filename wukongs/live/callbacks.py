@@ -21,6 +21,8 @@ from wukongs.query.output.results import WindowResult
 
 THREADS_MAX = 64
 PATIENCE_S = 0.002
+_BEGIN_S = 0.0005
+"""So long `let_begin` waits at most."""
 _IDLE_S = 5.0
 """So long a thread waits for more to do before it ends."""
 _TURN = 64
@@ -36,7 +38,10 @@ class Callbacks:
     def __init__(self, on_idle: Callable[[], None] = lambda: None) -> None:
         """on_idle: is called by a thread when all is done."""
         self._on_idle = on_idle
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._begun = threading.Condition(lock)
+        """Work that has waited was begun."""
         self._work: deque[Callable[[], None]] = deque()
         self._threads: set[threading.Thread] = set()
         self._idle_count = 0
@@ -64,6 +69,13 @@ class Callbacks:
             self._under_way += 1
             self._work.append(work)
             self._have_watched()
+
+    def let_begin(self) -> None:
+        """Let work begin that waits. The thread that was told of it needs the interpreter, which a caller that goes on
+        would keep from it for longer than the call takes."""
+        with self._changed:
+            if self._work and not self._working_count:
+                self._begun.wait(_BEGIN_S)
 
     def _have_watched(self) -> None:
         """Let a thread look after the work that waits. Called with _changed held."""
@@ -136,6 +148,7 @@ class Callbacks:
         self._idle_count -= 1
         self._working_count += 1
         self._begun_count += 1
+        self._begun.notify()
         work = self._work.popleft()
         if self._work:
             self._have_watched()

@@ -224,6 +224,8 @@ class Injector:
                         firings, is_done = self._step()
                     if firings:
                         self._fire(firings, self._news_at_s)
+                        if len(self._ready) <= len(firings):  # no other is due at this time
+                            self.callbacks.let_begin()
                         continue
                     self._renew()  # all that was due has been reported
                     if is_done:

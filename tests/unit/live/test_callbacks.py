@@ -104,3 +104,20 @@ def test_idle_is_told_once_all_is_done() -> None:
     callbacks.stop()
     callbacks.submit(lambda: pytest.fail("nothing is begun after stop"))
     assert not callbacks.is_busy
+
+
+def test_work_has_begun_when_the_caller_goes_on(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BEGIN_S", 60.0)
+    begun, goes_on = list[int](), threading.Event()
+
+    def note(number: int) -> None:
+        begun.append(number)
+        until(goes_on)
+
+    callbacks.let_begin()  # there is nothing to wait for
+    callbacks.submit(partial(note, 0))
+    callbacks.let_begin()
+    callbacks.submit(partial(note, 1))
+    assert 1 not in begun
+    callbacks.let_begin()  # a thread is at work: it takes the next by itself
+    goes_on.set()
