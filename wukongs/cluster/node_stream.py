@@ -284,7 +284,7 @@ class NodeStream:
 
     def missing_at(self, time_ms: int, *, is_ahead: bool = False) -> tuple[int, int] | None:
         """Return the first and the last stream batch that a home lacks to show a time, of those that are inserted here;
-        None if it lacks none. What was closed ahead of that time before this node became a home is missing too.
+        None if it lacks none. It also lacks those that were closed ahead of that time before it became a home.
         is_ahead: also what windows read that do not wait for that time."""
         closed_ms = self.state.closed_ms
         closed_to = None if closed_ms is None else closed_ms // self.state.batch_ms

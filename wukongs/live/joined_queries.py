@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ ALONE_MAX = 8
 GROUP_MAX = 1 << 16
 """Queries of one group. Its table is made anew when one comes or goes."""
 _NO_IDS = np.empty(0, np.int64)
+Array = TypeVar("Array", Int64Array, BoolArray)
 _ADVICE = "Let its patterns share variables, or start from a constant"
 
 
@@ -199,13 +200,13 @@ class JoinedGroup:
         self._is_taken: BoolArray = np.zeros(self._ids.shape, np.bool_)
         """Whether a reference was taken on a constant's id."""
         self._told: Int64Array = np.zeros((16, 2), np.int64)
-        """Windows and rows that were reported to each; windows only if they are not the same for all."""
+        """Windows and rows that were reported to each."""
+        self._since_ms: Int64Array = np.zeros(16, np.int64)
+        """The first firing of each."""
         self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
         self._stats: tuple[int, dict[str, Any]] | None = None
         """Those of the lead, and how many blocks there were then."""
-        self.windows = 0
-        """Windows that were reported to all."""
         self.watched: dict[int, JoinedQuery] = {}
         """Queries for whose windows somebody waits."""
         is_silent = "non-empty result" in registration.report
@@ -228,14 +229,13 @@ class JoinedGroup:
     def add(self, member: JoinedQuery, ids: Int64Array, is_taken: BoolArray, told: tuple[int, int] = (0, 0)) -> None:
         """told: the windows and rows that were reported to it before."""
         number = len(self.members)
-        if number == len(self._ids):
-            self._ids = np.concatenate([self._ids, np.zeros_like(self._ids)])
-            self._is_taken = np.concatenate([self._is_taken, np.zeros_like(self._is_taken)])
-            self._told = np.concatenate([self._told, np.zeros_like(self._told)])
-        self._ids[number], self._is_taken[number], self._told[number] = ids, is_taken, told
-        self._told[number, 0] -= self.windows
-        self._rows = None
         with self._core.unread.lock:
+            if number == len(self._ids):
+                self._ids, self._is_taken = _twice(self._ids), _twice(self._is_taken)
+                self._told, self._since_ms = _twice(self._told), _twice(self._since_ms)
+            self._ids[number], self._is_taken[number], self._told[number] = ids, is_taken, told
+            self._since_ms[number] = -LAST_MS if member.since_ms is None else member.since_ms
+            self._rows = None
             self.members.append(member)
             self.count += 1
             member.stand(self, number)
@@ -323,12 +323,12 @@ class JoinedGroup:
         if isinstance(taken.item, WindowResult):
             (numbers, *_) = taken.item.ids(0, len(taken.item)) if len(taken.item) else (_NO_IDS,)
             block.numbers = numbers
-            counts = np.bincount(numbers, minlength=1)
-            self._told[: len(counts), 1] += counts
-            if not self.blocks.is_silent:
-                self.windows += 1
-            else:
-                self._told[: len(counts), 0] += counts > 0
+            counts = np.bincount(numbers, minlength=len(self.members))
+            has_begun = self._since_ms[: len(counts)] <= taken.end_ms
+            is_told = has_begun & (counts > 0) if self.blocks.is_silent else has_begun
+            self._told[: len(counts), 0] += is_told
+            self._told[: len(counts), 1] += counts * has_begun
+            if self.blocks.is_silent:
                 found = [number for number in np.flatnonzero(counts).tolist() if self.members[number] is not None]
                 block.left = len(found)
                 told = [number for number in found if number in self.watched]
@@ -340,7 +340,12 @@ class JoinedGroup:
     def told_to(self, number: int) -> tuple[int, int]:
         """Return how many windows and rows were reported to a query."""
         windows, rows = self._told[number].tolist()
-        return self.windows + windows, rows
+        return windows, rows
+
+
+def _twice(array: Array) -> Array:
+    """Return an array with room for twice as many."""
+    return np.concatenate([array, np.zeros_like(array)])
 
 
 class JoinedQuery:
@@ -359,11 +364,11 @@ class JoinedQuery:
         "_joined",
         "_place",
         "_readers",
-        "_since_ms",
         "_step_ms",
         "_vars",
         "name",
         "number",
+        "since_ms",
         "source",
     )
 
@@ -380,7 +385,7 @@ class JoinedQuery:
         self.name, self.source = name, source
         self.number = -1
         self._is_closed = False
-        self._joined, self._vars, self._since_ms, self._step_ms = joined, variables, since_ms, step_ms
+        self._joined, self._vars, self.since_ms, self._step_ms = joined, variables, since_ms, step_ms
         self._group: JoinedGroup | None = None
         self._alone: ContinuousQuery | None = None
         self._readers: Readers | None = None
@@ -492,7 +497,7 @@ class JoinedQuery:
         """Let a query fire next where its group does."""
         next_ms = lead.next_firing()
         if next_ms is not None:
-            query.skip_to(max(next_ms, self._since_ms or next_ms) - self._step_ms)
+            query.skip_to(max(next_ms, self.since_ms or next_ms) - self._step_ms)
 
     # --- what is done alone -------------------------------------------------------------------------------------------
 
@@ -594,23 +599,23 @@ class JoinedQuery:
             if gap is not None:
                 readers.log.lack(gap)
         elif (first := held[0][0] if held else blocks.end) > place:
-            come_ms = (self._since_ms or blocks.first_ms) - self._step_ms if self._come_ms is None else self._come_ms
+            come_ms = (self.since_ms or blocks.first_ms) - self._step_ms if self._come_ms is None else self._come_ms
             to_ms = held[0][1].begin_ms - self._step_ms if held else blocks.last_ms
             if come_ms < to_ms:
                 readers.log.lack(Gap(come_ms + self._step_ms, to_ms, first - place))
         for at, block in held:
             if blocks.concerns(block, number):
                 blocks.done(at, block)
-                if self._since_ms is None or block.end_ms >= self._since_ms:
+                if self.since_ms is None or block.end_ms >= self.since_ms:
                     self._put(readers, block, number)
-        if blocks.is_silent and blocks.last_ms >= (self._since_ms or blocks.last_ms):
+        if blocks.is_silent and blocks.last_ms >= (self.since_ms or blocks.last_ms):
             readers.log.skip(blocks.last_ms)
         self._come_ms = blocks.last_ms
 
     def _put(self, readers: Readers, block: Block, number: int) -> None:
         whole = block.item
         if block.gap is not None:
-            readers.log.lose(max(block.begin_ms, self._since_ms or block.begin_ms), block.end_ms, self._step_ms)
+            readers.log.lose(max(block.begin_ms, self.since_ms or block.begin_ms), block.end_ms, self._step_ms)
             return
         if isinstance(whole, WukongsError):
             readers.counts.errors += 1

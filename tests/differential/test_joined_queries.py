@@ -1,0 +1,151 @@
+"""Random lives told to two engines: in one, queries of a shape fire as one, in the other each is alone. Each query has
+the same windows, gaps and errors in both."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.fuzz import SEED, scaled
+from wukongs.live import joined_queries
+
+NODES = [f"<http://e/n{number}>" for number in range(6)]
+S, T = "http://e/s", "http://e/t"
+STORED = "FROM <urn:x-wukongs:default>"
+WINDOW = f"FROM STREAM <{S}> [RANGE 300ms STEP 100ms]"
+BOTH = f"{WINDOW} FROM STREAM <{T}> [RANGE 200ms STEP 200ms]"
+NAMED = f"FROM NAMED STREAM <{S}> [RANGE 200ms STEP 100ms]"
+SHAPES = [
+    ("SELECT ?x ?y", WINDOW, "%s :p ?x . ?x :p ?y"),
+    ("SELECT ?x", f"{STORED} {WINDOW}", "%s :k ?x . ?x :p ?y"),
+    ("SELECT ?x ?z", f"{STORED} {WINDOW}", "?x :p %s OPTIONAL { ?x :k ?z }"),
+    ("SELECT ?x", f"{STORED} {BOTH}", "{ ?x :p %s } UNION { %s :q ?x }"),
+    ("SELECT ?x", f"{STORED} {WINDOW}", "%s :p ?x MINUS { ?x :k %s }"),
+    ("SELECT DISTINCT ?x", f"{STORED} {WINDOW}", "%s :k+ ?x . ?y :p ?x"),
+    ("SELECT ?x (COUNT(?y) AS ?n)", WINDOW, "?x :p ?y . ?y :p %s"),
+    ("SELECT (COUNT(?y) AS ?n)", WINDOW, "%s :p ?y"),
+    ("SELECT ?x", BOTH, "%s :p ?x . ?x :q ?y FILTER(?y != :n3)"),
+    ("SELECT ?x", NAMED, f"%s :k ?x GRAPH <{S}> {{ ?x :p ?y }}"),
+    ("SELECT ?x", f"{STORED} {WINDOW}", "%s :p ?x FILTER NOT EXISTS { ?x :k %s }"),
+]
+TAILS = {0: " ORDER BY ?x ?y LIMIT 2", 6: " GROUP BY ?x"}
+
+
+def story(seed: int) -> list[tuple[Any, ...]]:
+    """What is done, in order."""
+    rng = random.Random(seed)
+    done: list[tuple[Any, ...]] = [("load", 0)]
+    names: list[str] = []
+    times = {S: 0, T: 0}
+    shapes = rng.sample(range(len(SHAPES)), 3)
+    for number in range(rng.randint(25, 45)):
+        what = rng.choice(["register"] * 5 + ["push"] * 6 + ["advance"] * 3 + ["close", "pause", "resume", "replace"])
+        what = rng.choice(["read", "group", "look", "load"]) if rng.random() < 0.15 else what
+        if what == "register":
+            names.append(f"q{number}")
+            every = rng.choice(["", "", "", " COMPUTED EVERY 200ms"])
+            report = rng.choice(["", "", " REPORT NON EMPTY RESULT"])
+            is_called = rng.random() < 0.3
+            done.append((what, names[-1], every + report, rng.choice(shapes), rng.sample(NODES, 2), is_called))
+        elif what in times or what in ("push", "advance"):
+            stream = rng.choice([S, S, T])
+            times[stream] += rng.choice([0, 40, 100, 150, 300])
+            pairs = [(rng.choice(NODES), rng.choice(NODES)) for _ in range(rng.randint(1, 6))]
+            done.append((what, stream, times[stream], pairs))
+            times[stream] += what == "advance"
+        elif what == "load":
+            done.append((what, number))
+        elif names:
+            done.append((what, rng.choice(names), rng.choice(shapes), rng.sample(NODES, 2)))
+    return [*done, ("advance", S, 6000, []), ("advance", T, 6000, [])]
+
+
+def text_of(name: str, options: str, shape: int, nodes: list[str]) -> str:
+    head, clause, where = SHAPES[shape]
+    for node in nodes * 2:
+        where = where.replace("%s", node, 1)
+    tail = TAILS.get(shape, "")
+    return f"PREFIX : <http://e/> REGISTER QUERY {name}{options} AS {head} {clause} WHERE {{ {where} }}{tail}"
+
+
+def plain(window: wukongs.WindowResult) -> tuple[Any, ...]:
+    return window.end_ms, window.start_ms, window.partial, tuple(window.vars), sorted(window.texts(), key=repr)
+
+
+def read(query: Any, found: list[Any], group: str | None = None) -> None:
+    while True:
+        try:
+            found += [plain(window) for window in query.results(timeout_s=0, group=group)]
+            return
+        except wukongs.GapError as gap:
+            found.append(("gap", gap.from_ms, gap.to_ms, gap.count))
+        except wukongs.WukongsError as error:
+            found.append(type(error).__name__)
+
+
+def live(events: list[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
+    """Return what each query has reported: to whoever reads it, by name; and what its counts are."""
+    found: dict[str, dict[str, Any]] = {}
+    queries: dict[str, Any] = {}
+    with wukongs.Engine() as engine:
+        streams = {stream: engine.stream(stream, timing=True, batch_ms=100) for stream in (S, T)}
+        for what, *rest in events:
+            engine.settle(60)
+            if what == "register":
+                name, options, shape, nodes, is_called = rest
+                own = found[name] = {"read": [], "called": [], "group": []}
+                on_result = (lambda window, own=own: own["called"].append(plain(window))) if is_called else None
+                queries[name] = engine.register(text_of(name, options, shape, nodes), on_result)
+            elif what == "push":
+                stream, time_ms, pairs = rest
+                predicate = "<http://e/p>" if stream == S else "<http://e/q>"
+                streams[stream].push([(s, predicate, o, time_ms) for s, o in pairs])
+            elif what == "advance":
+                streams[rest[0]].advance(rest[1])
+            elif what == "load":
+                lines = (f"{NODES[at]} <http://e/k> {NODES[(at + 1 + rest[0]) % 6]} .\n" for at in range(6))
+                engine.load(io.BytesIO("".join(lines).encode()), format="nt")
+            elif what == "replace" and not queries[rest[0]].is_closed:
+                queries[rest[0]].replace(text_of(rest[0], "", *rest[1:]))
+            elif what in ("close", "pause", "resume"):
+                getattr(queries[rest[0]], what)()
+            elif what == "read":
+                read(queries[rest[0]], found[rest[0]]["read"])
+            elif what == "group" and not queries[rest[0]].is_closed:
+                read(queries[rest[0]], found[rest[0]]["group"], "together")
+            elif what == "look" and not queries[rest[0]].is_closed:
+                assert "SELECT" in queries[rest[0]].explain(analyze=True)
+                assert queries[rest[0]].why().startswith(rest[0])
+        engine.settle(60)
+        for name, query in queries.items():
+            if query.is_closed or name[-1] in "02468":
+                read(query, found[name]["read"])
+            stats = query.stats()
+            found[name]["counts"] = [stats[key] for key in ("windows", "rows", "errors")]
+        terms = engine.stats()["terms"]
+        assert set(engine.stats()["queries"]) == {name for name, query in queries.items() if not query.is_closed}
+    for name, query in queries.items():
+        read(query, found[name]["read"])
+        found[name]["terms"] = terms
+    return found
+
+
+@pytest.mark.parametrize("group_max", [3, 1 << 16])
+def test_queries_of_a_shape_report_what_each_reports_alone(group_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined_queries, "GROUP_MAX", group_max)
+    together = 0
+    for number in range(scaled(40)):
+        seed = ((SEED or 0) << 20) + (group_max & 15) * 1000 + number
+        events = story(seed)
+        monkeypatch.setattr(joined_queries, "ALONE_MAX", 1 << 30)
+        alone = live(events)
+        monkeypatch.setattr(joined_queries, "ALONE_MAX", 0)
+        joined = live(events)
+        for name, expected in alone.items():
+            assert joined[name] == expected, (seed, name)
+        together += sum(len(one["read"]) for one in joined.values())
+    assert together

@@ -1,0 +1,183 @@
+"""Queries that fire as one: which have one shape, what a firing makes, offenders, unread windows, threads."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.scenarios.test_groups import FRIENDS, begin, posted, push, register, windows
+from wukongs.csparql.parser import parse_query
+from wukongs.live import continuous, joined_queries
+from wukongs.live.query_shapes import shape_of
+
+HEAD = "REGISTER QUERY %s AS SELECT ?a ?b FROM STREAM <http://e/s> [RANGE 1s STEP 1s] WHERE "
+
+
+@pytest.fixture(autouse=True)
+def _together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined_queries, "ALONE_MAX", 0)
+
+
+@pytest.fixture
+def engine() -> Iterator[wukongs.Engine]:
+    with wukongs.Engine() as engine:
+        yield engine
+
+
+def shape(text: str) -> Any:
+    found = shape_of(parse_query(text))
+    return None if found is None else found.query
+
+
+FIRST = HEAD % "q" + "{ <http://e/u> <http://e/p> ?a . ?a <http://e/q> ?b }"
+ALIKE = [
+    HEAD % "other" + "{ ?a <http://e/q> ?b . <http://e/v> <http://e/p> ?a }",
+    FIRST.replace("?a", "?x").replace("?b", "?y"),
+]
+OTHERS = [
+    FIRST.replace("e/p", "e/r"),
+    FIRST.replace("RANGE 1s", "RANGE 2s"),
+    FIRST.replace("SELECT ?a ?b", "SELECT ?b"),
+    FIRST.replace("q AS", "q REPORT NON EMPTY RESULT AS"),
+    FIRST.replace(" }", " FILTER(?b > 1) }"),
+]
+ALONE = [
+    HEAD % "q" + "{ ?a <http://e/q> ?b }",
+    FIRST.replace("REGISTER QUERY", "REGISTER ISTREAM"),
+    FIRST.replace("[RANGE 1s STEP 1s]", "[RANGE TRIPLES 3]"),
+    FIRST.replace(" }", " BIND(RAND() AS ?r) }"),
+]
+
+
+def test_shapes() -> None:
+    first = shape(FIRST)
+    assert [shape(text) for text in ALIKE] == [first, first]
+    found = [shape(text) for text in OTHERS]
+    assert None not in found
+    assert len({first, *found}) == 1 + len(OTHERS)
+    assert [shape(text) for text in ALONE] == [None] * len(ALONE)
+
+
+def test_a_firing_makes_nothing_for_a_query_that_nobody_reads(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Counted(wukongs.WindowResult):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            made.append(1)
+            super().__init__(*arguments, **named)
+
+    monkeypatch.setattr(continuous, "WindowResult", Counted)
+    monkeypatch.setattr(joined_queries, "WindowResult", Counted)
+    stream = begin(engine)
+    queries = [register(engine, f"q{n}", FRIENDS % (n % 30)) for n in range(300)]
+    push(engine, stream, 400)
+    assert len(made) == 4
+    assert windows(queries[7]) == [posted(7, number) for number in range(4)]
+    assert len(made) == 8
+    terms = engine.stats()["terms"]
+    for query in queries:
+        query.close()
+    assert windows(queries[8]) == [posted(8, number) for number in range(4)]
+    assert engine.stats()["queries"] == {}
+    assert engine.stats()["terms"] <= terms
+    assert engine._core.unread.size_bytes == 0
+
+
+def test_a_group_is_divided_until_the_offender_is_alone() -> None:
+    """One of them knows so many that its rows take more bytes than a query may."""
+    with wukongs.Engine(settings=wukongs.Settings(query_bytes_max=1 << 20)) as engine:
+        stream = begin(engine)
+        many = "".join(f"<http://ex/u13> <http://ex/knows> <http://ex/z{n}> .\n" for n in range(60_000))
+        engine.load(io.BytesIO(many.encode()), format="nt")
+        where = "{ <http://ex/u%d> <http://ex/knows> ?f . ?a <http://ex/posts> ?p }"
+        queries = [register(engine, f"q{n}", where % n) for n in range(30)]
+        push(engine, stream, 300)
+        for n, query in enumerate(queries):
+            if n == 13:
+                for _ in range(3):
+                    with pytest.raises(wukongs.BudgetExceeded):
+                        next(query.results(timeout_s=0))
+            else:
+                assert [len(window) for window in query.results(timeout_s=0)] == [30, 60, 60]
+        for query in queries:
+            query.close()
+        assert engine._core.unread.size_bytes == 0
+        assert not engine._core.unread._holders
+
+
+@pytest.mark.parametrize("report", ["", " REPORT NON EMPTY RESULT"])
+def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
+    with wukongs.Engine(settings=wukongs.Settings(results_bytes_max=1 << 20)) as engine:
+        stream = engine.stream("http://e/s", timing=True, batch_ms=100)
+        text = "REGISTER QUERY q%d%s AS SELECT ?o FROM STREAM <http://e/s> [RANGE 100ms STEP 100ms] "
+        text += "WHERE { <http://e/u%d> ?p ?o }"
+        queries = [engine.register(text % (n, report, n)) for n in range(3)]
+        for number in range(60):
+            tuples = [("<http://e/u0>", "<http://e/p>", f'"{number} {n}"', number * 100 + 50) for n in range(4000)]
+            stream.push(tuples[: 4000 if number < 50 else 1] + [("<http://e/u1>", *tuples[0][1:])] * (number == 3))
+            stream.advance(number * 100 + 100)
+        engine.settle(60)
+        found: list[list[Any]] = []
+        for query in queries:
+            told: list[Any] = []
+            found.append(told)
+            while True:
+                try:
+                    told += [window.end_ms for window in query.results(timeout_s=0)]
+                    break
+                except wukongs.GapError as gap:
+                    told.append((gap.from_ms, gap.count))
+        if report:
+            assert found[1:] == [[(400, 1)], []]
+            del found[1:]
+        for told in found:  # a window that one has taken takes room, too
+            (first, count), *ends = told
+            assert (first, 100 * count) == (100, ends[0] - 100)
+            assert ends == list(range(ends[0], 6100, 100))
+
+
+def test_readers_come_and_go_while_tuples_are_pushed(engine: wukongs.Engine) -> None:
+    stream = begin(engine)
+    errors: list[BaseException] = []
+    is_over = threading.Event()
+
+    def work(number: int) -> None:
+        try:
+            for at in range(1_000_000):
+                if is_over.is_set():
+                    return
+                query = register(engine, f"q{number}n{at}", FRIENDS % (at % 30))
+                if at % 3 == 0:
+                    for _ in query.results(timeout_s=0.05):
+                        break
+                if at % 5 == 0:
+                    query.pause()
+                    query.resume()
+                query.close()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    stays = [register(engine, f"stays{n}", FRIENDS % n) for n in range(5)]
+    first = max((window.end_ms for window in stays[0].results(timeout_s=0)), default=0)
+    for number in range(30):
+        push(engine, stream, number * 100 + 100, number * 100)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert first == 0
+    for n, query in enumerate(stays):
+        assert windows(query) == [posted(n, number) for number in range(30)]
+        query.close()
+    assert engine._core.unread.size_bytes == 0
+    assert not [name for name in engine._injector.queries if name.startswith("group")]
