@@ -155,9 +155,8 @@ class QueryWindows:
         """Return the snapshot number that the firing at a time reads; None if it reads no stored graph."""
         if not self.reads_stored:
             return None
-        sn = self._core.sn_at(at_ms, self.states.values())
-        # Of a stream that began late on a cluster, the oldest that can be read.
-        return sn if self._core.reach is None else max(sn, self._core.arrangement.trace.since)
+        # The oldest that can be read, where the stored graph has moved on: one query must not stop the others.
+        return max(self._core.sn_at(at_ms, self.states.values()), self._core.arrangement.trace.since)
 
     def gone_to_ms(self, at_ms: int) -> int | None:
         """Return up to when no firing from a time on has anything of one of its windows, as its slices are gone; None:
