@@ -307,11 +307,19 @@ class StreamOracle:
         covered = min(self.streams[window.stream].cover_ms for window in clause.windows)
         return min(covered, self.stable_ms()) if reads_stored(clause) else covered
 
+    def latest_ms(self, name: str) -> int:
+        """The time up to which the query may have fired: one whose windows are NAMED alone waits for the stored graph
+        only if a pattern stands outside of them."""
+        clause = self.queries[name].clause
+        if clause.graphs or clause.named_graphs:
+            return self.covered_ms(name)
+        return min(self.streams[window.stream].cover_ms for window in clause.windows)
+
     def fault_of_firings(self, name: str, ends: list[int]) -> str:
         """Why these reported window ends are wrong; '' if they are right."""
         allowed = self.firings(name)
         step = self.queries[name].step_ms
-        late = self.covered_ms(name)
+        late = self.latest_ms(name)
         if not ends:
             bounds = self.first(name)
             missing = [t for t in allowed if bounds and t >= bounds[1]]
