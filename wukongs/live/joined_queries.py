@@ -522,6 +522,7 @@ class JoinedQuery:
             while self._alone is None:
                 if self._is_closed or self._group is None:
                     raise is_over(self.name)
+                core.check_is_open()  # else no firing is waited for, and nobody would end the query
                 group, lead = self._group, self._group.lead
                 if lead.is_firing:
                     lead.wait_for_firing()

@@ -143,6 +143,41 @@ def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
             assert ends == list(range(ends[0], 6100, 100))
 
 
+def test_a_query_is_paused_while_the_engine_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is marked closed while the group fires, and a pause waits for that."""
+    engine = wukongs.Engine()
+    stream = begin(engine)
+    query = register(engine, "q", FRIENDS % 1)
+    is_firing, goes_on = threading.Event(), threading.Event()
+    run = continuous.ContinuousQuery._run
+
+    def slow(self: Any, *arguments: Any) -> None:
+        is_firing.set()
+        assert goes_on.wait(60)
+        run(self, *arguments)
+
+    monkeypatch.setattr(continuous.ContinuousQuery, "_run", slow)
+    stream.advance(100)
+    assert is_firing.wait(60)
+    errors: list[str] = []
+
+    def pause() -> None:
+        try:
+            query.pause()
+        except wukongs.WukongsError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (pause, engine.close)]
+    for thread in threads:
+        thread.start()
+        thread.join(0.2)
+    goes_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert not [thread for thread in threads if thread.is_alive()]
+    assert ["engine is closed" in error for error in errors] == [True]
+
+
 def test_readers_come_and_go_while_tuples_are_pushed(engine: wukongs.Engine) -> None:
     stream = begin(engine)
     errors: list[BaseException] = []
