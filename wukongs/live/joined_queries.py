@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,13 +52,15 @@ _ADVICE = "Let its patterns share variables, or start from a constant"
 @dataclass(slots=True, eq=False)
 class Block:
     """A window of all queries of a group, or the error or gap in its place. numbers : int64[rows], rising, of the
-    queries that its rows are for; left: queries that have not taken their part."""
+    queries that its rows are for; left: queries that have not taken their part; taken: those that have, of a silent
+    window."""
 
     end_ms: int
     item: WindowResult | WukongsError
     gap: Gap | None
     numbers: Int64Array
     left: int = 0
+    taken: list[int] = field(default_factory=list)
 
     @property
     def begin_ms(self) -> int:
@@ -129,9 +131,11 @@ class Blocks:
         lo, hi = block.rows_of(number)
         return hi > lo
 
-    def done(self, place: int, block: Block) -> None:
-        """Note that one of the queries has taken its part."""
+    def done(self, place: int, block: Block, number: int) -> None:
+        """Note that a query has taken its part."""
         block.left -= 1
+        if self.is_silent:
+            block.taken.append(number)
         if block.left <= 0:
             self._let_go(place)
 
@@ -154,12 +158,12 @@ class Blocks:
             self._budget.count(self, size_bytes)
 
     def drop_oldest(self) -> None:
-        """Let the oldest block go, for the budget. Of silent windows note who loses one."""
+        """Let the oldest block go, for the budget. Of silent windows note which queries lose one."""
         place, block = next(iter(self._held.items()))
         self._let_go(place)
         if self.is_silent:
             gap = Gap(block.end_ms, block.end_ms, 1)
-            for number in np.unique(block.numbers).tolist():
+            for number in np.setdiff1d(block.numbers, block.taken).tolist():
                 known = self.dropped.get(number)
                 self.dropped[number] = gap if known is None else Gap.joined((known, gap))
 
@@ -171,10 +175,12 @@ class Blocks:
         """Return blocks that are one query's alone, with all that it has not taken, and count it no more here."""
         own = Blocks(self.is_silent, None)
         own.first_ms, own.last_ms, own.end = self.first_ms, self.last_ms, self.end
+        if (gap := self.dropped.pop(number, None)) is not None:
+            own.dropped[number] = gap
         for at, block in list(self.held_from(place)):
             if self.concerns(block, number):
-                own._held[at] = replace(block, left=1)
-                self.done(at, block)
+                own._held[at] = replace(block, left=1, taken=[])
+                self.done(at, block, number)
         return own
 
 
@@ -606,7 +612,7 @@ class JoinedQuery:
                 readers.log.lack(Gap(come_ms + self._step_ms, to_ms, first - place))
         for at, block in held:
             if blocks.concerns(block, number):
-                blocks.done(at, block)
+                blocks.done(at, block, number)
                 if self.since_ms is None or block.end_ms >= self.since_ms:
                     self._put(readers, block, number)
         if blocks.is_silent and blocks.last_ms >= (self.since_ms or blocks.last_ms):

@@ -112,6 +112,38 @@ def test_a_group_is_divided_until_the_offender_is_alone() -> None:
         assert not engine._core.unread._holders
 
 
+def read(query: Any) -> list[Any]:
+    """Return the ends of windows, and gaps as their first end and their count."""
+    found: list[Any] = []
+    while True:
+        try:
+            found += [window.end_ms for window in query.results(timeout_s=0)]
+            return found
+        except wukongs.GapError as gap:
+            found.append((gap.from_ms, gap.count))
+
+
+def test_a_silent_window_is_lost_for_those_who_have_not_taken_it() -> None:
+    """One reads all windows as they come, another none, and a third is closed before it is read."""
+    with wukongs.Engine(settings=wukongs.Settings(results_bytes_max=1 << 19)) as engine:
+        stream = engine.stream("http://e/s", timing=True, batch_ms=100)
+        text = "REGISTER QUERY q%d REPORT NON EMPTY RESULT AS SELECT ?o FROM STREAM <http://e/s> "
+        text += "[RANGE 100ms STEP 100ms] WHERE { <http://e/u%d> ?p ?o }"
+        reads, waits, closes = (engine.register(text % (n, n)) for n in range(3))
+        found: list[Any] = []
+        for at in range(60):
+            pairs = [(u, f'"{at} {n}"') for u in range(3) for n in range(500)]
+            stream.push([(f"<http://e/u{u}>", "<http://e/p>", o, at * 100 + 50) for u, o in pairs])
+            stream.advance(at * 100 + 100)
+            engine.settle(60)
+            found += read(reads)
+        closes.close()
+        assert found == list(range(100, 6100, 100))
+        for query in (waits, closes):
+            (first, count), *ends = read(query)
+            assert (first, ends) == (100, list(range(100 + 100 * count, 6100, 100)))
+
+
 @pytest.mark.parametrize("report", ["", " REPORT NON EMPTY RESULT"])
 def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
     with wukongs.Engine(settings=wukongs.Settings(results_bytes_max=1 << 20)) as engine:
@@ -124,16 +156,7 @@ def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
             stream.push(tuples[: 4000 if number < 50 else 1] + [("<http://e/u1>", *tuples[0][1:])] * (number == 3))
             stream.advance(number * 100 + 100)
         engine.settle(60)
-        found: list[list[Any]] = []
-        for query in queries:
-            told: list[Any] = []
-            found.append(told)
-            while True:
-                try:
-                    told += [window.end_ms for window in query.results(timeout_s=0)]
-                    break
-                except wukongs.GapError as gap:
-                    told.append((gap.from_ms, gap.count))
+        found = [read(query) for query in queries]
         if report:
             assert found[1:] == [[(400, 1)], []]
             del found[1:]
