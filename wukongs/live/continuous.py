@@ -207,8 +207,9 @@ class ContinuousQuery:
         self.template = template_of(query) if self.group is None else None
         self.windows = QueryWindows(self._core, query, self.name, known)
         self.plans = PlanMemo(is_patient=True)
-        self._answer_to_nothing: Answer | None = None
-        """The answer when all windows are empty and nothing else is read; kept if it has no row."""
+        self._answer_to_nothing: tuple[ArgumentRows | None, Answer] | None = None
+        """The answer when all windows are empty and nothing else is read, and the rows that it is for. It is kept if it
+        has no row."""
         self.compiled: CompiledPlans | None = None
         """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
         self._is_looked_at = False
@@ -797,10 +798,12 @@ class ContinuousQuery:
         """Evaluate the query by the executor."""
         dataset = firing.dataset
         is_empty = firing.is_over_nothing()
-        found = self._answer_to_nothing if is_empty else None
-        if found is None and self.group is not None:
-            found = self.group.rows.answer(dataset, terms, limits_of(self._core.settings, None), self.plans)
-        elif found is None:
+        rows = None if self.group is None else self.group.rows
+        if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
+            return self._answer_to_nothing[1]
+        if rows is not None:
+            found = rows.answer(dataset, terms, limits_of(self._core.settings, None), self.plans)
+        else:
             found = answer(
                 self.query,
                 dataset,
@@ -814,7 +817,7 @@ class ContinuousQuery:
                 compiled=firing.plans,
             )
         if is_empty and not (found.length or firing.depends_on_moment()):
-            self._answer_to_nothing = found  # without a row there is nothing in it that could be of another time
+            self._answer_to_nothing = rows, found  # without a row there is nothing in it that could be of another time
         return found
 
 

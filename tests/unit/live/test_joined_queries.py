@@ -90,6 +90,19 @@ def test_a_firing_makes_nothing_for_a_query_that_nobody_reads(
     assert engine._core.unread.size_bytes == 0
 
 
+def test_a_query_that_joins_may_have_rows_in_windows_without_tuples(engine: wukongs.Engine) -> None:
+    """A path of no length leads from a term to itself, and to no other."""
+    stream = engine.stream("http://e/s", timing=True, batch_ms=1000)
+    where = "{ <http://e/u%d> <http://e/p>* <http://e/u%d> }"
+    found = []
+    for end_ms, ends in ((1000, (1, 2)), (2000, (3, 3)), (3000, (4, 5))):
+        query = engine.register(HEAD.replace("?a ?b", "*") % f"q{end_ms}" + where % ends)
+        stream.advance(end_ms)
+        engine.settle(60)
+        found.append([len(window) for window in query.results(timeout_s=0)])
+    assert found == [[0], [1], [0]]
+
+
 def test_a_group_is_divided_until_the_offender_is_alone() -> None:
     """One of them knows so many that its rows take more bytes than a query may."""
     with wukongs.Engine(settings=wukongs.Settings(query_bytes_max=1 << 20)) as engine:
