@@ -598,16 +598,16 @@ class JoinedQuery:
 
     def _draw(self, readers: Readers, blocks: Blocks, number: int, place: int) -> None:
         """Put the windows of some blocks, from a place on, into the log, and gaps in the place of what was dropped."""
-        if place >= blocks.end or blocks.first_ms is None or blocks.last_ms is None:
+        if place >= blocks.end:
             return
-        held = list(blocks.held_from(place))
+        first_ms, last_ms, held = blocks.first_ms, blocks.last_ms, list(blocks.held_from(place))
         if blocks.is_silent:
             gap = blocks.dropped.pop(number, None)
             if gap is not None:
                 readers.log.lack(gap)
-        elif (first := held[0][0] if held else blocks.end) > place:
-            come_ms = (self.since_ms or blocks.first_ms) - self._step_ms if self._come_ms is None else self._come_ms
-            to_ms = held[0][1].begin_ms - self._step_ms if held else blocks.last_ms
+        elif first_ms is not None and last_ms is not None and (first := held[0][0] if held else blocks.end) > place:
+            come_ms = (self.since_ms or first_ms) - self._step_ms if self._come_ms is None else self._come_ms
+            to_ms = min(held[0][1].begin_ms - self._step_ms, last_ms) if held else last_ms
             if come_ms < to_ms:
                 readers.log.lack(Gap(come_ms + self._step_ms, to_ms, first - place))
         for at, block in held:
@@ -615,9 +615,10 @@ class JoinedQuery:
                 blocks.done(at, block, number)
                 if self.since_ms is None or block.end_ms >= self.since_ms:
                     self._put(readers, block, number)
-        if blocks.is_silent and blocks.last_ms >= (self.since_ms or blocks.last_ms):
-            readers.log.skip(blocks.last_ms)
-        self._come_ms = blocks.last_ms
+        if last_ms is not None:
+            if blocks.is_silent and last_ms >= (self.since_ms or last_ms):
+                readers.log.skip(last_ms)
+            self._come_ms = last_ms
 
     def _put(self, readers: Readers, block: Block, number: int) -> None:
         whole = block.item

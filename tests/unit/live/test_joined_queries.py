@@ -179,6 +179,28 @@ def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
             assert ends == list(range(ends[0], 6100, 100))
 
 
+@pytest.mark.parametrize("windows", [0, 1])
+def test_readers_are_told_that_the_engine_has_failed(windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = wukongs.Engine()
+    stream = begin(engine)
+    query = register(engine, "q", FRIENDS % 1)
+    for number in range(windows):
+        stream.advance(number * 100 + 100)
+        engine.settle(60)
+
+    def failing(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(engine._core, "seal", failing)
+    stream.push([("<http://ex/u1>", "<http://ex/posts>", "<http://ex/p>", windows * 100 + 50)])
+    stream.advance(1000)
+    results = query.results(timeout_s=20)
+    assert [len(next(results)) for _ in range(windows)] == [0] * windows
+    with pytest.raises(wukongs.WukongsError, match="broken"):
+        next(results)
+    assert list(query.results(timeout_s=0)) == []
+
+
 def test_a_query_is_paused_while_the_engine_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine is marked closed while the group fires, and a pause waits for that."""
     engine = wukongs.Engine()
