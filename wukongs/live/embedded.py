@@ -102,7 +102,7 @@ class EmbeddedBackend:
             core.stream(stream_iri)
             self._injector.catch_up()
             state = core.stream(stream_iri)
-            readers = self._injector.made.readers_of(stream_iri)
+            readers = [self._joined.named(name) for name in self._injector.made.readers_of(stream_iri)]
             if readers:
                 raise StreamError(f"stream {stream_iri} is read by {', '.join(readers)}: close these first")
             core.journal.commit({"op": "drop", "stream": stream_iri})

@@ -262,6 +262,11 @@ class JoinedGroup:
         self.lead.end()
         self.blocks.end_here()
 
+    @property
+    def streams(self) -> set[str]:
+        """The streams of its windows."""
+        return {window.stream for window in self._query.dataset.windows}
+
     def stats(self) -> dict[str, Any]:
         """Return those of the lead."""
         if self._stats is None or self._stats[0] != self.blocks.end:
@@ -564,6 +569,8 @@ class JoinedQuery:
                     self._group = None
                     group.remove(number)
                     self.close_log()
+                for stream in group.streams:
+                    self._joined.injector.made.drop_unread(stream)
 
     # --- windows; called with the lock of the logs held ---------------------------------------------------------------
 
@@ -712,6 +719,14 @@ class JoinedQueries:
         if on_result is not None:
             member.readers.call(self.injector.callbacks, on_result)
         return member
+
+    def named(self, query: str) -> str:
+        """Name those who have registered a query, if it is a lead."""
+        group = self.injector.queries[query].group
+        if not isinstance(group, JoinedGroup):
+            return query
+        first = next(member.name for member in group.members if member is not None)
+        return first if group.count == 1 else f"{first} and {group.count - 1} queries of its shape"
 
     def forget(self, member: JoinedQuery) -> None:
         """Know a query no more: it leaves its group."""

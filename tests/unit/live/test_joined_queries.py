@@ -179,6 +179,30 @@ def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
             assert ends == list(range(ends[0], 6100, 100))
 
 
+def test_a_stream_that_a_query_makes_goes_with_its_last_reader(engine: wukongs.Engine) -> None:
+    stream = engine.stream("http://e/s", timing=True, batch_ms=100)
+    maker = engine.register(
+        "REGISTER STREAM <http://e/m> COMPUTED EVERY 100ms AS CONSTRUCT { ?a <http://e/p> ?b } "
+        "FROM STREAM <http://e/s> [RANGE 100ms STEP 100ms] WHERE { ?a <http://e/p> ?b }"
+    )
+    text = "REGISTER QUERY q%d AS SELECT ?b FROM STREAM <http://e/m> [RANGE 100ms STEP 100ms] "
+    text += "WHERE { <http://e/u%d> ?p ?b }"
+    readers = [engine.register(text % (n, n)) for n in range(3)]
+    stream.push([("<http://e/u1>", "<http://e/p>", "<http://e/o>", 50)])
+    stream.advance(200)
+    engine.settle(60)
+    assert [len(window) for window in readers[1].results(timeout_s=0)] == [1, 0]
+    maker.close()
+    readers[0].close()
+    with pytest.raises(wukongs.StreamError, match="is read by q1 and 1 queries of its shape: close"):
+        engine.drop_stream("http://e/m")
+    readers[1].close()
+    with pytest.raises(wukongs.StreamError, match="is read by q2: close"):
+        engine.drop_stream("http://e/m")
+    readers[2].close()
+    assert list(engine.stats()["streams"]) == ["http://e/s"]
+
+
 @pytest.mark.parametrize("windows", [0, 1])
 def test_readers_are_told_that_the_engine_has_failed(windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = wukongs.Engine()
