@@ -496,19 +496,13 @@ class JoinedQuery:
                     self.draw()
                 parsed = parse_continuous(self.source)
                 query = ContinuousQuery(core, injector, parsed, None, self.source, 0, lead.from_ms, readers=readers)
-                self._go_on(query, lead)
+                query.go_on_from(lead, self.since_ms)
         try:
             yield query
         finally:
             if query is not self._alone:
                 with core.lock:
                     query.forget_text()
-
-    def _go_on(self, query: ContinuousQuery, lead: ContinuousQuery) -> None:
-        """Let a query fire next where its group does."""
-        next_ms = lead.next_firing()
-        if next_ms is not None:
-            query.skip_to(max(next_ms, self.since_ms or next_ms) - self._step_ms)
 
     # --- what is done alone -------------------------------------------------------------------------------------------
 
@@ -544,7 +538,7 @@ class JoinedQuery:
                 self._joined.forget(self)
                 query = parse_continuous(self.source)
                 alone = register_query(core, self._joined.injector, query, None, self.source, 0, lead.from_ms, readers)
-                self._go_on(alone, lead)
+                alone.go_on_from(lead, self.since_ms)
                 with core.unread.lock:
                     group.remove(self.number)
                 self._alone, self._group = alone, None

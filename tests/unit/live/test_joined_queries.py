@@ -103,6 +103,18 @@ def test_a_query_that_joins_may_have_rows_in_windows_without_tuples(engine: wuko
     assert found == [[0], [1], [0]]
 
 
+def test_why_tells_of_the_last_window_also_in_a_group(engine: wukongs.Engine) -> None:
+    stream = begin(engine)
+    queries = [register(engine, f"q{n}", FRIENDS % n) for n in range(2)]
+    push(engine, stream, 300)
+    later = register(engine, "later", FRIENDS % 2)
+    for _ in range(2):
+        assert "the window ending at 300 ms was evaluated anew" in queries[0].why()
+        queries[0].pause()
+        queries[0].resume()
+    assert "the window ending at 400 ms was evaluated anew" in later.why()
+
+
 def test_a_group_is_divided_until_the_offender_is_alone() -> None:
     """One of them knows so many that its rows take more bytes than a query may."""
     with wukongs.Engine(settings=wukongs.Settings(query_bytes_max=1 << 20)) as engine:
