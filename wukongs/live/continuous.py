@@ -696,6 +696,7 @@ class ContinuousQuery:
             self._run(firing, due_at_s)
         finally:
             self._is_firing = False
+        self._core.unread.end_full()
 
     def _run(self, firing: Firing, due_at_s: float) -> None:
         started_s = time.perf_counter()

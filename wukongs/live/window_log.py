@@ -113,6 +113,8 @@ class UnreadBudget:
         self.size_bytes = 0
         self._bytes_max = results_bytes_max
         self._holders: set[Holder] = set()
+        self._full: set[Holder] = set()
+        """Those that rather end than drop windows, and have to."""
 
     def join(self, holder: Holder) -> None:
         with self.lock:
@@ -124,33 +126,48 @@ class UnreadBudget:
             if holder in self._holders:
                 self._holders.remove(holder)
                 self.size_bytes -= holder.size_bytes
+                self._full.discard(holder)
 
     def count(self, holder: Holder, change_bytes: int) -> None:
         """Note that somebody holds so much more, or less. Called with the lock held."""
         if holder in self._holders:
             self.size_bytes += change_bytes
 
-    def make_room(self, newest: Holder) -> list[Holder]:
-        """Let those that hold the most drop windows until all fit; return those that rather end. newest: keeps its
-        newest window. Called with the lock held."""
-        ending: list[Holder] = []
-        if self.size_bytes <= self._bytes_max:
-            return ending
+    def make_room(self, newest: Holder) -> None:
+        """Let those that hold the most drop windows until all fit; `end_full` ends those that rather end. newest: keeps
+        its newest window. Called with the lock held."""
+        ending_bytes = sum(one.size_bytes for one in self._full)
+        if self.size_bytes - ending_bytes <= self._bytes_max:
+            return
         enough = self._bytes_max - self._bytes_max // 64  # looking for the largest is rare so
-        while self.size_bytes > enough:
-            spare = (one for one in self._holders if one not in ending and one.count_held > (one is newest))
+        while self.size_bytes - ending_bytes > enough:
+            spare = (one for one in self._holders if one not in self._full and one.count_held > (one is newest))
             largest = max(spare, key=lambda one: one.size_bytes, default=None)
             if largest is None:
                 break
             if largest.ends_when_full:
-                ending.append(largest)
+                self.note_full(largest)
+                ending_bytes += largest.size_bytes
             else:
                 largest.drop_oldest()
-        return ending
+
+    def note_full(self, holder: Holder) -> None:
+        """Let `end_full` end a holder. Called with the lock held."""
+        self._full.add(holder)
+
+    def end_full(self) -> None:
+        """End those that rather end than drop windows, and have to. That takes the engine's lock, so it is called
+        without the lock of this budget."""
+        while self._full:
+            with self.lock:
+                full, self._full = self._full, set()
+            for one in full:
+                one.end_full()
 
 
 class WindowLog:
-    """on_full: is called, without the lock, when the log is full and rather ends than drops windows; None: it drops.
+    """on_full: is called by UnreadBudget.end_full when the log is full and rather ends than drops windows; None:
+    it drops.
     source: brings what is asked for, None: all windows are put as they come."""
 
     def __init__(
@@ -222,14 +239,11 @@ class WindowLog:
             self.tell()
             if end_ms >= LAST_MS:
                 return  # an error that ends the query is small, and the last
-            ending = list[Holder]()
             if self.size_bytes > self._bytes_max and self.ends_when_full:
-                ending.append(self)
+                self.budget.note_full(self)
             while self.size_bytes > self._bytes_max and len(self._held) > 1 and not self.ends_when_full:
                 self.drop_oldest()
-            ending += [one for one in self.budget.make_room(self) if one is not self or not ending]
-        for one in ending:
-            one.end_full()
+            self.budget.make_room(self)
 
     def end_full(self) -> None:
         """End the query rather than drop windows. Called without the lock."""

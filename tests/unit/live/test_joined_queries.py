@@ -191,6 +191,42 @@ def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
             assert ends == list(range(ends[0], 6100, 100))
 
 
+def test_a_query_that_rather_ends_is_not_ended_by_a_reader_who_holds_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows that are taken out of blocks are too much for the engine. To end a query takes the engine's lock, which
+    comes before that of the logs."""
+    is_free: list[bool] = []
+    end_unread = continuous.ContinuousQuery._end_unread
+
+    def ending(self: Any) -> None:
+        lock = self._core.unread.lock
+        other = threading.Thread(target=lambda: is_free.append(lock.acquire(blocking=False) and not lock.release()))
+        other.start()
+        other.join()
+        end_unread(self)
+
+    monkeypatch.setattr(continuous.ContinuousQuery, "_end_unread", ending)
+    with wukongs.Engine(settings=wukongs.Settings(results_bytes_max=1 << 19)) as engine:
+        stream = engine.stream("http://e/s", timing=True, batch_ms=100)
+        text = "REGISTER QUERY q%d AS SELECT ?o FROM STREAM <http://e/s> [RANGE 100ms STEP 100ms] "
+        text += "WHERE { <http://e/u%d> <http://e/p> ?o }"
+        ends = engine.register(text % (9, 9), unread="end")
+        queries = [engine.register(text % (n, n)) for n in range(2)]
+        for at in range(24):
+            counts = {9: 1150, 0: 500}
+            pairs = [(u, f'"{at} {n}"') for u, count in counts.items() for n in range(count)]
+            stream.push([(f"<http://e/u{u}>", "<http://e/p>", o, at * 100 + 50) for u, o in pairs])
+            stream.advance(at * 100 + 100)
+        engine.settle(60)
+        held = engine._core.unread.size_bytes
+        results = queries[0].results(timeout_s=0)
+        next(results)
+        stream.advance(2500)
+        engine.settle(60)
+        assert ends.is_closed, held
+        assert is_free == [True]
+        assert [window.end_ms for window in results] == list(range(200, 2600, 100))
+
+
 def test_a_stream_that_a_query_makes_goes_with_its_last_reader(engine: wukongs.Engine) -> None:
     stream = engine.stream("http://e/s", timing=True, batch_ms=100)
     maker = engine.register(

@@ -253,11 +253,26 @@ def test_a_log_that_ends_rather_than_drops_says_so_once_it_is_full() -> None:
     log = log_of(30, on_full=lambda: end("own"))
     cursor = log.cursor()
     filled(log, range(100, 500, 100))
+    assert not told
+    log.budget.end_full()
+    log.budget.end_full()
     assert told == ["own"]
     assert [cursor.take(0) for _ in range(4)] == ["100", "200", "300", "400"]
     with pytest.raises(WukongsError, match="full"):
         cursor.take(0)
     assert cursor.is_ended()
+
+
+def test_nothing_is_dropped_for_what_goes_with_a_log_that_ends() -> None:
+    budget = UnreadBudget(100)
+    full, other = log_of(budget=budget, on_full=lambda: full.close()), log_of(budget=budget)
+    cursors = [log.cursor() for log in (full, other)]
+    filled(full, range(100, 1000, 100))
+    filled(other, range(100, 700, 100))
+    budget.end_full()
+    assert full.is_closed
+    assert [len(cursor) for cursor in cursors] == [9, 6]
+    assert budget.size_bytes == 60
 
 
 def test_a_cursor_goes_on_where_it_stood_with_the_gap_that_it_was_not_told() -> None:
