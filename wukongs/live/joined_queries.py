@@ -44,6 +44,7 @@ ALONE_MAX = 8
 """So many queries of a shape stay alone: a few are quicker by compiled plans of their own."""
 GROUP_MAX = 1 << 16
 """Queries of one group. Its table is made anew when one comes or goes."""
+SWEPT_MIN = 256
 _NO_IDS = np.empty(0, np.int64)
 Array = TypeVar("Array", Int64Array, BoolArray)
 _ADVICE = "Let its patterns share variables, or start from a constant"
@@ -675,6 +676,8 @@ class JoinedQueries:
         self._groups: dict[Query, JoinedGroup] = {}
         """Shape -> the newest group."""
         self._made = 0
+        self._swept_at = SWEPT_MIN
+        """With so many shapes, those without a query are forgotten."""
 
     @staticmethod
     def is_lead(query: ContinuousQuery) -> bool:
@@ -691,6 +694,8 @@ class JoinedQueries:
         shape = None if source != QuerySource(source.text, source.base, source.output) else shape_of(query)
         if shape is None:
             return None
+        if len(self._alone) + len(self._groups) >= self._swept_at:
+            self._sweep()
         name, group = registration.name, self._groups.get(shape.query)
         if group is None:
             alone = self._alone.setdefault(shape.query, set())
@@ -713,6 +718,13 @@ class JoinedQueries:
         if on_result is not None:
             member.readers.call(self.injector.callbacks, on_result)
         return member
+
+    def _sweep(self) -> None:
+        """Forget shapes of which no query is left."""
+        self._groups = {shape: group for shape, group in self._groups.items() if not group.lead.is_closed}
+        queries = self.injector.queries.keys()
+        self._alone = {shape: names for shape, names in self._alone.items() if not names.isdisjoint(queries)}
+        self._swept_at = max(SWEPT_MIN, 2 * (len(self._alone) + len(self._groups)))
 
     def named(self, query: str) -> str:
         """Name those who have registered a query, if it is a lead."""

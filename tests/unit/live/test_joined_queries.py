@@ -227,6 +227,22 @@ def test_a_query_that_rather_ends_is_not_ended_by_a_reader_who_holds_the_lock(mo
         assert [window.end_ms for window in results] == list(range(200, 2600, 100))
 
 
+@pytest.mark.parametrize("alone_max", [0, 8])
+def test_shapes_of_closed_queries_are_forgotten(alone_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined_queries, "ALONE_MAX", alone_max)
+    monkeypatch.setattr(joined_queries, "SWEPT_MIN", 16)
+    where = "{ <http://e/u> <http://e/p> ?a FILTER(?a > %d) }"
+    with wukongs.Engine() as engine:
+        engine.stream("http://e/s", timing=True, batch_ms=1000)
+        for at in range(100):
+            query = engine.register(HEAD % f"q{at}" + where % at)
+            if at % 20:
+                query.close()
+        joined = engine._backend._joined
+        assert len(joined._alone) + len(joined._groups) <= 24
+        assert len(engine.stats()["queries"]) == 5
+
+
 def test_a_stream_that_a_query_makes_goes_with_its_last_reader(engine: wukongs.Engine) -> None:
     stream = engine.stream("http://e/s", timing=True, batch_ms=100)
     maker = engine.register(
