@@ -198,6 +198,7 @@ def stats_of(
     those that were registered; default: those of the injector."""
     with core.lock:
         trace = core.arrangement.trace
+        asked = injector.queries.values() if queries is None else queries
         return {
             "sn": core.sn,
             "sealed_ms": core.sealed_ms,
@@ -227,7 +228,7 @@ def stats_of(
                 for state in core.streams.values()
             },
             "updates": asdict(core.updated),
-            "queries": {query.name: query.stats() for query in queries or injector.queries.values()},
+            "queries": {query.name: query.stats() for query in asked},
             "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},
             "durability": {} if folder is None else folder.stats(),
             **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),

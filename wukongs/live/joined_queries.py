@@ -15,7 +15,8 @@ and who waits for them by the lock of the window logs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -45,6 +46,8 @@ ALONE_MAX = 8
 GROUP_MAX = 1 << 16
 """Queries of one group. Its table is made anew when one comes or goes."""
 SWEPT_MIN = 256
+COUNTS = ("windows", "rows", "errors", "not_reported", "last_rows")
+"""The counts of each query (QueryCounts); errors: of firings."""
 _NO_IDS = np.empty(0, np.int64)
 Array = TypeVar("Array", Int64Array, BoolArray)
 _ADVICE = "Let its patterns share variables, or start from a constant"
@@ -132,6 +135,14 @@ class Blocks:
         lo, hi = block.rows_of(number)
         return hi > lo
 
+    def count_for(self, number: int, place: int, since_ms: int) -> int:
+        """Return how many windows a query has to take from a place on. since_ms: its first firing."""
+        if not self.is_silent:  # all take all, in order
+            places = range(max(place, next(iter(self._held), self.end)), self.end)
+            return len(places) - bisect_left(places, since_ms, key=lambda at: self._held[at].end_ms)
+        held = (block for _, block in self.held_from(place) if block.end_ms >= since_ms)
+        return sum(self.concerns(block, number) for block in held)
+
     def done(self, place: int, block: Block, number: int) -> None:
         """Note that a query has taken its part."""
         block.left -= 1
@@ -206,8 +217,8 @@ class JoinedGroup:
         self._ids: Int64Array = np.zeros((16, len(shape.constants)), np.int64)
         self._is_taken: BoolArray = np.zeros(self._ids.shape, np.bool_)
         """Whether a reference was taken on a constant's id."""
-        self._told: Int64Array = np.zeros((16, 2), np.int64)
-        """Windows and rows that were reported to each."""
+        self._counts: Int64Array = np.zeros((16, len(COUNTS)), np.int64)
+        """COUNTS of each."""
         self._since_ms: Int64Array = np.zeros(16, np.int64)
         """The first firing of each."""
         self._first, self._first_ids = shape.constants, ids
@@ -233,14 +244,15 @@ class JoinedGroup:
         next_ms = self.lead.next_firing()
         return next_ms is None if first_ms is None else next_ms is not None and first_ms >= next_ms
 
-    def add(self, member: JoinedQuery, ids: Int64Array, is_taken: BoolArray, told: tuple[int, int] = (0, 0)) -> None:
-        """told: the windows and rows that were reported to it before."""
+    def add(self, member: JoinedQuery, ids: Int64Array, is_taken: BoolArray, counts: Mapping[str, int]) -> None:
+        """counts: those that it has from before."""
         number = len(self.members)
         with self._core.unread.lock:
             if number == len(self._ids):
                 self._ids, self._is_taken = _twice(self._ids), _twice(self._is_taken)
-                self._told, self._since_ms = _twice(self._told), _twice(self._since_ms)
-            self._ids[number], self._is_taken[number], self._told[number] = ids, is_taken, told
+                self._counts, self._since_ms = _twice(self._counts), _twice(self._since_ms)
+            self._ids[number], self._is_taken[number] = ids, is_taken
+            self._counts[number] = [counts[name] for name in COUNTS]
             self._since_ms[number] = -LAST_MS if member.since_ms is None else member.since_ms
             self._rows = None
             self.members.append(member)
@@ -311,7 +323,7 @@ class JoinedGroup:
                 group.lead.stand_behind(at_ms)
                 for member in part:
                     at = member.number
-                    group.add(member, self._ids[at], self._is_taken[at], self.told_to(at))
+                    group.add(member, self._ids[at], self._is_taken[at], self.counts_of(at))
                 self._injector.add(group.lead)
                 leads.append(group.lead)
             with self._core.unread.lock:
@@ -336,23 +348,38 @@ class JoinedGroup:
             (numbers, *_) = taken.item.ids(0, len(taken.item)) if len(taken.item) else (_NO_IDS,)
             block.numbers = numbers
             counts = np.bincount(numbers, minlength=len(self.members))
-            has_begun = self._since_ms[: len(counts)] <= taken.end_ms
-            is_told = has_begun & (counts > 0) if self.blocks.is_silent else has_begun
-            self._told[: len(counts), 0] += is_told
-            self._told[: len(counts), 1] += counts * has_begun
+            self._count(taken.end_ms, counts)
             if self.blocks.is_silent:
                 found = [number for number in np.flatnonzero(counts).tolist() if self.members[number] is not None]
                 block.left = len(found)
                 told = [number for number in found if number in self.watched]
+        elif taken.gap is None and taken.end_ms < LAST_MS:
+            self._counts[: len(self.members), COUNTS.index("errors")] += self._has_begun(taken.end_ms)
         self.blocks.add(block)
         for number in told:
             if (member := self.watched.get(number)) is not None:
                 member.draw()
 
-    def told_to(self, number: int) -> tuple[int, int]:
-        """Return how many windows and rows were reported to a query."""
-        windows, rows = self._told[number].tolist()
-        return windows, rows
+    def _has_begun(self, end_ms: int) -> BoolArray:
+        """Tell of each query whether it has the window with this end."""
+        has_begun: BoolArray = self._since_ms[: len(self.members)] <= end_ms
+        return has_begun
+
+    def _count(self, end_ms: int, rows: Int64Array) -> None:
+        """Count a window. rows : int64[members], how many rows of it each query has."""
+        has_begun = self._has_begun(end_ms)
+        is_error = has_begun & (rows > self._core.settings.rows_max)
+        is_told = has_begun & ~is_error & ((rows > 0) | (not self.blocks.is_silent))
+        windows, all_rows, errors, not_reported, last_rows = self._counts[: len(rows)].T
+        windows += is_told
+        all_rows += rows * is_told
+        errors += is_error
+        not_reported += has_begun & ~is_error & ~is_told
+        last_rows[is_told] = rows[is_told]
+
+    def counts_of(self, number: int) -> dict[str, int]:
+        """Return the COUNTS of a query."""
+        return dict(zip(COUNTS, self._counts[number].tolist(), strict=True))
 
 
 def _twice(array: Array) -> Array:
@@ -371,6 +398,7 @@ class JoinedQuery:
         "_alone",
         "_before",
         "_come_ms",
+        "_counts",
         "_group",
         "_is_closed",
         "_joined",
@@ -406,6 +434,8 @@ class JoinedQuery:
         """Blocks of groups that were divided: with the number it had there, and from which place on it has to take."""
         self._come_ms: int | None = None
         """The last firing that was taken."""
+        self._counts = dict.fromkeys(COUNTS, 0)
+        """Those with which it has left its group."""
 
     def __repr__(self) -> str:
         return f"<JoinedQuery {self.name}>" if self._alone is None else repr(self._alone)
@@ -445,17 +475,29 @@ class JoinedQuery:
             group = self._group
             if self._alone is not None:
                 return self._alone.stats()
-            if group is None:
-                return self.readers.counts.stats()
-            windows, rows = group.told_to(self.number)
-            found = group.stats() | {"windows": windows, "rows": rows, "explored_together": windows}
             with self._joined.core.unread.lock:
-                waiting = sum(group.blocks.concerns(one, self.number) for _, one in group.blocks.held_from(self._place))
-                if self._readers is not None:
-                    log = self._readers.log
-                    waiting += len(self._readers.own)
-                    found |= {"results_dropped": log.dropped_count, "results_dropped_to_ms": log.dropped_to_ms}
-            return found | {"results_waiting": waiting, "queries": group.count}
+                if group is not None and self._readers is None:
+                    counts = group.counts_of(self.number)
+                    since_ms = -LAST_MS if self.since_ms is None else self.since_ms
+                    places = (*self._before, (group.blocks, self.number, self._place))
+                    waiting = sum(blocks.count_for(number, place, since_ms) for blocks, number, place in places)
+                    return group.stats() | counts | self._of_group(group, counts) | {"results_waiting": waiting}
+                readers, log = self.readers, self.log
+                found = {
+                    "results_waiting": len(readers.own),
+                    "results_dropped": log.dropped_count,
+                    "results_dropped_to_ms": log.dropped_to_ms,
+                    "unread_bytes": log.size_bytes,
+                }
+                counts = self._counts if group is None else group.counts_of(self.number)
+                counts = counts | {"errors": counts["errors"] + readers.counts.errors}
+                if group is None:
+                    return readers.counts.stats() | counts | found | {"plans_made": 0}
+                return group.stats() | counts | self._of_group(group, counts) | found
+
+    @staticmethod
+    def _of_group(group: JoinedGroup, counts: Mapping[str, int]) -> dict[str, int]:
+        return {"explored_together": counts["windows"], "queries": group.count}
 
     # --- what it would do alone ---------------------------------------------------------------------------------------
 
@@ -541,6 +583,8 @@ class JoinedQuery:
                 alone = register_query(core, self._joined.injector, query, None, self.source, 0, lead.from_ms, readers)
                 alone.go_on_from(lead, self.since_ms)
                 with core.unread.lock:
+                    counts = group.counts_of(self.number)
+                    readers.counts.take_over(**counts)
                     group.remove(self.number)
                 self._alone, self._group = alone, None
             return self._alone
@@ -561,7 +605,7 @@ class JoinedQuery:
                 with core.unread.lock:
                     places = (*self._before, (group.blocks, number, self._place))
                     self._before = tuple((blocks.rest(n, place), n, place) for blocks, n, place in places)
-                    self._group = None
+                    self._group, self._counts = None, group.counts_of(number)
                     group.remove(number)
                     self.close_log()
                 for stream in group.streams:
@@ -628,7 +672,6 @@ class JoinedQuery:
             readers.log.lose(max(block.begin_ms, self.since_ms or block.begin_ms), block.end_ms, self._step_ms)
             return
         if isinstance(whole, WukongsError):
-            readers.counts.errors += 1
             readers.log.put(block.end_ms, whole)
             return
         lo, hi = block.rows_of(number)
@@ -636,7 +679,6 @@ class JoinedQuery:
             try:
                 limits_of(settings, None).check_rows(hi - lo, _ADVICE, f"query {self.name}")
             except BudgetExceeded as error:
-                readers.counts.errors += 1
                 readers.log.put(block.end_ms, error)
                 return
         window = WindowResult(
@@ -713,7 +755,7 @@ class JoinedQueries:
             group = self._groups[shape.query] = JoinedGroup(self.core, self.injector, shape, ids, lead, from_ms)
             self.injector.add(group.lead)
         member = JoinedQuery(self, name, source, query.variables, first_ms, firing_step(query) or 1)
-        group.add(member, ids, np.isin(ids, taken))
+        group.add(member, ids, np.isin(ids, taken), dict.fromkeys(COUNTS, 0))
         self.members[name] = member
         if on_result is not None:
             member.readers.call(self.injector.callbacks, on_result)

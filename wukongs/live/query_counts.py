@@ -51,6 +51,12 @@ class QueryCounts:
             self.partial += 1
             self.partial_ms = window.end_ms
 
+    def take_over(self, windows: int, rows: int, errors: int, not_reported: int, last_rows: int) -> None:
+        """Go on from what was counted elsewhere, but for errors that were counted here."""
+        self.windows, self.rows, self.not_reported, self.last_rows = windows, rows, not_reported, last_rows
+        self.errors += errors
+        self.explored_together = windows
+
     def stats(self) -> dict[str, int | float]:
         """Return the counts, and medians and 99th percentiles of the times."""
         return {

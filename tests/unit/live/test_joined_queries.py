@@ -191,6 +191,41 @@ def test_windows_that_are_dropped_unread_are_a_gap(report: str) -> None:
             assert ends == list(range(ends[0], 6100, 100))
 
 
+@pytest.mark.parametrize("report", ["", " REPORT NON EMPTY RESULT"])
+def test_counts_are_those_that_each_has_alone(report: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One query has too many rows, the on_result of another fails; some are read, paused or closed."""
+    keys = ("windows", "rows", "last_rows", "not_reported", "errors", "results_waiting", "results_dropped")
+
+    def lived(alone_max: int) -> list[list[list[int]]]:
+        monkeypatch.setattr(joined_queries, "ALONE_MAX", alone_max)
+        found = []
+        with wukongs.Engine(settings=wukongs.Settings(rows_max=5)) as engine:
+            stream = engine.stream("http://e/s", timing=True, batch_ms=100)
+            text = f"REGISTER QUERY q%d{report} AS SELECT ?o FROM STREAM <http://e/s> [RANGE 100ms STEP 100ms] "
+            text += "WHERE { <http://e/u%d> <http://e/p> ?o }"
+            queries = [engine.register(text % (n, n)) for n in range(6)]
+
+            def failing(_: wukongs.WindowResult) -> None:
+                raise ValueError("on_result")
+
+            queries.append(engine.register(text % (6, 1), on_result=failing))
+            for at in range(4):
+                pairs = [(u, o) for u in range(6) for o in range(2 * u * (at % 2 + 1) % 9)]
+                stream.push([(f"<http://e/u{u}>", "<http://e/p>", f"<http://e/o{o}>", at * 100 + 50) for u, o in pairs])
+                stream.advance(at * 100 + 100)
+                engine.settle(60)
+                for n in (1, 5):
+                    next(queries[n].results(timeout_s=0), None)
+                if at == 2:
+                    queries[2].pause()
+                    queries[3].close()
+                stats = [query.stats() for query in queries]
+                found.append([[one[key] for key in keys] for one in stats])
+        return found
+
+    assert lived(0) == lived(1 << 30)
+
+
 def test_a_query_that_rather_ends_is_not_ended_by_a_reader_who_holds_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows that are taken out of blocks are too much for the engine. To end a query takes the engine's lock, which
     comes before that of the logs."""
