@@ -31,8 +31,19 @@ SHAPES = [
     ("SELECT ?x", BOTH, "%s :p ?x . ?x :q ?y FILTER(?y != :n3)"),
     ("SELECT ?x", NAMED, f"%s :k ?x GRAPH <{S}> {{ ?x :p ?y }}"),
     ("SELECT ?x", f"{STORED} {WINDOW}", "%s :p ?x FILTER NOT EXISTS { ?x :k %s }"),
+    ("SELECT *", WINDOW, "%s :p* %s"),
+    ("SELECT ?x ?n", WINDOW, "?x :p %s { SELECT ?x (COUNT(?y) AS ?n) { ?x :p ?y } GROUP BY ?x }"),
+    ("SELECT ?r ?x ?v", f"{STORED} {BOTH}", "%s ?r ?x BIND(STR(?x) AS ?v) VALUES ?x { :n0 :n1 :n2 }"),
+    ("SELECT ?x", NAMED, f"GRAPH <{S}> {{ %s :p ?x . ?x :p %s }}"),
+    ("SELECT (MAX(?y) AS ?m) ?x", f"{STORED} {WINDOW}", "?x :k %s OPTIONAL { ?x :p ?y } OPTIONAL { %s :p ?z }"),
 ]
-TAILS = {0: " ORDER BY ?x ?y LIMIT 2", 6: " GROUP BY ?x"}
+COUNTS = ("windows", "rows", "errors", "last_rows", "not_reported", "results_waiting", "results_dropped")
+TAILS = {0: " ORDER BY ?x ?y LIMIT 2", 6: " GROUP BY ?x", 15: " GROUP BY ?x HAVING(COUNT(?z) < 3)"}
+
+
+def nodes_of(rng: random.Random) -> list[str]:
+    """Return two constants, which may be the same, or be in no data."""
+    return rng.choices([*NODES, "<http://e/nowhere>"], k=2)
 
 
 def story(seed: int) -> list[tuple[Any, ...]]:
@@ -50,7 +61,7 @@ def story(seed: int) -> list[tuple[Any, ...]]:
             every = rng.choice(["", "", "", " COMPUTED EVERY 200ms"])
             report = rng.choice(["", "", " REPORT NON EMPTY RESULT"])
             is_called = rng.random() < 0.3
-            done.append((what, names[-1], every + report, rng.choice(shapes), rng.sample(NODES, 2), is_called))
+            done.append((what, names[-1], every + report, rng.choice(shapes), nodes_of(rng), is_called))
         elif what in times or what in ("push", "advance"):
             stream = rng.choice([S, S, T])
             times[stream] += rng.choice([0, 40, 100, 150, 300])
@@ -60,7 +71,7 @@ def story(seed: int) -> list[tuple[Any, ...]]:
         elif what == "load":
             done.append((what, number))
         elif names:
-            done.append((what, rng.choice(names), rng.choice(shapes), rng.sample(NODES, 2)))
+            done.append((what, rng.choice(names), rng.choice(shapes), nodes_of(rng)))
     return [*done, ("advance", S, 6000, []), ("advance", T, 6000, [])]
 
 
@@ -125,7 +136,7 @@ def live(events: list[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
             if query.is_closed or name[-1] in "02468":
                 read(query, found[name]["read"])
             stats = query.stats()
-            found[name]["counts"] = [stats[key] for key in ("windows", "rows", "errors")]
+            found[name]["counts"] = [stats[key] for key in COUNTS]
         terms = engine.stats()["terms"]
         assert set(engine.stats()["queries"]) == {name for name, query in queries.items() if not query.is_closed}
     for name, query in queries.items():
