@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -357,6 +359,65 @@ def test_a_query_is_paused_while_the_engine_closes(monkeypatch: pytest.MonkeyPat
         thread.join(20)
     assert not [thread for thread in threads if thread.is_alive()]
     assert ["engine is closed" in error for error in errors] == [True]
+
+
+@pytest.mark.parametrize("report", ["", " REPORT NON EMPTY RESULT"])
+def test_readers_who_wait_are_woken(engine: wukongs.Engine, report: str) -> None:
+    """By a window, in a thread and in an event loop, and by the end of the query."""
+    stream = engine.stream("http://e/s", timing=True, batch_ms=100)
+    text = f"REGISTER QUERY q%d{report} AS SELECT ?o FROM STREAM <http://e/s> [RANGE 100ms STEP 100ms] "
+    text += "WHERE { <http://e/u%d> <http://e/p> ?o }"
+    queries = [engine.register(text % (n, n)) for n in range(3)]
+    found: dict[str, list[int]] = {"thread": [], "loop": []}
+
+    def read() -> None:
+        found["thread"] += [window.end_ms for window in queries[0].results()]
+
+    async def aread() -> None:
+        async for window in queries[1].aresults():
+            found["loop"].append(window.end_ms)
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (read, lambda: asyncio.run(aread()))]
+    for thread in threads:
+        thread.start()
+    for at in range(5):
+        stream.push([(f"<http://e/u{n}>", "<http://e/p>", "<http://e/o>", at * 100 + 50) for n in range(3)])
+        stream.advance(at * 100 + 100)
+        engine.settle(60)
+        time.sleep(0.02)
+    for query in queries[:2]:
+        query.close()
+    for thread in threads:
+        thread.join(20)
+    assert not [thread for thread in threads if thread.is_alive()]
+    assert found == {"thread": list(range(100, 600, 100)), "loop": list(range(100, 600, 100))}
+    assert [window.end_ms for window in queries[2].results(timeout_s=0)] == list(range(100, 600, 100))
+    queries[2].close()
+    assert engine._core.unread.size_bytes == 0
+
+
+def test_an_on_result_closes_and_pauses_others_of_its_group(engine: wukongs.Engine) -> None:
+    stream = begin(engine)
+    queries: list[Any] = []
+    seen: list[int] = []
+
+    def note(window: wukongs.WindowResult) -> None:
+        seen.append(window.end_ms)
+        if window.end_ms == 100:
+            queries[1].close()
+            queries[2].pause()
+            queries.append(register(engine, "new", FRIENDS % 4))
+        if window.end_ms == 300:
+            queries[2].resume()
+            queries[0].close()
+
+    queries += [register(engine, f"q{n}", FRIENDS % n, on_result=None if n else note) for n in range(4)]
+    for at in range(5):
+        push(engine, stream, at * 100 + 100, at * 100)
+    assert seen == [100, 200, 300]
+    ends = [[window.end_ms for window in query.results(timeout_s=0)] for query in queries[1:]]
+    assert ends == [[100], [100, 400, 500], [100, 200, 300, 400, 500], [200, 300, 400, 500]]
+    assert windows(register(engine, "q0", FRIENDS % 0)) == []
 
 
 def test_readers_come_and_go_while_tuples_are_pushed(engine: wukongs.Engine) -> None:
