@@ -2,7 +2,7 @@
 
 Nothing is versioned: when the stable time moves on, each end of a stream batch is gone through in order, its timeless
 tuples are put in, and whatever fires there is answered at once. So what a firing sees of updates and loads is what had
-been told by then.
+been told by then. A query over its window alone does not wait for the stable time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ Answer = Callable[[set[Triple], "Evolving"], Rows]
 
 @dataclass
 class Watched:
-    """A registered query of one window. may: the firings later than this can come; must: those that do come."""
+    """A registered query of one window. answer: None, the window's triples, whatever is stored: it is held back by its
+    own stream only. may: the firings later than this can come; must: those that do come; seen: those up to this were
+    looked at."""
 
     stream: str
     range_ms: int
     step_ms: int
-    answer: Answer
+    answer: Answer | None
     may_ms: int
     must_ms: int
+    seen_ms: int
     expected: dict[int, Rows] = field(default_factory=dict)
 
 
@@ -58,10 +61,11 @@ class Evolving:
         self.streams[stream].advance(t)
         self._seal()
 
-    def watch(self, name: str, stream: str, range_ms: int, step_ms: int, answer: Answer) -> None:
+    def watch(self, name: str, stream: str, range_ms: int, step_ms: int, answer: Answer | None) -> None:
         closed_ms = self.streams[stream].closed_ms
-        bounds = min(self.stable_ms, closed_ms), max(self.stable_ms, closed_ms)
-        self.queries[name] = Watched(stream, range_ms, step_ms, answer, *bounds)
+        may_ms, must_ms = min(self.stable_ms, closed_ms), max(self.stable_ms, closed_ms)
+        self.queries[name] = Watched(stream, range_ms, step_ms, answer, may_ms, must_ms, may_ms)
+        self._seal()
 
     def must_come(self, name: str) -> set[int]:
         watched = self.queries[name]
@@ -74,7 +78,13 @@ class Evolving:
             for stream in self.streams.values():
                 self.quads = self.quads | {(stream.into, triple) for triple in stream.sealed_at(t)}
             for watched in self.queries.values():
-                if t % watched.step_ms == 0 and t > watched.may_ms:
+                if watched.answer is not None and t % watched.step_ms == 0 and t > watched.may_ms:
                     window = self.streams[watched.stream].window(t, watched.range_ms)
                     watched.expected[t] = watched.answer(window, self)
         self.stable_ms = max(self.stable_ms, stable_ms)
+        for watched in self.queries.values():
+            if watched.answer is None:
+                stream, step_ms = self.streams[watched.stream], watched.step_ms
+                for t in range((watched.seen_ms // step_ms + 1) * step_ms, stream.cover_ms + 1, step_ms):
+                    watched.expected[t] = Counter(stream.window(t, watched.range_ms))
+                watched.seen_ms = max(watched.seen_ms, stream.cover_ms)

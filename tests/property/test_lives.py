@@ -40,10 +40,6 @@ Steps = list[tuple[Triple, int]]
 STEPS = st.lists(st.tuples(TRIPLES, st.sampled_from([0, 0, 1, 30, 60, 99, 100, 150])), max_size=8)
 
 
-def of_window(window: set[Triple], model: Evolving) -> Rows:
-    return Counter(window)
-
-
 def beside(graph: Term | None) -> Answer:
     """The triples of a window with those of a stored graph that have the same subject and no blank node."""
 
@@ -61,7 +57,7 @@ class Watch:
     step_ms: int
     dataset: str
     where: str
-    answer: Answer
+    answer: Answer | None
 
     def text(self, name: str) -> str:
         size = f"[RANGE {self.range_ms}ms STEP {self.step_ms}ms]"
@@ -72,8 +68,8 @@ class Watch:
 
 _NO_BLANK = "FILTER (!isBlank(?x))"
 WATCHES = {
-    "short": Watch(A, 300, 100, "FROM", "?s ?p ?o", of_window),
-    "long": Watch(B, 2000, 1000, "FROM", "?s ?p ?o", of_window),
+    "short": Watch(A, 300, 100, "FROM", "?s ?p ?o", None),
+    "long": Watch(B, 2000, 1000, "FROM", "?s ?p ?o", None),
     "default": Watch(
         A,
         600,
