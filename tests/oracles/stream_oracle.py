@@ -287,16 +287,19 @@ class StreamOracle:
         if bounds is None:
             return []
         if step is None:
-            return [t for t in self._moves(name) if bounds[0] <= t <= self.covered_ms(name)]
+            return [t for t in self._moves(name, is_certain=True) if bounds[0] <= t <= self.covered_ms(name)]
         return list(range(bounds[0], self.covered_ms(name) + 1, step))
 
-    def _moves(self, name: str) -> list[int]:
-        """The ends of stream batches at which a window of the query that counts triples moves on."""
+    def _moves(self, name: str, is_certain: bool = False) -> list[int]:
+        """The ends of stream batches at which a window of the query that counts triples moves on. is_certain: without
+        those of which nobody knows whether they were sealed before anybody counted."""
         found: set[int] = set()
         for window in self.queries[name].clause.windows:
             stream = self.streams[window.stream]
             for number in {-(-time // stream.batch_ms) for _, time in stream.tuples}:
                 end = number * stream.batch_ms
+                if is_certain and any(kept == 0 and stream.arrived(end) <= count for kept, count in stream.widened):
+                    continue
                 if stream.edge(end, window.step_ms) != stream.edge(end - stream.batch_ms, window.step_ms):
                     found.add(end)
         return sorted(found)
