@@ -212,12 +212,7 @@ def build_batch(
 
 
 def stack_descriptors(batches: tuple[Batch, ...]) -> Int64Array:
-    """Return the descriptors of batches as int64[n, DESCRIPTOR_WIDTH]; the batches must outlive its use.
-
-    Raises CorruptionError if one lies in a file that has changed since it was written."""
+    """Return the descriptors of batches as int64[n, DESCRIPTOR_WIDTH]; the batches must outlive its use."""
     if not batches:
         return np.empty((0, layout.DESCRIPTOR_WIDTH), np.int64)
-    for batch in batches:
-        if batch.source is not None:
-            batch.verify()
     return np.concatenate([batch.descriptor for batch in batches]).reshape(-1, layout.DESCRIPTOR_WIDTH)

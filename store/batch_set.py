@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -17,19 +17,23 @@ from wukongs.store.tombstone_kernels import visible_pairs
 
 @dataclass(frozen=True, eq=False)
 class BatchSet:
-    """batches, kept alive as long as this object; descriptors : int64[n_batches, DESCRIPTOR_WIDTH].
+    """batches, kept alive as long as this object.
 
     disjoint: no triple is seen in two of them, so that a read needs no union. count: the triples of all batches that
-    are seen; a triple in several batches counts as often. tombstones: batches in `hiding` : int64[n, DESCRIPTOR_WIDTH],
-    to which the descriptors point; those after a batch hide its triples.
+    are seen; a triple in several batches counts as often. tombstones: batches in `hiding` : int64[n, DESCRIPTOR_WIDTH];
+    later: how many of the last of these hide triples of each batch, empty if there are none. mark: stands for this
+    object, and keeps nothing alive; goes_on: the mark of the one that has all batches but the last, if it was made from
+    that.
     """
 
     batches: tuple[Batch, ...]
-    descriptors: Int64Array
     disjoint: bool
     count: int
     tombstones: tuple[Batch, ...] = ()
     hiding: Int64Array | None = None
+    later: tuple[int, ...] = ()
+    goes_on: object = None
+    mark: object = field(default_factory=object, init=False)
 
     def __len__(self) -> int:
         return self.count
@@ -38,22 +42,38 @@ class BatchSet:
     def of(batches: tuple[Batch, ...], disjoint: bool, tombstones: Sequence[Batch | None] = ()) -> BatchSet:
         """tombstones: for each batch, the triples deleted together with it, or None; empty if nothing was ever deleted.
 
-        Every tombstone must hide a triple of exactly one earlier batch, as those of a trace do.
+        Every tombstone must hide a triple of exactly one earlier batch, as those of a trace do. Raises CorruptionError
+        if a batch lies in a file that has changed since it was written.
         """
-        descriptors = stack_descriptors(batches)
+        for batch in (*batches, *tombstones):
+            if batch is not None and batch.source is not None:
+                batch.verify()
         count = sum([len(batch.out.values) for batch in batches])
         hiding = [(at, batch) for at, batch in enumerate(tombstones) if batch is not None]
         if not hiding:  # windows never have any, and this runs at each tick
-            return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count)
+            return BatchSet(batches, disjoint or len(batches) < 2, count)
         buried = tuple(batch for _, batch in hiding)
         count -= sum(len(batch) for batch in buried)
-        table = stack_descriptors(buried)
-        for at, descriptor in enumerate(descriptors):
-            later = sum(place > at for place, _ in hiding)
-            if later:
-                descriptor[TOMBSTONES] = table[len(buried) - later :].ctypes.data
-                descriptor[TOMBSTONE_COUNT] = later
-        return BatchSet(batches, descriptors, disjoint or len(batches) < 2, count, buried, table)
+        later = tuple(sum(place > at for place, _ in hiding) for at in range(len(batches)))
+        return BatchSet(batches, disjoint or len(batches) < 2, count, buried, stack_descriptors(buried), later)
+
+    @cached_property
+    def descriptors(self) -> Int64Array:
+        """int64[n_batches, DESCRIPTOR_WIDTH]"""
+        found = stack_descriptors(self.batches)
+        if self.hiding is not None:
+            for descriptor, count in zip(found, self.later, strict=True):
+                if count:
+                    descriptor[TOMBSTONES] = self.hiding[len(self.tombstones) - count :].ctypes.data
+                    descriptor[TOMBSTONE_COUNT] = count
+        return found
+
+    def and_then(self, batch: Batch, disjoint: bool) -> BatchSet:
+        """Return this read with one more batch, of which nothing is hidden. disjoint: as `of`. Nothing of this read may
+        be hidden, either."""
+        assert not self.tombstones, "it is to be read as a whole"
+        count = self.count + len(batch.out.values)
+        return BatchSet((*self.batches, batch), disjoint or not self.batches, count, goes_on=self.mark)
 
     def followed_by(self, batches: tuple[Batch, ...], last: Batch | None = None, gone: Batch | None = None) -> BatchSet:
         """Return this read with more batches, whose triples may be in other batches too, and then with a change whose
@@ -64,7 +84,7 @@ class BatchSet:
         return BatchSet.of((*self.batches, *batches), False, tombstones)
 
     def _tombstones_by_batch(self) -> list[Batch | None]:
-        later = [len(self.tombstones), *self.descriptors[:, TOMBSTONE_COUNT].tolist()]
+        later = [len(self.tombstones), *(self.later or [0] * len(self.batches))]
         waiting = iter(self.tombstones)
         return [next(waiting) if before > after else None for before, after in pairwise(later)]
 

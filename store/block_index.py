@@ -118,6 +118,10 @@ class BlockIndex:
         """Return the slice of a stream batch that is held."""
         return self._blocks[0, number]
 
+    def slice_if_held(self, number: int) -> Batch | None:
+        """Return the slice of a stream batch, None if it has no tuples or was dropped."""
+        return self._blocks.get((0, number))
+
     def put(self, number: int, batch: Batch) -> None:
         """Add the slice of a stream batch, later than all before."""
         self._in_order[0].append(number)

@@ -130,13 +130,19 @@ class SliceRing:
     def window(self, after: int, to: int) -> BatchSet:
         """Return the batches that hold the kept part of the stream batches after < k <= to.
 
-        Cost: O(log n) look-ups, n = to - after. At most 5 * log2(n) batches if windows of n >= 2 are indexed.
+        Cost: O(log n) look-ups, n = to - after. At most 5 * log2(n) batches if windows of n >= 2 are indexed, and one
+        more if the same window without its last stream batch was asked for before.
         """
         if self.dropped_to is not None:
             after = max(after, self.dropped_to)
         found = self._windows.get((after, to))
         if found is None:
-            found = BatchSet.of(tuple(self._blocks.cover(after + 1, to + 1)), disjoint=False)
+            before = self._windows.get((after, to - 1))
+            if before is None or before.goes_on is not None:
+                found = BatchSet.of(tuple(self._blocks.cover(after + 1, to + 1)), disjoint=False)
+            else:
+                last = self._blocks.slice_if_held(to)
+                found = before if last is None else before.and_then(last, disjoint=False)
             if self.closed_to is None or to > self.closed_to:
                 return found  # more may come
             self._windows[after, to] = found

@@ -202,7 +202,8 @@ class Trace:
         if len(entry):
             assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"
             self._entries.append(entry)
-            self._newest = None
+            is_plain = self._newest is not None and not self._newest.tombstones and entry.tombstones is None
+            self._newest = self._newest.and_then(batch, disjoint=True) if is_plain else None
             self._start_merges()
             self._owed = max(FUEL_MIN, self._fuel_per_row * len(entry)) if fuel is None else fuel
 
@@ -266,11 +267,12 @@ class Trace:
 
     def read(self, sn: int) -> BatchSet:
         """Return the batches that hold the graph as of an SN. Raises CompactedError if merging has forgotten it."""
-        if sn + 1 >= self.upper and self._newest is not None:
+        is_newest = not self._entries or sn + 1 >= self._entries[-1].upper
+        if is_newest and self._newest is not None:
             return self._newest
         batches, tombstones = self._parts(sn)
         found = BatchSet.of(tuple(batches), disjoint=True, tombstones=tombstones)
-        if sn + 1 >= self.upper:
+        if is_newest:
             self._newest = found
         return found
 

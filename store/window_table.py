@@ -43,7 +43,7 @@ from wukongs.store.layout import (
     PROBE_WIDTH,
     WINDOW_WIDTH,
 )
-from wukongs.store.window_table_kernels import write_probes, write_window
+from wukongs.store.window_table_kernels import append_batch, write_probes, write_window
 
 Kind = tuple[int, int, int]
 """Predicate, graph, direction."""
@@ -112,18 +112,22 @@ class WindowTable:
         return self._batches[number]
 
     def set(self, number: int, batches: BatchSet) -> None:
-        """Say which batches a window has now. Cost: a copy of their descriptors."""
-        if batches is self._batches[number]:
+        """Say which batches a window has now. Cost: a copy of their descriptors, or of the last one if it has had all
+        others before."""
+        before = self._batches[number]
+        if batches is before:
             return
         self._batches[number] = batches
         first, room = self._rooms[number]
-        if len(batches.batches) > room:
-            first, room = self._rooms[number] = self._make_room(len(batches.batches))
-            self._make_room_for_probes(number)
-        wanted = self._wanted[number]
-        write_window(
-            self.head, number, first, batches.descriptors, not batches.disjoint, bool(batches.tombstones), wanted
-        )
+        if batches.goes_on is before.mark and len(batches.batches) <= room:
+            last = batches.batches[-1].descriptor
+            append_batch(self.head, number, last, not batches.disjoint, self._wanted[number])
+        else:
+            if len(batches.batches) > room:
+                first, room = self._rooms[number] = self._make_room(len(batches.batches))
+                self._make_room_for_probes(number)
+            wanted, hides = self._wanted[number], bool(batches.tombstones)
+            write_window(self.head, number, first, batches.descriptors, not batches.disjoint, hides, wanted)
         size, noted = max(1, batches.count), self._noted[number]
         if size > SIZE_FACTOR * noted or noted > SIZE_FACTOR * size:
             self._noted[number] = size

@@ -158,6 +158,53 @@ def write_window(head, number, first, batches, overlaps, hides, wanted):
 
 
 @njit_uncounted
+def append_batch(head, number, descriptor, overlaps, wanted):
+    """Write one more batch of a window, behind the others, and its probes. Cost: a step for each key of its own.
+
+    Parameters
+    ----------
+    head : int64[HEAD_WIDTH]; number : int, of the window, which has room for one more batch.
+    descriptor : int64[DESCRIPTOR_WIDTH]
+    overlaps : bool                  As WINDOW_OVERLAPS.
+    wanted : int64[m]                The numbers of its accesses, each with room for one more probe."""
+    window = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)[number]
+    descriptors = int64_table(head[HEAD_DESCRIPTORS], head[HEAD_DESCRIPTOR_COUNT], DESCRIPTOR_WIDTH)
+    accesses = int64_table(head[HEAD_ACCESSES], head[HEAD_ACCESS_COUNT], ACCESS_WIDTH)
+    probes = int64_table(head[HEAD_PROBES], head[HEAD_PROBE_COUNT], PROBE_WIDTH)
+    batch = window[WINDOW_FIRST] + window[WINDOW_COUNT]
+    window[WINDOW_COUNT] += 1
+    window[WINDOW_OVERLAPS] = 1 if overlaps else 0
+    for column in range(DESCRIPTOR_WIDTH):
+        descriptors[batch, column] = descriptor[column]
+    for i in range(wanted.size):
+        access = accesses[wanted[i]]
+        row = directory_row(descriptors[batch], access[ACCESS_PREDICATE], access[ACCESS_GRAPH])
+        if row >= 0:
+            at = access[ACCESS_FIRST] + access[ACCESS_COUNT]
+            write_probe(descriptors[batch], batch, row, access[ACCESS_DIRECTION], probes[at])
+            access[ACCESS_COUNT] += 1
+            widen_filter(access, probes[access[ACCESS_FIRST] : at + 1], int64_array(access[ACCESS_FILTER], FILTER_WORDS))
+
+
+@njit_uncounted
+def widen_filter(access, probes, words):
+    """Let the filter of an access pass the keys of its last probe, too; write it anew if they are too many for it."""
+    if access[ACCESS_SHIFT] == NO_FILTER:
+        return
+    keys_count = 0
+    for q in range(probes.shape[0]):
+        keys_count += probes[q, PROBE_KEY_COUNT]
+    if keys_count * FILTER_BITS_PER_KEY_MIN > np.int64(1) << (63 - access[ACCESS_SHIFT]):
+        write_filter(access, probes, words)
+        return
+    last = probes[probes.shape[0] - 1]
+    keys = int64_array(last[PROBE_KEYS], last[PROBE_KEY_COUNT])
+    for i in range(keys.size):
+        bit = keys[i] >> access[ACCESS_SHIFT]
+        words[bit >> 6] |= np.int64(1) << (bit & 63)
+
+
+@njit_uncounted
 def probe_key(probe, key):
     """Return the positions [lo, hi) of a key's values on the probe's side; empty if the key is not there."""
     lo = np.int64(0)

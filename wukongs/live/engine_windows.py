@@ -51,6 +51,13 @@ class EngineWindow:
         self.batches = ring.window(span.after, span.to)
         self.extent = ring.extent(span.after, span.to)
 
+    def ahead(self) -> BatchSet | None:
+        """Return what it has when it closes next, but for the last stream batch; None if that is not all that lacks."""
+        if self.at_ms is None:
+            return None
+        span, ring = interval(self.window, self.state.batch_ms, self.at_ms + self.window.step_ms), self.state.ring
+        return ring.window(span.after, span.to - 1) if ring.closed_to == span.to - 1 else None
+
 
 class EngineWindows:
     """arrangement: the stored graph; workspace: the memory in which the thread that fires runs compiled queries."""
@@ -98,11 +105,19 @@ class EngineWindows:
             self._sn = sn
 
     def tidy(self) -> None:
-        """Forget the windows that nobody reads; read the stored graph anew, so that batches which were merged go."""
+        """Forget the windows that nobody reads, and look ahead again: batches that were merged go."""
         for key, window in list(self._known.items()):
             if not window.users:
                 del self._known[key]
                 if window.number is not None:
                     self._table.remove(window.number)
+        self.look_ahead()
+
+    def look_ahead(self) -> None:
+        """Write down what is there already of windows that close next, and of the stored graph: then only their last
+        stream batch is left to write when they are read."""
+        for window in self._known.values():
+            if window.number is not None and (ahead := window.ahead()) is not None:
+                self._table.set(window.number, ahead)
         if self._sn is not None and self._sn >= self._arrangement.trace.since:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

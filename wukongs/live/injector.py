@@ -243,6 +243,10 @@ class Injector:
         with self._core.lock:
             self._is_busy = False
             self._core.changed.notify_all()
+            if not self._has_news:
+                self._core.changed.wait(IDLE_PAUSE_S)
+            if not self._has_news:
+                self._core.windows.look_ahead()
             while not self._has_news and not self._core.is_closed:
                 self._core.changed.wait(IDLE_PAUSE_S if self._merge() else None)
             self._has_news = False
