@@ -112,27 +112,29 @@ class WindowTable:
         return self._batches[number]
 
     def set(self, number: int, batches: BatchSet) -> None:
-        """Say which batches a window has now. Cost: a copy of their descriptors, or of the last one if it has had all
-        others before."""
-        before = self._batches[number]
-        if batches is before:
-            return
-        self._batches[number] = batches
-        first, room = self._rooms[number]
-        if batches.goes_on is before.mark and len(batches.batches) <= room:
-            last = batches.batches[-1].descriptor
-            append_batch(self.head, number, last, not batches.disjoint, self._wanted[number])
-        else:
-            if len(batches.batches) > room:
-                first, room = self._rooms[number] = self._make_room(len(batches.batches))
-                self._make_room_for_probes(number)
-            wanted, hides = self._wanted[number], bool(batches.tombstones)
-            write_window(self.head, number, first, batches.descriptors, not batches.disjoint, hides, wanted)
+        """Say which batches a window has now. Cost: a copy of their descriptors, or of the last one if all others were
+        written before."""
+        if batches is not self._batches[number]:
+            self.write(number, batches)
         size, noted = max(1, batches.count), self._noted[number]
         if size > SIZE_FACTOR * noted or noted > SIZE_FACTOR * size:
             self._noted[number] = size
             self.changes[number] += 1
             self.version += 1
+
+    def write(self, number: int, batches: BatchSet) -> None:
+        """Write batches that a window does not have yet, but for some that come before it is read."""
+        before, self._batches[number] = self._batches[number], batches
+        first, room = self._rooms[number]
+        count, wanted = len(batches.batches), self._wanted[number]
+        if batches.goes_on is before.mark and count <= room:
+            append_batch(self.head, number, batches.batches[-1].descriptor, not batches.disjoint, wanted)
+            return
+        if count > room:
+            first, room = self._rooms[number] = self._make_room(count)
+            self._make_room_for_probes(number)
+        hides = bool(batches.tombstones)
+        write_window(self.head, number, first, batches.descriptors, not batches.disjoint, hides, wanted)
 
     def access(self, number: int, predicate: int, graph: int, direction: int) -> int:
         """Return the number of the access to a window by a predicate of a graph, from one side; make it if need be."""

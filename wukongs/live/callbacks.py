@@ -191,6 +191,7 @@ class Caller:
         self._failed = FailedCalls()
         cursor.log.listen(self._wake)
         with cursor.log.changed:
+            cursor.log.draw()
             self._wake()
 
     def close(self) -> None:
@@ -201,7 +202,7 @@ class Caller:
 
     def _wake(self) -> None:
         """Called with the log's lock held."""
-        if len(self.cursor) and not self._is_queued and not self._is_closed:
+        if not self._is_queued and not self._is_closed and self.cursor.has_more:
             self._is_queued = True
             self._callbacks.submit(self._report)
 
@@ -217,6 +218,7 @@ class Caller:
             self.cursor.confirm(taken)
         with self.cursor.log.changed:
             self._is_queued = False
+            self.cursor.log.draw()
             self._wake()
 
     def _call(self, window: WindowResult) -> None:

@@ -655,11 +655,11 @@ class ContinuousQuery:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
         picked: with others of the moment. Called with the lock held, when everything up to then is sealed."""
-        is_compiled = self.compiled is not None
-        reading = picked.readings.get(self.beat)
+        is_compiled, looks = self.compiled is not None, self.reporter.looks_at_contents
+        reading = None if looks else picked.readings.get(self.beat)
         if reading is None:
-            reading = self.windows.read(at_ms, is_compiled=is_compiled)
-            if is_compiled and self.windows.is_of_beat(reading):
+            reading = self.windows.read(at_ms, is_compiled=is_compiled, with_extents=looks)
+            if is_compiled and not looks and self.windows.is_of_beat(reading):
                 picked.readings[self.beat] = reading
         self.skip_to(at_ms)
         self._last_ms = at_ms

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wukongs.csparql.algebra import StreamWindow
-from wukongs.live.reporting import Extent
 from wukongs.live.stream_state import StreamState
 from wukongs.live.windows import Interval, interval
 from wukongs.query.plans.compiled import Windows, Workspace
@@ -38,24 +37,25 @@ class EngineWindow:
     at_ms: int | None = None
     span: Interval = _NOTHING
     batches: BatchSet = EMPTY
-    extent: Extent = None
+    _next: Interval = _NOTHING
+    """Where it stands when it closes next, if that was foreseen."""
 
-    def move(self, at_ms: int) -> None:
-        """Stand at a time up to which everything is sealed."""
-        if at_ms == self.at_ms:
-            return
-        self.at_ms = at_ms
-        span, ring = interval(self.window, self.state.batch_ms, at_ms), self.state.ring
-        ring.close(span.to)
-        self.span = span
-        self.batches = ring.window(span.after, span.to)
-        self.extent = ring.extent(span.after, span.to)
+    def move(self, at_ms: int) -> Interval:
+        """Stand at a time up to which everything is sealed; return what it holds then."""
+        if at_ms != self.at_ms:
+            self.at_ms, span, ring = at_ms, self._next, self.state.ring
+            if not span.end_ms <= at_ms < span.end_ms + self.window.step_ms or span is _NOTHING:
+                span = interval(self.window, self.state.batch_ms, at_ms)
+            ring.close(span.to)
+            self.span, self.batches = span, ring.window(span.after, span.to)
+        return self.span
 
     def ahead(self) -> BatchSet | None:
         """Return what it has when it closes next, but for the last stream batch; None if that is not all that lacks."""
         if self.at_ms is None:
             return None
-        span, ring = interval(self.window, self.state.batch_ms, self.at_ms + self.window.step_ms), self.state.ring
+        self._next = span = interval(self.window, self.state.batch_ms, self.at_ms + self.window.step_ms)
+        ring = self.state.ring
         return ring.window(span.after, span.to - 1) if ring.closed_to == span.to - 1 else None
 
 
@@ -118,6 +118,6 @@ class EngineWindows:
         stream batch is left to write when they are read."""
         for window in self._known.values():
             if window.number is not None and (ahead := window.ahead()) is not None:
-                self._table.set(window.number, ahead)
+                self._table.write(window.number, ahead)
         if self._sn is not None and self._sn >= self._arrangement.trace.since:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

@@ -298,7 +298,10 @@ class Injector:
             self._seals += 1
             if self._seals % SEALS_BETWEEN_DROPS == 0:
                 self._drop_slices()
-            return (), False
+            query = self._next_due(upper)
+            if query is None or self._ready_ms > end_ms:
+                return (), False
+            # Nothing that is sealed later belongs to it.
         if query is not None:
             if clock_ms is not None and self._ready_ms <= clock_ms and tick_sn(self._ready_ms) < upper:
                 core.move_to(self._ready_ms)

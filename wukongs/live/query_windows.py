@@ -74,8 +74,9 @@ class QueryWindows:
         if not self._counted:
             windows = tuple(replace(window, line=0, column=0) for window in self._timed)
             self.beat = self.reads_stored, windows, tuple(self.states.values())
-        self._shared: dict[StreamWindow, EngineWindow] = {}
-        """The windows of time, as all queries share them; from the first firing on."""
+        self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
+        """The windows with their streams, those of time as all queries share them; from the first firing on."""
+        self._is_filtered = any(state.slice_filter is not None for state in self.states.values())
 
     def keep_after_ms(self, next_ms: int) -> dict[str, int]:
         """Return, per stream, the time up to which no firing from next_ms on needs slices."""
@@ -137,19 +138,22 @@ class QueryWindows:
         is_small = settings.query_bytes_max < FIRING_BYTES_MAX or settings.rows_max < OUT_CELLS
         if self._counted or is_small or core.reach is not None or not CompiledPlans.is_for(query):
             return None
-        windows = core.windows.numbered(self._shared_windows(), reads_stored=self.reads_stored)
+        shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
+        windows = core.windows.numbered(shared, reads_stored=self.reads_stored)
         return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
 
-    def _shared_windows(self) -> dict[StreamWindow, EngineWindow]:
+    def _shared_windows(self) -> list[tuple[StreamWindow, StreamState, EngineWindow | None]]:
         if not self._shared:
-            windows = self._core.windows
-            self._shared = {window: windows.shared(window, self.states[window.stream]) for window in self._timed}
+            for window in self._clause.windows:
+                state = self.states[window.stream]
+                stands = None if window.is_counted else self._core.windows.shared(window, state)
+                self._shared.append((window, state, stands))
         return self._shared
 
     def close(self) -> None:
         """Read no window any more. Called with the lock held."""
-        self._core.windows.leave(self._shared.values())
-        self._shared = {}
+        self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
+        self._shared = []
 
     def sn_at(self, at_ms: int) -> int | None:
         """Return the snapshot number that the firing at a time reads; None if it reads no stored graph."""
@@ -175,51 +179,58 @@ class QueryWindows:
                 found = at_ms if found is None else found
         return found
 
-    def read(self, at_ms: int, *, is_compiled: bool = False) -> Reading:
+    def read(self, at_ms: int, *, is_compiled: bool = False, with_extents: bool = True) -> Reading:
         """Pick what the firing at a time reads, when everything up to then is sealed. is_compiled: it is written into
         the engine's table, where it stays until something else is picked."""
         shared = self._shared_windows()
         partial = False
         error = None
+        start_ms = FOREVER_MS
         needs_ms: dict[str, int] = {}
-        intervals: dict[StreamWindow, Interval] = {}
+        spans: dict[str, tuple[int, int]] = {}
+        named: dict[str, tuple[int, int]] = {}
         windows: dict[StreamWindow, BatchSet] = {}
         extents: list[Extent] = []
-        for window in self._clause.windows:
-            state = self.states[window.stream]
-            if window.is_counted:
+        for window, state, stands in shared:
+            stream, ring = window.stream, state.ring
+            if stands is None:
                 windows[window], span = self._counted_window(window, at_ms)
                 after, to = self._counted_span(window, at_ms // state.batch_ms)
-                partial |= after < min(to, state.ring.arrivals.held_after)
-                after = max(after, state.ring.arrivals.held_after)
+                partial |= after < min(to, ring.arrivals.held_after)
+                after = max(after, ring.arrivals.held_after)
                 extents.append((after, to) if after < to else None)
             else:
-                stands = shared[window]
-                stands.move(at_ms)
-                windows[window], span = stands.batches, stands.span
-                lost_to = state.ring.lost_to
-                partial |= lost_to is not None and span.after < lost_to
+                span = stands.move(at_ms)
+                if not is_compiled:
+                    windows[window] = stands.batches
+                partial |= ring.lost_to is not None and span.after < ring.lost_to
                 if state.slice_filter is not None:
-                    lacks_to = state.slice_filter.lacks_to(self.matched[window.stream])
+                    lacks_to = state.slice_filter.lacks_to(self.matched[stream])
                     partial |= lacks_to is not None and span.after < lacks_to
-                extents.append(stands.extent)
-            error = error or refused(self._name, at_ms, span, state)
-            intervals[window] = span
+                if with_extents:
+                    extents.append(ring.extent(span.after, span.to))
+            if state.refused and error is None:
+                error = refused(self._name, at_ms, span, state)
             after_ms = span.after * state.batch_ms
-            needs_ms[window.stream] = min(after_ms, needs_ms.get(window.stream, after_ms))
+            if stream not in needs_ms or after_ms < needs_ms[stream]:
+                needs_ms[stream] = after_ms
+            if stream not in spans or span.start_ms < spans[stream][0]:
+                spans[stream] = span.start_ms, span.end_ms
+            if window.own_name:
+                named[window.name] = span.start_ms, span.end_ms
+            if span.start_ms < start_ms:
+                start_ms = span.start_ms
         dataset, sn = None, self.sn_at(at_ms)
         if is_compiled:
-            self._core.windows.write(shared.values(), sn)
+            self._core.windows.write([stands for _, _, stands in shared if stands is not None], sn)
         else:
             dataset = self._dataset(windows, sn)
-        spans = _spans(intervals)
-        start_ms = min(start_ms for start_ms, _ in spans.values())
-        return Reading(dataset, tuple(extents), partial, error, needs_ms, spans, start_ms)
+        return Reading(dataset, tuple(extents), partial, error, needs_ms, spans | named, start_ms)
 
     def is_of_beat(self, reading: Reading) -> bool:
         """Tell whether what was picked for a compiled query holds for all of its beat."""
         # An error names the query, and a filter goes by its predicates.
-        return reading.error is None and all(state.slice_filter is None for state in self.states.values())
+        return reading.error is None and not self._is_filtered
 
     def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
         """Return the dataset as of a time, of what is held now, and the interval of each window."""
@@ -254,16 +265,6 @@ class QueryWindows:
         assert first is not None, found
         assert last is not None, found
         return found.batches, Interval(found.start_ms, found.end_ms, first - 1, last)
-
-
-def _spans(intervals: dict[StreamWindow, Interval]) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-    for window, span in intervals.items():
-        known = found.get(window.stream)
-        if known is None or span.start_ms < known[0]:
-            found[window.stream] = (span.start_ms, span.end_ms)
-    own = {window.name: (span.start_ms, span.end_ms) for window, span in intervals.items() if window.own_name}
-    return found | own
 
 
 def counts_from(

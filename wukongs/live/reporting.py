@@ -54,23 +54,21 @@ class Reporter:
     def __init__(self, registration: Registration) -> None:
         self._output = registration.output
         self._policies = registration.report
+        self.is_compared = self._output != "rstream" or "content change" in self._policies
+        """Whether a firing is compared with the one before it."""
+        self.looks_at_contents = self.is_compared or "non-empty content" in self._policies
+        """Whether it matters what the windows hold (Extent)."""
         self._remembered: Remembered | None = None
         self.recorded: list[Remembered] = []
         """The memory at some times, by the log that is replayed; in order."""
 
-    @property
-    def looks_at_contents(self) -> bool:
-        """Whether what the windows hold decides whether a firing is reported."""
-        return "content change" in self._policies or "non-empty content" in self._policies
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether a firing is compared with the one before it."""
-        return self._output != "rstream" or "content change" in self._policies
-
     def is_wanted(self, at_ms: int, extents: Sequence[Extent]) -> bool:
-        """Tell whether the firing at a time is to be evaluated, by what its windows hold."""
-        self._recall(at_ms)
+        """Tell whether the firing at a time is to be evaluated, by what its windows hold: nothing need be said of that
+        unless looks_at_contents."""
+        if self.recorded:
+            self._recall(at_ms)
+        if not self.looks_at_contents:
+            return True
         if "non-empty content" in self._policies and all(extent is None for extent in extents):
             return False
         if "content change" in self._policies:

@@ -136,6 +136,8 @@ class UnreadBudget:
     def make_room(self, newest: Holder) -> None:
         """Let those that hold the most drop windows until all fit; `end_full` ends those that rather end. newest: keeps
         its newest window. Called with the lock held."""
+        if self.size_bytes <= self._bytes_max:
+            return
         ending_bytes = sum(one.size_bytes for one in self._full)
         if self.size_bytes - ending_bytes <= self._bytes_max:
             return
@@ -227,7 +229,7 @@ class WindowLog:
 
     def put(self, end_ms: int, item: WindowResult | WukongsError, size_bytes: int = WINDOW_BYTES) -> None:
         """Add the window with this end, or the error that stands in its place."""
-        with self.changed:
+        with self.budget.lock:
             window = LoggedWindow(self._next, end_ms, item, end_ms, size_bytes)
             self._next += 1
             self._last_ms = self._last_ms if end_ms >= LAST_MS else end_ms
@@ -330,7 +332,8 @@ class WindowLog:
             self.tell()
 
     def tell(self) -> None:
-        self.changed.notify_all()
+        if self._waiting:
+            self.changed.notify_all()
         for listener in self._listeners:
             listener()
 
@@ -371,6 +374,11 @@ class Cursor:
             self.log.draw()
             return len(self._waiting)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something that was put waits to be read. Called with the lock held."""
+        return bool(self._waiting)
+
     def had(self, end_ms: int) -> bool:
         """Tell whether a window was read before a restart."""
         return self._had_ms is not None and end_ms <= self._had_ms
@@ -378,7 +386,7 @@ class Cursor:
     # --- called by the log, with the lock held ------------------------------------------------------------------------
 
     def add(self, window: LoggedWindow) -> None:
-        if not self.had(window.end_ms):
+        if self._had_ms is None or window.end_ms > self._had_ms:
             window.holders += 1
             self._last = window
             self._waiting.append(window)

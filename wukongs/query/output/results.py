@@ -66,14 +66,16 @@ class Result:
         """
         width = len(_TRIPLE_COLUMNS if kind in ("construct", "describe") else variables)
         assert width == len(columns), (kind, variables, len(columns))
-        assert len({len(column) for column in columns}) <= 1, [len(column) for column in columns]
+        rows = len(columns[0]) if columns else length or 0
+        for column in columns:
+            assert len(column) == rows, [len(column) for column in columns]
         self.kind: Kind = kind
         self.snapshot = snapshot
         self.boolean = boolean
         self._variables = variables
         self.reader = reader
         self._columns = columns
-        self._rows = len(columns[0]) if columns else length or 0
+        self._rows = rows
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -94,7 +96,7 @@ class Result:
     @property
     def size_bytes(self) -> int:
         """The bytes of its columns. Texts are not counted: they belong to the reader."""
-        return sum(column.nbytes for column in self._columns)
+        return sum([column.nbytes for column in self._columns])
 
     def __len__(self) -> int:
         return self._rows
