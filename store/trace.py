@@ -202,8 +202,9 @@ class Trace:
         if len(entry):
             assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"
             self._entries.append(entry)
-            is_plain = self._newest is not None and not self._newest.tombstones and entry.tombstones is None
-            self._newest = self._newest.and_then(batch, disjoint=True) if is_plain else None
+            before, self._newest = self._newest, None
+            if before is not None and not before.tombstones and entry.tombstones is None:
+                self._newest = before.and_then(batch, disjoint=True)
             self._start_merges()
             self._owed = max(FUEL_MIN, self._fuel_per_row * len(entry)) if fuel is None else fuel
 

@@ -114,17 +114,18 @@ class WindowTable:
     def set(self, number: int, batches: BatchSet) -> None:
         """Say which batches a window has now. Cost: a copy of their descriptors, or of the last one if all others were
         written before."""
-        if batches is not self._batches[number]:
-            self.write(number, batches)
+        self.foresee(number, batches)
         size, noted = max(1, batches.count), self._noted[number]
         if size > SIZE_FACTOR * noted or noted > SIZE_FACTOR * size:
             self._noted[number] = size
             self.changes[number] += 1
             self.version += 1
 
-    def write(self, number: int, batches: BatchSet) -> None:
-        """Write batches that a window does not have yet, but for some that come before it is read."""
+    def foresee(self, number: int, batches: BatchSet) -> None:
+        """Write batches that a window will have, with others, when it is set next: its size is not looked at."""
         before, self._batches[number] = self._batches[number], batches
+        if batches is before:
+            return
         first, room = self._rooms[number]
         count, wanted = len(batches.batches), self._wanted[number]
         if batches.goes_on is before.mark and count <= room:

@@ -183,7 +183,8 @@ def append_batch(head, number, descriptor, overlaps, wanted):
             at = access[ACCESS_FIRST] + access[ACCESS_COUNT]
             write_probe(descriptors[batch], batch, row, access[ACCESS_DIRECTION], probes[at])
             access[ACCESS_COUNT] += 1
-            widen_filter(access, probes[access[ACCESS_FIRST] : at + 1], int64_array(access[ACCESS_FILTER], FILTER_WORDS))
+            own = probes[access[ACCESS_FIRST] : at + 1]
+            widen_filter(access, own, int64_array(access[ACCESS_FILTER], FILTER_WORDS))
 
 
 @njit_uncounted

@@ -127,7 +127,7 @@ def _again(engine: Engine, query: ContinuousQuery, at_ms: int, probe: Probe) -> 
         before, began = probe.engine_us, time.perf_counter()
         with core.lock:
             reading = query.windows.read(at_ms, is_compiled=query.compiled is not None)
-            firing = Firing(query, at_ms, reading, core.registry.snapshot_reader())
+            firing = Firing(query, at_ms, reading, core.registry.snapshot_reader(), query.compiled)
         query._execute(firing, began)
         times = Times(probe.engine_us - before, (time.perf_counter() - began) * 1e6)
     return times

@@ -670,7 +670,8 @@ class ContinuousQuery:
             return None
         self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, self.reporter.is_compared)
         self._is_firing = True
-        return Firing(self, at_ms, reading, picked.reader)
+        plans = self.compiled if reading.dataset is None and reading.error is None else None
+        return Firing(self, at_ms, reading, picked.reader, plans)
 
     def stand_behind(self, at_ms: int) -> None:
         """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
@@ -843,30 +844,20 @@ class Picked:
 class Firing:
     """The batches and terms that one firing reads, picked at one moment. explored: the matches of the core of the
     query's template, if they were found together with other queries; columns: the answer of a compiled query, if it was
-    found so."""
+    found so; plans: its plans over the engine's table of windows, None if the firing has a dataset of its own."""
 
     query: ContinuousQuery
     at_ms: int
     reading: Reading
     reader: TermReader
+    plans: CompiledPlans | None
     explored: BindingTable | None = None
     columns: Columns | None = None
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether the query's plans run over the engine's table of windows."""
-        return self.reading.dataset is None and self.reading.error is None
-
-    @property
-    def plans(self) -> CompiledPlans | None:
-        """The query's plans over the engine's table of windows, None if the firing has a dataset of its own."""
-        return self.query.compiled if self.is_compiled else None
-
-    @property
     def whole(self) -> CompiledQuery | None:
         """The query but for its modifiers, if kernels answer it alone over the engine's table of windows."""
-        plans = self.plans
-        return None if plans is None else plans.whole
+        return None if self.plans is None else self.plans.whole
 
     @property
     def dataset(self) -> Dataset:

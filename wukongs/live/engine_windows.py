@@ -118,6 +118,6 @@ class EngineWindows:
         stream batch is left to write when they are read."""
         for window in self._known.values():
             if window.number is not None and (ahead := window.ahead()) is not None:
-                self._table.write(window.number, ahead)
+                self._table.foresee(window.number, ahead)
         if self._sn is not None and self._sn >= self._arrangement.trace.since:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

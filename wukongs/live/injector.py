@@ -226,6 +226,7 @@ class Injector:
                         self._fire(firings, self._news_at_s)
                         if len(self._ready) <= len(firings):  # no other is due at this time
                             self.callbacks.let_begin()
+                            self._renew()
                         continue
                     self._renew()  # all that was due has been reported
                     if is_done:
@@ -243,9 +244,9 @@ class Injector:
         with self._core.lock:
             self._is_busy = False
             self._core.changed.notify_all()
-            if not self._has_news:
+            if not self._has_news and not self._core.is_closed:
                 self._core.changed.wait(IDLE_PAUSE_S)
-            if not self._has_news:
+            if not self._has_news and not self._core.is_closed:
                 self._core.windows.look_ahead()
             while not self._has_news and not self._core.is_closed:
                 self._core.changed.wait(IDLE_PAUSE_S if self._merge() else None)
@@ -265,7 +266,9 @@ class Injector:
 
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
         """Run the firings of queries that are run together, at one time."""
-        for firing in self._compiled.ran(self._groups.explored(firings, self._stale)):
+        if len(firings) > 1:
+            firings = self._compiled.ran(self._groups.explored(firings, self._stale))
+        for firing in firings:
             query = firing.query
             if query.is_closed:
                 continue

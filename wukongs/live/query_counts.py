@@ -44,9 +44,9 @@ class QueryCounts:
         if len(self.latency_us) > 2 * TIMES_REMEMBERED:
             del self.execution_us[:TIMES_REMEMBERED], self.latency_us[:TIMES_REMEMBERED]
         self.windows += 1
-        self.last_rows = len(window)
+        self.last_rows = rows = len(window)
         self.last_ms = window.end_ms
-        self.rows += len(window)
+        self.rows += rows
         if window.partial:
             self.partial += 1
             self.partial_ms = window.end_ms
