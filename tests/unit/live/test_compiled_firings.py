@@ -12,9 +12,11 @@ import wukongs
 from tests.scenarios.test_groups import FRIENDS, WINDOW, begin, posted, push, register, windows
 from wukongs.csparql import filter_placement
 from wukongs.live import joined_queries, query_windows
+from wukongs.live.engine_windows import EngineWindows
 from wukongs.query.plans import compiled
 from wukongs.query.plans.compiled import CompiledQueries
 from wukongs.query.plans.compiled_plans import CompiledPlans
+from wukongs.store import window_table
 
 STREAM = "http://ex/stream"
 HEADS = ("SELECT ?f ?p", "SELECT ?p", "SELECT ?p ?f")
@@ -247,3 +249,32 @@ def test_budgets_hold_above_patterns_too(setting: dict[str, int], monkeypatch: p
         with pytest.raises(wukongs.BudgetExceeded, match=next(iter(setting))):
             list(query.results(timeout_s=0))
         assert next(query.results(timeout_s=0)).texts() == [('"64"^^<http://www.w3.org/2001/XMLSchema#integer>',)]
+
+
+def test_idle_time_leaves_the_last_stream_batch_of_a_window_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    for name in ("append_batch", "write_window"):
+
+        def writing(*args: Any, kernel: Any = getattr(window_table, name), name: str = name) -> Any:
+            written.append(name)
+            return kernel(*args)
+
+        monkeypatch.setattr(window_table, name, writing)
+    look_ahead = EngineWindows.look_ahead
+    monkeypatch.setattr(EngineWindows, "look_ahead", lambda windows: None)
+    with wukongs.Engine() as engine:
+        stream = begin(engine)
+        where = "{ ?f <http://ex/posts> ?p }"
+        text = f"SELECT ?f ?p FROM STREAM <{STREAM}> [RANGE 1s STEP 100ms] WHERE {where}"
+        query = engine.register(f"REGISTER QUERY q AS {text}")
+        push(engine, stream, 300)
+        list(query.results(timeout_s=0))
+        for turn in range(3, 30):
+            written.clear()
+            if turn != 15:
+                look_ahead(engine._core.windows)
+            foreseen = len(written)
+            push(engine, stream, 100 + 100 * turn, 100 * turn)
+            (window,) = query.results(timeout_s=0)
+            assert len(window) == 10 * min(10, turn + 1)
+            assert written[foreseen:] == ["write_window" if turn == 15 else "append_batch"]

@@ -140,6 +140,40 @@ def test_probes_find_what_the_batches_of_now_hold() -> None:
                     assert probed(table, accesses[number, kind], key, direction) == expected
 
 
+@pytest.mark.parametrize("sizes", [(0, 5), (3, 1), (40, 900), (5000, 10), (10_000, 9000), (16_384, 1), (17_000, 3)])
+def test_one_batch_more_is_found_as_if_all_were_written_anew(sizes: tuple[int, int]) -> None:
+    """sizes: the keys of a batch that is there, and of one that comes, some of them the same."""
+    table = WindowTable()
+    number = table.add()
+    kinds = ((3, 1, 0), (3, 1, 1), (5, 1, 0))
+    accesses = [table.access(number, *kind) for kind in kinds]
+    first = [(1, spread(at), 3, spread(at % 7)) for at in range(sizes[0])]
+    last = [(1, spread(at), 3 + 2 * (at % 2), 4) for at in range(sizes[0] // 2, sizes[0] // 2 + sizes[1])]
+    before = BatchSet.of((batch_of(first),) if first else (), False)
+    after = before.and_then(batch_of(last), False)
+    table.foresee(number, before)
+    version = table.version
+    table.set(number, after)
+    assert table.version == version + 1
+    assert seen(table, number) == (after.descriptors.tolist(), not after.disjoint, False)
+    other = WindowTable()
+    again = other.add()
+    others = [other.access(again, *kind) for kind in kinds]
+    other.set(again, BatchSet.of(after.batches, after.disjoint))
+    for (_, _, direction), access, expected in zip(kinds, accesses, others, strict=True):
+        for key in {quad[1 + 2 * direction] for quad in (*first[::50], *last[::50], *last[:3])} | {spread(10**6)}:
+            assert probed(table, access, key, direction) == probed(other, expected, key, direction)
+
+
+def test_a_window_that_goes_on_from_another_one_is_written_as_a_whole() -> None:
+    table = WindowTable()
+    number = table.add()
+    other, more = batches(2), batch_of([(1, spread(80), 3, 4)])
+    table.set(number, batches(3))
+    table.set(number, other.and_then(more, False))
+    assert seen(table, number)[0] == BatchSet.of((*other.batches, more), False).descriptors.tolist()
+
+
 def test_the_accesses_of_a_window_that_is_gone_are_used_again() -> None:
     table = WindowTable()
     number = table.add()
