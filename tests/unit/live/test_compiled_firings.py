@@ -253,13 +253,18 @@ def test_budgets_hold_above_patterns_too(setting: dict[str, int], monkeypatch: p
 
 def test_idle_time_leaves_the_last_stream_batch_of_a_window_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    for name in ("append_batch", "write_window"):
 
-        def writing(*args: Any, kernel: Any = getattr(window_table, name), name: str = name) -> Any:
+    def noted(name: str) -> None:
+        kernel = getattr(window_table, name)
+
+        def write(*args: Any) -> Any:
             written.append(name)
             return kernel(*args)
 
-        monkeypatch.setattr(window_table, name, writing)
+        monkeypatch.setattr(window_table, name, write)
+
+    noted("append_batch")
+    noted("write_window")
     look_ahead = EngineWindows.look_ahead
     monkeypatch.setattr(EngineWindows, "look_ahead", lambda windows: None)
     with wukongs.Engine() as engine:
