@@ -712,3 +712,18 @@ def test_a_durable_engine_ends_before_any_step_and_goes_on(told: Story, ends: st
             life.engine.close()
         if cut >= life.steps:
             break
+
+
+@story
+def test_a_query_that_comes_when_a_late_stream_has_joined_reads_no_snapshot_of_before(life: Life) -> None:
+    """At 150 ms it would read the stored graph as of the moment at which the late stream has joined up to 100."""
+    life.stream(A)
+    life.stream(B)
+    life.push(A, ("a1", 50))
+    life.advance(A, 300)
+    life.push(B, ("b1", 60), ("b2", 160))
+    life.push(A, ("a4", 450))
+    life.advance(A, 600)
+    life.register("q", over("q", (B, TICK), also=STORED, every="50ms"))
+    life.advance(B, 200)
+    assert life.windows("q") == each(200, 250, "b2", step=50)

@@ -159,7 +159,7 @@ class QueryWindows:
         """Return the snapshot number that the firing at a time reads; None if it reads no stored graph."""
         if not self.reads_stored:
             return None
-        # The oldest that can be read, where the stored graph has moved on: one query must not stop the others.
+        # On a cluster the stored graph may move on between a registration and its record.
         return max(self._core.sn_at(at_ms, self.states.values()), self._core.arrangement.trace.since)
 
     def gone_to_ms(self, at_ms: int) -> int | None:
@@ -272,19 +272,20 @@ def counts_from(
 ) -> int | None:
     """Return the event time from which a registration counts: the smallest closed time of those of its streams that
     have begun, None if none has. A query that reads stored graphs does not go back behind their clock, unless one of
-    its streams is there.
+    its streams is there: then it goes back to what has not joined the stored graph yet, since the snapshots at which
+    the rest has joined may be gone.
 
     closed_ms: how far a stream is closed. Called with the lock held."""
     states = [core.stream(window.stream) for window in query.dataset.windows]
-    begun = [(ms, state.is_ended) for state in states if (ms := closed_ms(state)) is not None]
-    running = [ms for ms, is_ended in begun if not is_ended]
+    begun = [(ms, state) for state in states if (ms := closed_ms(state)) is not None]
+    running = [(ms, state) for ms, state in begun if not state.is_ended]
     if not running:
         return max((ms for ms, _ in begun), default=None)
-    clock_ms = core.clock_ms()
-    is_late = any(state.is_started and not (state.counts or state.is_made) for state in states)
-    if reads_stored(query) and not is_late and clock_ms is not None and clock_ms != FOREVER_MS:
-        return max(min(running), clock_ms)
-    return min(running)
+    clock_ms, is_stored = core.clock_ms(), reads_stored(query)
+    late = [state for state in states if state.is_started and not (state.counts or state.is_made)]
+    if is_stored and not late and clock_ms is not None and clock_ms != FOREVER_MS:
+        return max(min(ms for ms, _ in running), clock_ms)
+    return min(state.floor(ms) + state.batch_ms - 1 if is_stored and state in late else ms for ms, state in running)
 
 
 def advice(core: Core, query: Query, resolve: Resolve) -> tuple[str, ...]:

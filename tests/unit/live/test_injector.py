@@ -404,3 +404,26 @@ def test_an_advance_to_a_time_that_is_none_is_refused(engine: wukongs.Engine, ti
 
 def test_a_named_graph_that_is_not_stored_is_reported_by_its_name(engine: wukongs.Engine) -> None:
     assert names(engine.query("SELECT ?g FROM NAMED <http://ex/nowhere> { GRAPH ?g {} }")) == ["nowhere"]
+
+
+def test_a_registration_needs_no_snapshot_at_which_a_late_stream_has_joined(engine: wukongs.Engine) -> None:
+    """The stored graph may have been merged past it."""
+    early, late = (engine.stream(iri, batch_ms=100) for iri in (A, B))
+    early.push([at("a1", 50)])
+    early.advance(300)
+    late.push([at("b1", 50)])
+    late.advance(100)
+    engine.settle(60)
+    early.push([at("a4", 450)])
+    early.advance(600)
+    engine.settle(60)
+    core = engine._core
+    with core.lock:
+        core.arrangement.trace.merge_all()
+    text = register_text("RANGE 100ms STEP 100ms", stream=B).replace(
+        "SELECT ?s", "SELECT ?s FROM <urn:x-wukongs:default>"
+    )
+    query = engine.register(text.replace("REGISTER QUERY q", "REGISTER QUERY q COMPUTED EVERY 50ms"))
+    late.advance(200)
+    engine.settle(60)
+    assert [window.end_ms for window in query.results(timeout_s=0)] == [200, 250]
