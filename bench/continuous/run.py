@@ -91,12 +91,12 @@ def plot(found: Report, path: Path) -> None:
         fontsize=9,
     )
     rows = found.tables[REGISTRATION]
-    names = [row["query"] for row in rows]
+    names = [row["query"].removeprefix("number ") for row in rows]
     costs.plot(names, [row["register ms"] for row in rows], "o-", label="register, ms")
     costs.plot(names, [row["close ms"] for row in rows], "s-", label="close, ms")
     costs.plot(names, [row["bytes a query"] / 1024 for row in rows], "^-", label="KB a query")
     costs.axhline(1.0, color="red", linestyle=":", label="goal: 1 ms, 1 KB")
-    costs.set(yscale="log", ylim=(0.005, 5000))
+    costs.set(yscale="log", ylim=(0.005, 5000), xlabel="number of the query")
     for axes in (times, costs):
         axes.legend(fontsize="x-small", ncols=2, loc="upper center")
     figure.savefig(path, dpi=120)
