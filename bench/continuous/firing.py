@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 import wukongs
 from wukongs import Engine, WindowResult
 from wukongs.bench.continuous.probe import Probe, Times
@@ -22,6 +24,9 @@ from wukongs.live.stream import Stream
 
 SMALL = tuple(query for query in QUERIES if query.name in ("L1", "L2", "L3"))
 ONCE = "L1-L3 once per window after injection, microseconds"
+DISTRIBUTION = "L1-L3 once per window after injection, the distribution, microseconds"
+SHARES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
+"""Percent of the windows."""
 SETTLE_TIMEOUT_S = 120.0
 WARM_RUNS = 3
 CHECKED_WINDOWS = 5
@@ -117,6 +122,10 @@ def bench_firings(report: Report, replay: Replay, window_count: int, warm_up: in
             report.check(what, len(expected), len(window))
         rows = [len(window) for window in windows.windows[warm_up:]]
         report.add(ONCE, _row(query.name, rows, cold, warm, latency_us))
+        told = (("firing", [t.firing_us for t in cold]), ("advance to callback", latency_us))
+        for what, found in told:
+            shares = {f"{share} %": float(np.percentile(found, share)) for share in SHARES}
+            report.add(DISTRIBUTION, {"query": query.name, "time": what, **shares})
 
 
 def _again(engine: Engine, query: ContinuousQuery, at_ms: int, probe: Probe) -> Times:

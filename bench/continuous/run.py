@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from wukongs.bench.continuous.compiled import ALONE, ROUNDS, bench_compiled, bench_compiled_mix
-from wukongs.bench.continuous.firing import ONCE, SMALL, bench_firings, replaying
+from wukongs.bench.continuous.firing import DISTRIBUTION, ONCE, SHARES, SMALL, bench_firings, replaying
 from wukongs.bench.continuous.group import bench_group, bench_one_by_one
 from wukongs.bench.continuous.many import MIXED, REGISTRATION, bench_mix, bench_mix_from_tables, bench_registration
+from wukongs.bench.continuous.sharing import bench_sharing
 from wukongs.bench.continuous.workload import make_workload
 from wukongs.bench.harness import Report, WrongAnswer
 
@@ -22,6 +23,7 @@ FROM_TABLES = 300_000
 COMPILED = 3000
 """Queries of a call of compiled plans."""
 GROUPS = (100_000, 1_000_000)
+TEMPLATES = 2000
 GROUP_BATCH = 1000
 """Tuples of a stream batch, a tenth of a window."""
 MIXED_GOAL = 4_000_000
@@ -47,6 +49,7 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
             bench_registration(results, replay, places)
         for count in GROUPS if not quick else (200,):
             bench_group(results, count, 20 if quick else GROUP_BATCH, windows)
+        bench_sharing(results, 30 if quick else TEMPLATES, 20 if quick else GROUP_BATCH, windows)
         bench_one_by_one(results, 200 if quick else GROUPS[0], 20 if quick else GROUP_BATCH, windows)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)
@@ -63,13 +66,14 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
 
 
 def plot(found: Report, path: Path) -> None:
-    """Draw the parts of a firing beside the goals, and the cost of registration."""
+    """Draw the parts of a firing beside the goals, their distribution, and the cost of registration."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (times, costs) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", width_ratios=(3, 2))
+    figure, axes = plt.subplots(1, 3, figsize=(15, 4), layout="constrained", width_ratios=(3, 2, 2))
+    times, shares, costs = axes
     columns = ("engine part p50", "firing p50", "engine part, warm", "firing, warm", "advance to callback p50")
     for at, column in enumerate(columns):
         drawn = times.bar([n + at * 0.16 for n in range(3)], [row[column] for row in found.tables[ONCE]], 0.15)
@@ -97,7 +101,11 @@ def plot(found: Report, path: Path) -> None:
     costs.plot(names, [row["bytes a query"] / 1024 for row in rows], "^-", label="KB a query")
     costs.axhline(1.0, color="red", linestyle=":", label="goal: 1 ms, 1 KB")
     costs.set(yscale="log", ylim=(0.005, 5000), xlabel="number of the query")
-    for axes in (times, costs):
-        axes.legend(fontsize="x-small", ncols=2, loc="upper center")
+    for row in found.tables[DISTRIBUTION]:
+        style = "-" if row["time"] == "firing" else "--"
+        shares.plot([row[f"{share} %"] for share in SHARES], SHARES, style, label=f"{row['query']}, {row['time']}")
+    shares.set(xscale="log", xlim=(50, 200_000), xlabel="microseconds", ylabel="% of the windows", ylim=(0, 145))
+    for each in axes:
+        each.legend(fontsize="x-small", ncols=2, loc="upper center")
     figure.savefig(path, dpi=120)
     plt.close(figure)
