@@ -42,10 +42,12 @@ def test_lsbench_checks_and_reports_every_query(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_continuous_checks_rows_and_reports_every_part(tmp_path: Path) -> None:
     found = run(tmp_path, "continuous")
-    once, mixed, compiled, registration, groups, one_by_one = found["tables"].values()
+    once, shares, mixed, compiled, registration, groups, sharing, one_by_one = found["tables"].values()
     assert [row["query"] for row in once] == ["L1", "L2", "L3"]
     assert all(0 < row["engine part p50"] < row["firing p50"] for row in once)
+    assert all(0 < row["1 %"] <= row["50 %"] <= row["100 %"] for row in shares)
     assert all(row["executions/s"] > 0 for row in mixed)
+    assert [row["kernel calls"] for row in sharing] == [30, 1, 30, 1, 1]
     assert [row["query"] for row in compiled] == ["L1", "L2", "L3"]
     assert [row["query"] for row in registration] == ["number 1", "number 10", "number 30"]
     assert all(row["bytes a query"] > 0 for row in registration)
