@@ -449,9 +449,11 @@ class Cursor:
     def _come_to(self, through_ms: int | None) -> None:
         """Note that all up to a time was read, or is lost, and tell how far that brings the cursor: beyond gaps that
         come next, too."""
+        told = list[Gap]()
         for one in self._waiting:
-            if one.gap is None:
+            if one.gap is None:  # what comes behind it comes later than what was confirmed
                 break
+            told.append(one.gap)
             through_ms = one.through_ms if through_ms is None else max(through_ms, one.through_ms)
         if through_ms is not None:
             self._through_ms = through_ms if self._through_ms is None else max(self._through_ms, through_ms)
@@ -459,8 +461,8 @@ class Cursor:
             return
         earliest_ms = min((one.end_ms for one in self._fetched if one.gap is None), default=None)
         come_ms = self._through_ms if earliest_ms is None else min(self._through_ms, earliest_ms - 1)
-        gaps = [one.gap for one in (*self._waiting, *self._fetched) if one.gap is not None]
-        before = [gap for gap in gaps if gap.to_ms <= come_ms]
+        told += [one.gap for one in self._fetched if one.gap is not None]
+        before = [gap for gap in told if gap.to_ms <= come_ms]
         self._acknowledge(Come(come_ms, Gap.joined(before) if before else None))
 
     # --- reading ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -186,6 +188,24 @@ def test_each_cursor_gets_every_window_and_a_new_one_begins_with_the_oldest_held
     assert rest(late) == rest(two) == ["200", "300", "400"]
     assert rest(one) == ["300", "400"]
     assert log.size_bytes == 0
+
+
+def test_reading_a_window_looks_at_no_others_that_wait() -> None:
+    class Counted(deque[Any]):
+        looked = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            for one in super().__iter__():
+                self.looked += 1
+                yield one
+
+    log = log_of()
+    cursor = log.cursor()
+    cursor._waiting = counted = Counted()
+    for end_ms in range(1000):
+        log.put(end_ms, window("a"))
+    assert len(rest(cursor)) == 1000
+    assert counted.looked < 3000
 
 
 def test_what_nobody_reads_any_more_is_not_held() -> None:
