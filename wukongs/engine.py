@@ -18,6 +18,7 @@ from wukongs.live.core import Core
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.embedded import EmbeddedBackend
 from wukongs.live.injector import Injector
+from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.query_group import Bindings, bindings_text
@@ -53,12 +54,13 @@ class Engine:
         core = Core(settings or Settings.from_environment(), NoJournal())
         injector = Injector(core)
         prepared = PreparedQueries(core.settings.prepared_queries_max)
+        joined = JoinedQueries(core, injector)
         folder: DataFolder | None = None
         if data_dir is not None:
             from wukongs.durable.recovery import open_folder
 
-            folder = open_folder(Path(data_dir), core, injector)
-        self._put_together(core, injector, prepared, EmbeddedBackend(core, injector, prepared, folder))
+            folder = open_folder(Path(data_dir), core, injector, joined)
+        self._put_together(core, injector, prepared, EmbeddedBackend(core, injector, joined, prepared, folder))
 
     def _put_together(self, core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> None:
         self._core, self._injector, self._prepared, self._backend = core, injector, prepared, backend

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,17 @@ class Definition:
     bindings: str | None = None
 
 
+_FIELDS = {field.name: field.default for field in fields(Definition)}
+"""The fields of a definition with their defaults."""
+
+
 def definitions_at(definitions: Iterable[Definition], lsn: int) -> list[dict[str, Any]]:
-    """Return those that were declared before record lsn and had not ended by then, in order, in JSON types."""
-    return [asdict(each) for each in _holding(definitions, lsn)]
+    """Return those that were declared before record lsn and had not ended by then, in order, in JSON types, without
+    the fields that have their defaults."""
+    return [
+        {name: value for name in _FIELDS if (value := getattr(each, name)) != _FIELDS[name]}
+        for each in _holding(definitions, lsn)
+    ]
 
 
 def read_definitions(folder: Path, journal: Mapping[str, Any], lsn: int) -> list[Definition]:

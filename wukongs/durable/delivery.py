@@ -4,6 +4,9 @@ A window counts as taken (acknowledged) by a cursor once on_result has returned,
 for the next one, or once it was dropped unread for want of room; and by the query once its own cursor and all named
 ones have taken it. A handle on the stored graph keeps the snapshot of the oldest
 firing without acknowledgement readable. A checkpoint may go up to that snapshot.
+
+Queries that fire as one have their firings noted once, under a number of their own. They are asked up to when all have
+taken their windows; only those that were read acknowledge anything.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wukongs.live.core import Core
+from wukongs.live.journal import FiredAsOne
 from wukongs.live.window_log import OWN, Come, Gap
 from wukongs.store.trace import Handle
 
@@ -31,13 +35,16 @@ class Fired:
 
 
 class Delivery:
-    """Queries are named by their LSN. Called with the engine's lock held, except for acknowledge."""
+    """Queries are named by their LSN, those that fire as one by a number below 0. Called with the engine's lock held,
+    except for acknowledge."""
 
     def __init__(self, core: Core) -> None:
         self.come: dict[int, dict[str, Come]] = {}
         """Per query, how far its cursors have come, by name."""
         self._core = core
         self._fired: dict[int, deque[Fired]] = {}
+        self._together: dict[int, FiredAsOne] = {}
+        self._gathered = 0
         self._compared: set[int] = set()
         self._held: Handle | None = None
         self._news: set[int] = set()
@@ -54,6 +61,17 @@ class Delivery:
         self._fired.setdefault(query_lsn, deque()).append(fired)
         if self._held is None:
             self._hold(fired.sn)
+
+    def gather(self, group: FiredAsOne) -> int:
+        """Do as Journal.gather."""
+        self._gathered += 1
+        self._together[-self._gathered] = group
+        return -self._gathered
+
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+        """Do as Journal.hand_on."""
+        fired = self._fired.get(from_lsn, ())
+        self._fired[to_lsn] = deque(each for each in fired if since_ms is None or each.end_ms >= since_ms)
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         """Note how far a cursor of a query has come. From any thread."""
@@ -94,14 +112,18 @@ class Delivery:
         return self.as_json(news)
 
     def _taken_ms(self, query_lsn: int) -> int | None:
-        """Return the time up to which all cursors have taken a query's windows."""
+        """Return the time up to which all cursors have taken a query's windows, or those of queries that fire as
+        one."""
+        if (group := self._together.get(query_lsn)) is not None:
+            return group.taken_ms(self._taken_ms)
         with self._news_lock:
             cursors = self.come.get(query_lsn, {})
             return min(come.through_ms for come in cursors.values()) if OWN in cursors else None
 
     def forget(self, query_lsn: int) -> None:
-        """Forget the firings of a query that was closed."""
+        """Forget the firings of a query that was closed, or of queries that fire as one no more."""
         self._fired.pop(query_lsn, None)
+        self._together.pop(query_lsn, None)
         self._compared.discard(query_lsn)
 
     def oldest_of(self, query_lsn: int) -> Fired | None:

@@ -34,7 +34,8 @@ from wukongs.errors import StorageError
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
-from wukongs.live.journal import Change
+from wukongs.live.joined_queries import JoinedQueries
+from wukongs.live.journal import Change, FiredAsOne
 from wukongs.live.pieces import Chunk, Pushed, Told
 from wukongs.live.window_log import Come
 from wukongs.store.checkpoint import CheckpointStore
@@ -78,7 +79,9 @@ class CheckpointPlan:
 class DurableJournal:
     """The Journal and the DataFolder of an engine; one per engine."""
 
-    def __init__(self, core: Core, injector: Injector, store: CheckpointStore, wal: WriteAheadLog) -> None:
+    def __init__(
+        self, core: Core, injector: Injector, joined: JoinedQueries, store: CheckpointStore, wal: WriteAheadLog
+    ) -> None:
         self.store = store
         self.wal = wal
         self.about: dict[str, Any] = {}
@@ -88,6 +91,7 @@ class DurableJournal:
         self.delivery = Delivery(core)
         self._core = core
         self._injector = injector
+        self._joined = joined
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._marks: deque[SegmentMark] = deque()
         self._loads: dict[int, LoggedLoad] = {}
@@ -173,7 +177,7 @@ class DurableJournal:
         elif change["op"] == "register":
             self.definitions[lsn] = Definition(lsn, change["query"], **QuerySource.of(change)._asdict())
         elif change["op"] == "close":
-            query_lsn = self._injector.queries[change["query"]].lsn
+            query_lsn = self._joined.find(change["query"]).lsn
             self.definitions[query_lsn].until = lsn
             self.delivery.forget(query_lsn)
         elif change["op"] == "cursor":
@@ -219,7 +223,12 @@ class DurableJournal:
             "load_count": core.load_count,
             "query_count": core.query_count,
             "streams": {state.lsn: state.progress() for state in core.streams.values()},
-            "queries": {query.lsn: query.progress() for query in self._injector.queries.values()},
+            "queries": {
+                query.lsn: query.progress()
+                for query in self._injector.queries.values()
+                if not self._joined.is_lead(query)
+            },
+            "joined": self._joined.progress(),
         }
         self.add_mark(self.wal.begin(MARK, [json.dumps(mark).encode()], core.upper), mark)
 
@@ -235,6 +244,15 @@ class DurableJournal:
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         self.delivery.acknowledge(query_lsn, cursor, come)
+
+    def gather(self, group: FiredAsOne) -> int:
+        return self.delivery.gather(group)
+
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+        self.delivery.hand_on(from_lsn, to_lsn, since_ms)
+
+    def scatter(self, lsn: int) -> None:
+        self.delivery.forget(lsn)
 
     def _log_acknowledgements(self) -> None:
         news = self.delivery.take_news()
@@ -300,12 +318,15 @@ class DurableJournal:
         entries = tuple(entry for entry in trace.entries() if entry.upper <= sn + 1)
         needed = self._needed_after_ms(sn)
         start = self._start(sn, needed, oldest)
+        unread = self._joined.come_unread()
+        lsns = self.definitions.keys() - {lsn for _, alike in unread for lsn in alike}
         about = {
             "sn": sn,
             "start": start,
             "next": self.wal.next_lsn,
             "after_ms": {lsn: ms for lsn, ms in needed.items() if ms is not None},
-            "acknowledged": self.delivery.as_json(self.definitions),
+            "acknowledged": self.delivery.as_json(lsns),
+            "acknowledged_alike": unread,
             "load_count": core.load_count,
             "query_count": core.query_count,
             ABOUT_KEY: definitions_at(self.definitions.values(), start),
@@ -319,16 +340,17 @@ class DurableJournal:
         found: dict[int, int | None] = {state.lsn: None for state in self._core.streams.values()}
         if stored_ms is None or self._core.late_sn > sn:
             return found  # or else tuples of any time may be stored after that
+        needs = []
+        for query in self._injector.queries.values():
+            fired = self.delivery.oldest_of(query.lsn)
+            needs += [query.arrivals_needed_ms(), {} if fired is None else fired.needs_ms]
         for state, keep_after_ms in self._injector.keep_after_ms():
             # A stream batch that goes on after stored_ms is stored later, as a whole.
             bounds = [stored_ms // state.batch_ms * state.batch_ms, keep_after_ms]
             waiting_ms = state.waiting_from_ms()
             if waiting_ms is not None:
                 bounds.append(waiting_ms)
-            for query in self._injector.queries.values():
-                fired = self.delivery.oldest_of(query.lsn)
-                needs = [query.arrivals_needed_ms(), {} if fired is None else fired.needs_ms]
-                bounds.extend(need[state.iri] for need in needs if state.iri in need)
+            bounds.extend(need[state.iri] for need in needs if state.iri in need)
             found[state.lsn] = min(bounds)
         return found
 
@@ -435,6 +457,15 @@ class ReadOnlyJournal:
         pass
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
+        pass
+
+    def gather(self, group: FiredAsOne) -> int:
+        return 0
+
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+        pass
+
+    def scatter(self, lsn: int) -> None:
         pass
 
     def checkpoint(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from wukongs.live.core import Core, take_piece
 from wukongs.live.declarations import declare_stream, parse_continuous, register_query
 from wukongs.live.idleness import apply as apply_idleness
 from wukongs.live.injector import Injector
+from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
 from wukongs.live.made_streams import MADE
@@ -36,6 +37,7 @@ from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
 from wukongs.live.stream import store_late
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
+from wukongs.live.window_log import OWN
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import storage_errors
@@ -53,7 +55,7 @@ def has_data(folder: Path) -> bool:
         return any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
 
 
-def open_folder(folder: Path, core: Core, injector: Injector) -> DataFolder:
+def open_folder(folder: Path, core: Core, injector: Injector, joined: JoinedQueries) -> DataFolder:
     """Make an engine that is still empty what the folder holds, and durable from now on; one that only answers, if this
     user may only read the folder. Return it, to be closed.
 
@@ -62,7 +64,7 @@ def open_folder(folder: Path, core: Core, injector: Injector) -> DataFolder:
         raise SettingsError(f"data_dir = {str(folder)!r}: expected a folder, or a name that is free")
     store = CheckpointStore(folder, may_only_read=has_data(folder))
     try:
-        journal = _recover(store, core, injector)
+        journal = _recover(store, core, injector, joined)
         read_only = ReadOnlyJournal(folder, store.close) if store.is_read_only else None
         if read_only is None:
             journal.start()
@@ -82,24 +84,24 @@ def open_folder(folder: Path, core: Core, injector: Injector) -> DataFolder:
     return opened
 
 
-def read_folder(folder: Path, core: Core, injector: Injector) -> None:
+def read_folder(folder: Path, core: Core, injector: Injector, joined: JoinedQueries) -> None:
     """Make an engine that is still empty what the folder holds, but in memory from now on. Raises as open_folder."""
     with CheckpointStore(folder, may_only_read=True) as store:
-        _recover(store, core, injector)
+        _recover(store, core, injector, joined)
     core.journal = NoJournal()
 
 
-def _recover(store: CheckpointStore, core: Core, injector: Injector) -> DurableJournal:
+def _recover(store: CheckpointStore, core: Core, injector: Injector, joined: JoinedQueries) -> DurableJournal:
     restored = store.open()
     wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms, None, store.is_read_only)
-    journal = DurableJournal(core, injector, store, wal)
+    journal = DurableJournal(core, injector, joined, store, wal)
     if restored is not None:
         restored.into(core.arrangement.trace, core.registry)
         journal.about = dict(restored.about)
         journal.checkpoint_sn = restored.upper - 1
     with core.lock:
         core.journal = journal
-        _Replay(core, injector, journal).run()
+        _Replay(core, injector, joined, journal).run()
     return journal
 
 
@@ -110,9 +112,10 @@ def _by_lsn(found: dict[str, int]) -> dict[int, int]:
 class _Replay:
     """The state of one recovery."""
 
-    def __init__(self, core: Core, injector: Injector, journal: DurableJournal) -> None:
+    def __init__(self, core: Core, injector: Injector, joined: JoinedQueries, journal: DurableJournal) -> None:
         self._core = core
         self._injector = injector
+        self._joined = joined
         self._journal = journal
         about = self._about = journal.about.get("journal", {})
         self._after_ms = _by_lsn(about.get("after_ms", {}))
@@ -127,6 +130,8 @@ class _Replay:
         self._planned: dict[int, list[tuple[int, dict[str, Any]]]] = {}
         """Per query (its LSN): the texts and pauses that the log has for it."""
         journal.delivery.restore(about.get("acknowledged", {}))
+        for come, lsns in about.get("acknowledged_alike", ()):
+            journal.delivery.restore({lsn: {OWN: come} for lsn in lsns})
         core.load_count, core.query_count = about.get("load_count", 0), about.get("query_count", 0)
 
     def run(self) -> None:
@@ -214,6 +219,9 @@ class _Replay:
         self._check(mark)
         core = self._core
         found = read_definitions(self._journal.store.folder, self._about, record.lsn)
+        for next_ms, from_ms, lsns in mark.get("joined", ()):
+            progress = {"next_ms": next_ms, "from_ms": from_ms, "is_paused": False}
+            mark["queries"] |= dict.fromkeys(map(str, lsns), progress)
         expected = sorted(int(lsn) for lsn in (*mark["streams"], *mark["queries"]))
         if [definition.lsn for definition in found] != expected:
             raise CorruptionError(
@@ -250,8 +258,8 @@ class _Replay:
                 state.ring.lost_to = batch_number(state.last_ms, state.batch_ms)
         else:
             progress = mark["queries"][str(definition.lsn)]
-            self._register(QuerySource.of(progress.get("source", asdict(definition))), definition.lsn, None)
-            self._injector.queries[definition.name].restore_progress(progress)
+            source = QuerySource.of(progress.get("source", asdict(definition)))
+            self._register(source, definition.lsn, progress.get("from_ms"), progress)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -316,13 +324,24 @@ class _Replay:
             state.ring.dropped_to = after_ms // state.batch_ms
         return state
 
-    def _register(self, source: QuerySource, lsn: int, from_ms: int | None) -> None:
-        query = parse_continuous(source)
+    def _register(
+        self, source: QuerySource, lsn: int, from_ms: int | None, progress: Mapping[str, Any] | None = None
+    ) -> None:
+        """Register a query with others of its shape, or alone. progress: how far it had come when the log begins."""
+        query, come = parse_continuous(source), self._journal.delivery.come.get(lsn, {})
+        if lsn not in self._planned and (progress is None or _is_plain(progress)):
+            next_ms = None if progress is None else progress["next_ms"]
+            joined = self._joined.join(query, source, None, from_ms, lsn, come, next_ms)
+            if joined is not None:
+                joined.is_recovered = True
+                return
         registered = register_query(self._core, self._injector, query, None, source, lsn, from_ms)
         registered.is_recovered = True
-        registered.restore_cursors(self._journal.delivery.come.get(lsn, {}))
+        registered.restore_cursors(come)
         registered.planned = self._planned.pop(lsn, registered.planned)
         registered.reporter.recorded = self._remembered.pop(lsn, [])
+        if progress is not None:
+            registered.restore_progress(progress)
 
     def _change_stream(self, change: dict[str, Any], lsn: int) -> None:
         state = self._declare(change["stream"], change["options"], lsn)
@@ -365,10 +384,12 @@ class _Replay:
         """Do nothing: named cursors are there from the query's registration on, and have come at least as far."""
 
     def _change_close(self, change: dict[str, Any], _: int) -> None:
-        self._injector.queries[change["query"]].end()
+        self._joined.find(change["query"]).end()
 
     def _change_pause(self, change: dict[str, Any], lsn: int) -> None:
-        query = self._injector.queries[change["query"]]
+        query = self._joined.find(change["query"])
+        if isinstance(query, JoinedQuery):
+            query = query.alone()
         if "of" in change:
             query.apply_planned(lsn)
         else:  # the records of older versions do not say from when they count
@@ -397,6 +418,11 @@ class _Replay:
         else:
             cleared = [core.graph_id(None if name is None else Term(name)) for name in change["cleared"]]
             core.apply(sn, confirmed(gone), confirmed(come), core.default_graph, cleared)
+
+
+def _is_plain(progress: Mapping[str, Any]) -> bool:
+    """Tell whether a query stands where its text says, and so may fire with others."""
+    return "from_ms" in progress and "source" not in progress and not progress["is_paused"]
 
 
 _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {

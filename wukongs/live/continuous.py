@@ -89,6 +89,9 @@ class Rows(Protocol):
     def references(self) -> Int64Array: ...
     @property
     def rows(self) -> ArgumentRows: ...
+    def had(self, at_ms: int) -> bool:
+        """Tell whether no row has a window at a time. Called with the lock held."""
+
     def told(self) -> str:
         """Return what EXPLAIN and why() say of it."""
 
@@ -404,7 +407,7 @@ class ContinuousQuery:
             **({"source": self.source._asdict()} if self._is_replaced else {}),
         }
 
-    def restore_progress(self, progress: dict[str, Any]) -> None:
+    def restore_progress(self, progress: Mapping[str, Any]) -> None:
         """Stand where another one stood."""
         closed = progress.get("closed_at_start", {})  # in logs of before
         self.from_ms = progress.get("from_ms", min(closed.values(), default=None))
@@ -617,7 +620,8 @@ class ContinuousQuery:
     def is_skipped(self, at_ms: int) -> bool:
         """Tell whether the firing at a time is left out: the query is paused, or the window was taken before and no
         other is compared with it, or its slices are gone."""
-        if self.is_paused or (self._readers.had(at_ms) and not self.reporter.is_compared):
+        is_had = self._readers.had(at_ms) or (self.group is not None and self.group.had(at_ms))
+        if self.is_paused or (is_had and not self.reporter.is_compared):
             return True
         return self.windows.gone_to_ms(at_ms) is not None
 

@@ -42,11 +42,16 @@ class EmbeddedBackend:
     ingest_addresses = None
 
     def __init__(
-        self, core: Core, injector: Injector, prepared: PreparedQueries, folder: DataFolder | None = None
+        self,
+        core: Core,
+        injector: Injector,
+        joined: JoinedQueries,
+        prepared: PreparedQueries,
+        folder: DataFolder | None = None,
     ) -> None:
         self._core, self._injector, self._prepared, self._folder = core, injector, prepared, folder
         self._sink = CoreSink(core, injector)
-        self._joined = JoinedQueries(core, injector)
+        self._joined = joined
         self.watch = Watch(core, injector)
         with core.lock:
             for state in core.streams.values():
@@ -119,16 +124,12 @@ class EmbeddedBackend:
             core.check_is_open()
             if any(window.is_counted for window in query.dataset.windows):
                 self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
-            known = self._injector.queries.get(name)
+            known = self._joined.members.get(name) or self._injector.queries.get(name)
             if known is not None and known.is_recovered and known.source == source:
                 known.attach(on_result)
                 return known
-            if known is not None or name in self._joined.members:
-                other = (
-                    " in the data folder with another text or other bindings"
-                    if known is not None and known.is_recovered
-                    else ""
-                )
+            if known is not None:
+                other = " in the data folder with another text or other bindings" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             makes = check_made(core, self._injector, query)
             serve_readers(core, self._injector, query)
@@ -142,8 +143,8 @@ class EmbeddedBackend:
             lsn = core.journal.commit(change)
             if makes:
                 self._injector.made.add(core.streams[name])
-            if not makes and self._folder is None:
-                joined = self._joined.join(query, source, on_result, from_ms)
+            if not makes:
+                joined = self._joined.join(query, source, on_result, from_ms, lsn)
                 if joined is not None:
                     return joined
             registered = register_query(core, self._injector, query, on_result, source, lsn, from_ms)

@@ -9,13 +9,18 @@ nothing at a firing.
 A query leaves its group, and goes on alone from the next window, when it is paused or replaced. A group
 whose firing exceeds its limits is divided, and each half does the firing anew, until what is too much is alone.
 
-Queries join in an engine in memory. Which groups there are, and who is in them, is guarded by the engine's lock; blocks
-and who waits for them by the lock of the window logs.
+In a data folder each registration is a record of its own; groups are derived from these, also when the log is replayed.
+The journal notes a firing of the group once (Journal.gather). Queries that are not read acknowledge nothing: a
+checkpoint asks how far they have come (JoinedQueries.come_unread).
+
+Which groups there are, and who is in them, is guarded by the engine's lock; blocks and who waits for them by the lock
+of the window logs.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,8 +39,18 @@ from wukongs.live.injector import Injector
 from wukongs.live.query_shapes import Shape, hole, shape_of
 from wukongs.live.readers import Readers
 from wukongs.live.stream_state import StreamState
-from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Cursor, Gap, LoggedWindow, UnreadBudget, WindowLog
-from wukongs.live.windows import firing_step, first_firing
+from wukongs.live.window_log import (
+    LAST_MS,
+    OWN,
+    WINDOW_BYTES,
+    Come,
+    Cursor,
+    Gap,
+    LoggedWindow,
+    UnreadBudget,
+    WindowLog,
+)
+from wukongs.live.windows import firing_step, first_firing, first_multiple
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import WindowResult
@@ -48,7 +63,10 @@ GROUP_MAX = 1 << 16
 SWEPT_MIN = 256
 COUNTS = ("windows", "rows", "errors", "not_reported", "last_rows")
 """The counts of each query (QueryCounts); errors: of firings."""
+_GONE_MS = np.iinfo(np.int64).max
+"""The first firing of a query that has left."""
 _NO_IDS = np.empty(0, np.int64)
+_NOT_READ: Mapping[str, Come] = {}
 Array = TypeVar("Array", Int64Array, BoolArray)
 _ADVICE = "Let its patterns share variables, or start from a constant"
 
@@ -109,6 +127,10 @@ class Blocks:
     def count_held(self) -> int:
         return len(self._held)
 
+    def untaken_ms(self) -> int | None:
+        """Return the end of the oldest window, or error, that is held; None if there is none."""
+        return next((block.end_ms for block in self._held.values() if block.gap is None), None)
+
     def add(self, block: Block) -> None:
         if block.end_ms < LAST_MS:
             self.first_ms = block.end_ms if self.first_ms is None else self.first_ms
@@ -144,7 +166,7 @@ class Blocks:
         return sum(self.concerns(block, number) for block in held)
 
     def done(self, place: int, block: Block, number: int) -> None:
-        """Note that a query has taken its part."""
+        """Note that a query has taken its part, which had begun by then."""
         block.left -= 1
         if self.is_silent:
             block.taken.append(number)
@@ -183,14 +205,15 @@ class Blocks:
     def end_full() -> None:
         raise AssertionError("blocks are dropped")
 
-    def rest(self, number: int, place: int) -> Blocks:
-        """Return blocks that are one query's alone, with all that it has not taken, and count it no more here."""
+    def rest(self, number: int, place: int, since_ms: int) -> Blocks:
+        """Return blocks that are one query's alone, with all that it has not taken, and count it no more here.
+        since_ms: its first firing."""
         own = Blocks(self.is_silent, None)
         own.first_ms, own.last_ms, own.end = self.first_ms, self.last_ms, self.end
         if (gap := self.dropped.pop(number, None)) is not None:
             own.dropped[number] = gap
         for at, block in list(self.held_from(place)):
-            if self.concerns(block, number):
+            if block.end_ms >= since_ms and self.concerns(block, number):
                 own._held[at] = replace(block, left=1, taken=[])
                 self.done(at, block, number)
         return own
@@ -204,10 +227,18 @@ class JoinedGroup:
     """The references of constants are released one by one."""
 
     def __init__(
-        self, core: Core, injector: Injector, shape: Shape, ids: Int64Array, name: str, from_ms: int | None
+        self,
+        core: Core,
+        injector: Injector,
+        shape: Shape,
+        ids: Int64Array,
+        name: str,
+        from_ms: int | None,
+        before: tuple[Blocks, ...] = (),
     ) -> None:
         """ids: of the constants of the shape, which are those of some query; name: of the lead; from_ms: the event time
-        from which the first query counts. Called with the lock held."""
+        from which the first query counts; before: blocks of a group that was divided, with windows of its queries.
+        Called with the lock held."""
         registration = shape.query.registration
         assert registration is not None
         self._core, self._injector, self._query = core, injector, shape.query
@@ -220,7 +251,7 @@ class JoinedGroup:
         self._counts: Int64Array = np.zeros((16, len(COUNTS)), np.int64)
         """COUNTS of each."""
         self._since_ms: Int64Array = np.zeros(16, np.int64)
-        """The first firing of each."""
+        """The first firing of each, _GONE_MS of those that have left."""
         self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
         self._stats: tuple[int, dict[str, Any]] | None = None
@@ -228,10 +259,12 @@ class JoinedGroup:
         self.watched: dict[int, JoinedQuery] = {}
         """Queries for whose windows somebody waits."""
         is_silent = "non-empty result" in registration.report
-        self.blocks = Blocks(is_silent, core.unread)
+        self.blocks, self._before = Blocks(is_silent, core.unread), before
         asked = replace(shape.query, registration=replace(registration, name=name, report=()))
-        self.lead = ContinuousQuery(core, injector, asked, None, QuerySource(""), 0, from_ms, rows=self)
-        self._cursor = self.lead.cursor()
+        lsn = core.journal.gather(self)
+        self.lead = ContinuousQuery(core, injector, asked, None, QuerySource(""), lsn, from_ms, rows=self)
+        self.lead.cursor().close()  # it would acknowledge what only the lead has taken
+        self._cursor = self.lead.log.cursor()
         self.lead.log.listen(self._take)
 
     # --- who is in it; called with the engine's lock held -------------------------------------------------------------
@@ -263,6 +296,7 @@ class JoinedGroup:
         """Ask for a query no more, which has taken what it will take. The last one takes the lead with it. Called with
         both locks held."""
         self.members[number] = None
+        self._since_ms[number] = _GONE_MS
         self.count -= 1
         self._rows = None
         self.watched.pop(number, None)
@@ -274,6 +308,7 @@ class JoinedGroup:
         self.lead.log.unlisten(self._take)
         self.lead.end()
         self.blocks.end_here()
+        self._core.journal.scatter(self.lead.lsn)
 
     @property
     def streams(self) -> set[str]:
@@ -305,6 +340,22 @@ class JoinedGroup:
                 self._rows = ArgumentRows(query, columns, len(numbers), numbers)
             return self._rows
 
+    def had(self, at_ms: int) -> bool:
+        """Do as continuous.Rows.had."""
+        return not self._has_begun(at_ms).any()
+
+    def taken_ms(self, taken_of: Callable[[int], int | None]) -> int:
+        """Do as journal.FiredAsOne.taken_ms."""
+        with self._core.unread.lock:
+            last_ms = self.blocks.last_ms  # a later firing may be picked, and not reported yet
+            found = [-LAST_MS if last_ms is None else last_ms]
+            found += [ms - 1 for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
+            for member in self.members:
+                if member is not None and member.is_read:
+                    taken_ms = taken_of(member.lsn)
+                    found.append(member.before_ms if taken_ms is None else taken_ms)
+            return min(found)
+
     def told(self) -> str:
         """Do as continuous.Rows.told."""
         return f"each firing answers {self.count} queries of one shape together"
@@ -318,9 +369,10 @@ class JoinedGroup:
             half, leads = len(members) // 2, []
             for number, part in enumerate((members[:half], members[half:])):
                 name = f"{self.lead.name}, part {number}" if len(part) > 1 else f"{part[0].name} in a group of its own"
-                shape = Shape(self._query, self._first)
-                group = JoinedGroup(self._core, self._injector, shape, self._first_ids, name, self.lead.from_ms)
+                shape, before = Shape(self._query, self._first), (*self._before, self.blocks)
+                group = JoinedGroup(self._core, self._injector, shape, self._first_ids, name, self.lead.from_ms, before)
                 group.lead.stand_behind(at_ms)
+                self._core.journal.hand_on(self.lead.lsn, group.lead.lsn, None)
                 for member in part:
                     at = member.number
                     group.add(member, self._ids[at], self._is_taken[at], self.counts_of(at))
@@ -342,32 +394,32 @@ class JoinedGroup:
                 member.close_log()
 
     def _add(self, taken: LoggedWindow) -> None:
-        block = Block(taken.end_ms, taken.item, taken.gap, _NO_IDS, self.count)
+        has_begun = self._has_begun(taken.end_ms)
+        block = Block(taken.end_ms, taken.item, taken.gap, _NO_IDS, int(has_begun.sum()))
         told: Iterable[int] = list(self.watched)
         if isinstance(taken.item, WindowResult):
             (numbers, *_) = taken.item.ids(0, len(taken.item)) if len(taken.item) else (_NO_IDS,)
             block.numbers = numbers
             counts = np.bincount(numbers, minlength=len(self.members))
-            self._count(taken.end_ms, counts)
+            self._count(has_begun, counts)
             if self.blocks.is_silent:
-                found = [number for number in np.flatnonzero(counts).tolist() if self.members[number] is not None]
-                block.left = len(found)
+                found = np.flatnonzero((counts > 0) & has_begun).tolist()
+                block.left, block.taken = len(found), np.flatnonzero((counts > 0) & ~has_begun).tolist()
                 told = [number for number in found if number in self.watched]
         elif taken.gap is None and taken.end_ms < LAST_MS:
-            self._counts[: len(self.members), COUNTS.index("errors")] += self._has_begun(taken.end_ms)
+            self._counts[: len(self.members), COUNTS.index("errors")] += has_begun
         self.blocks.add(block)
         for number in told:
             if (member := self.watched.get(number)) is not None:
                 member.draw()
 
     def _has_begun(self, end_ms: int) -> BoolArray:
-        """Tell of each query whether it has the window with this end."""
+        """Tell of each query whether it is there and has the window with this end."""
         has_begun: BoolArray = self._since_ms[: len(self.members)] <= end_ms
         return has_begun
 
-    def _count(self, end_ms: int, rows: Int64Array) -> None:
-        """Count a window. rows : int64[members], how many rows of it each query has."""
-        has_begun = self._has_begun(end_ms)
+    def _count(self, has_begun: BoolArray, rows: Int64Array) -> None:
+        """Count a window. has_begun : bool[members]; rows : int64[members], how many rows of it each query has."""
         is_error = has_begun & (rows > self._core.settings.rows_max)
         is_told = has_begun & ~is_error & ((rows > 0) | (not self.blocks.is_silent))
         windows, all_rows, errors, not_reported, last_rows = self._counts[: len(rows)].T
@@ -392,11 +444,11 @@ class JoinedQuery:
     once it has left its group. All its methods may be called from any thread."""
 
     is_stream = False
-    is_recovered = False
 
     __slots__ = (
         "_alone",
         "_before",
+        "_came",
         "_come_ms",
         "_counts",
         "_group",
@@ -406,6 +458,8 @@ class JoinedQuery:
         "_readers",
         "_step_ms",
         "_vars",
+        "is_recovered",
+        "lsn",
         "name",
         "number",
         "since_ms",
@@ -420,15 +474,21 @@ class JoinedQuery:
         variables: tuple[str, ...],
         since_ms: int | None,
         step_ms: int,
+        lsn: int,
+        came: Mapping[str, Come],
     ) -> None:
-        """since_ms: its first firing, None if that is the first of its group; step_ms: how often it fires."""
-        self.name, self.source = name, source
+        """since_ms: its first firing, None if that is the first of its group; step_ms: how often it fires; lsn: the
+        record of the log that registered it; came: how far its cursors had come before a restart, by name."""
+        self.name, self.source, self.lsn = name, source, lsn
+        self.is_recovered = False
+        """It was found in the data folder, and nobody has registered it again yet."""
         self.number = -1
         self._is_closed = False
         self._joined, self._vars, self.since_ms, self._step_ms = joined, variables, since_ms, step_ms
         self._group: JoinedGroup | None = None
         self._alone: ContinuousQuery | None = None
         self._readers: Readers | None = None
+        self._came = came
         self._place = 0
         self._before: tuple[tuple[Blocks, int, int], ...] = ()
         """Blocks of groups that were divided: with the number it had there, and from which place on it has to take."""
@@ -448,7 +508,10 @@ class JoinedQuery:
             if self._readers is None:
                 core, source = self._joined.core, self.source
                 log = WindowLog(self.name, core.unread, source.unread_bytes_max, source=self)
-                self._readers = Readers(core, log, 0)
+                readers = Readers(core, log, self.lsn)
+                readers.restore(self._came)
+                self._readers = readers
+                self.draw()  # from now on it acknowledges by itself, and that begins with what it has not to take
                 if self._is_closed:
                     log.close()
             return self._readers
@@ -479,8 +542,9 @@ class JoinedQuery:
                 if group is not None and self._readers is None:
                     counts = group.counts_of(self.number)
                     since_ms = -LAST_MS if self.since_ms is None else self.since_ms
-                    places = (*self._before, (group.blocks, self.number, self._place))
-                    waiting = sum(blocks.count_for(number, place, since_ms) for blocks, number, place in places)
+                    waiting = sum(blocks.count_for(number, place, since_ms) for blocks, number, place in self._places())
+                    come, told = self._begins()
+                    waiting += (come is not None and come.gap is not None) - told
                     return group.stats() | counts | self._of_group(group, counts) | {"results_waiting": waiting}
                 readers, log = self.readers, self.log
                 found = {
@@ -536,7 +600,6 @@ class JoinedQuery:
                 lead = self._group.lead
                 with core.unread.lock:
                     readers = self.readers
-                    self.draw()
                 parsed = parse_continuous(self.source)
                 query = ContinuousQuery(core, injector, parsed, None, self.source, 0, lead.from_ms, readers=readers)
                 query.go_on_from(lead, self.since_ms)
@@ -579,9 +642,11 @@ class JoinedQuery:
                     readers = self.readers
                     readers.log.detach()
                 self._joined.forget(self)
-                query = parse_continuous(self.source)
-                alone = register_query(core, self._joined.injector, query, None, self.source, 0, lead.from_ms, readers)
+                injector, query = self._joined.injector, parse_continuous(self.source)
+                alone = register_query(core, injector, query, None, self.source, self.lsn, lead.from_ms, readers)
+                alone.is_recovered = self.is_recovered
                 alone.go_on_from(lead, self.since_ms)
+                core.journal.hand_on(lead.lsn, self.lsn, self.since_ms)
                 with core.unread.lock:
                     counts = group.counts_of(self.number)
                     readers.counts.take_over(**counts)
@@ -599,19 +664,83 @@ class JoinedQuery:
         with core.lock:
             if self._alone is not None:
                 self._alone.close()
-            elif not self._is_closed and self._group is not None:
-                self._joined.forget(self)
-                group, number = self._group, self.number
-                with core.unread.lock:
-                    places = (*self._before, (group.blocks, number, self._place))
-                    self._before = tuple((blocks.rest(n, place), n, place) for blocks, n, place in places)
-                    self._group, self._counts = None, group.counts_of(number)
-                    group.remove(number)
-                    self.close_log()
+            elif not self._is_closed and (group := self._group) is not None:
+                core.journal.commit({"op": "close", "query": self.name})
+                self.end()
                 for stream in group.streams:
                     self._joined.injector.made.drop_unread(stream)
 
+    def end(self) -> None:
+        """Do as ContinuousQuery.end. Called with the engine's lock held, while it is in a group."""
+        group, number = self._group, self.number
+        assert group is not None, self.name
+        self._joined.forget(self)
+        since_ms = -LAST_MS if self.since_ms is None else self.since_ms
+        with self._joined.core.unread.lock:
+            self._before = tuple((blocks.rest(n, place, since_ms), n, place) for blocks, n, place in self._places())
+            self._group, self._counts = None, group.counts_of(number)
+            group.remove(number)
+            self.close_log()
+
+    # --- over the end of a process ------------------------------------------------------------------------------------
+
+    def attach(self, on_result: Callable[[WindowResult], object] | None) -> None:
+        """Do as ContinuousQuery.attach."""
+        self.is_recovered = False
+        if on_result is not None:
+            self.readers.call(self._joined.injector.callbacks, on_result)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody has asked for its windows since the engine was opened: then it acknowledges them itself."""
+        return self._readers is not None
+
+    @property
+    def before_ms(self) -> int:
+        """A time before its first firing."""
+        return -LAST_MS if self.since_ms is None else self.since_ms - 1
+
+    def progress(self) -> tuple[int | None, int | None]:
+        """Return its next firing, None if that is not known yet, and the event time from which it counts."""
+        assert self._group is not None, self.name
+        lead = self._group.lead
+        next_ms = lead.next_firing()
+        return next_ms if next_ms is None else max(next_ms, self.since_ms or next_ms), lead.from_ms
+
+    def come(self) -> Come | None:
+        """Return how far it has come while nobody reads it: before the first window that is there for it. None: nothing
+        was fired. Called with the lock of the logs held."""
+        come, _ = self._begins()
+        return come
+
+    def _begins(self) -> tuple[Come | None, int]:
+        """Return the same, and how many blocks are gaps before that window."""
+        came, come_ms = self._came.get(OWN), self._come_ms
+        gaps = [] if came is None or came.gap is None else [came.gap]
+        through_ms, told = None if came is None else came.through_ms, 0
+        for blocks, number, place in self._places():
+            if (lost := self._lost(blocks, number, place, come_ms)) is not None:
+                gaps.append(lost)
+            for _, block in blocks.held_from(place):
+                if block.end_ms < LAST_MS and (self.since_ms is None or block.end_ms >= self.since_ms):
+                    if block.gap is None:
+                        through_ms = max(block.end_ms - 1, self.before_ms if through_ms is None else through_ms)
+                        return Come(through_ms, Gap.joined(gaps) if gaps else None), told
+                    gaps.append(self._gone_in(block))
+                    told += 1
+            if place < blocks.end and blocks.last_ms is not None:
+                come_ms = blocks.last_ms
+                through_ms = come_ms if through_ms is None else max(come_ms, through_ms)
+        if through_ms is None:
+            return None, told
+        return Come(through_ms, Gap.joined(gaps) if gaps else None), told
+
     # --- windows; called with the lock of the logs held ---------------------------------------------------------------
+
+    def _places(self) -> tuple[tuple[Blocks, int, int], ...]:
+        """Return the blocks from which it has to take, with its number there, and from which place on."""
+        group = self._group
+        return self._before if group is None else (*self._before, (group.blocks, self.number, self._place))
 
     def stand(self, group: JoinedGroup, number: int) -> None:
         """Have a number in a group from its next block on. Also called with the engine's lock held."""
@@ -634,42 +763,57 @@ class JoinedQuery:
         readers = self._readers
         if readers is None:
             return
-        before, self._before = self._before, ()
-        for blocks, number, place in before:
-            self._draw(readers, blocks, number, place)
+        places, self._before = self._places(), ()
         if self._group is not None:
-            blocks, place = self._group.blocks, self._place
-            self._place = blocks.end
-            self._draw(readers, blocks, self.number, place)
+            self._place = self._group.blocks.end
+        for blocks, number, place in places:
+            self._draw(readers, blocks, number, place)
 
     def _draw(self, readers: Readers, blocks: Blocks, number: int, place: int) -> None:
         """Put the windows of some blocks, from a place on, into the log, and gaps in the place of what was dropped."""
         if place >= blocks.end:
             return
-        first_ms, last_ms, held = blocks.first_ms, blocks.last_ms, list(blocks.held_from(place))
-        if blocks.is_silent:
-            gap = blocks.dropped.pop(number, None)
-            if gap is not None:
-                readers.log.lack(gap)
-        elif first_ms is not None and last_ms is not None and (first := held[0][0] if held else blocks.end) > place:
-            come_ms = (self.since_ms or first_ms) - self._step_ms if self._come_ms is None else self._come_ms
-            to_ms = min(held[0][1].begin_ms - self._step_ms, last_ms) if held else last_ms
-            if come_ms < to_ms:
-                readers.log.lack(Gap(come_ms + self._step_ms, to_ms, first - place))
+        last_ms, held = blocks.last_ms, list(blocks.held_from(place))
+        if (lost := self._lost(blocks, number, place, self._come_ms)) is not None:
+            readers.log.lack(lost)
+            blocks.dropped.pop(number, None)
         for at, block in held:
-            if blocks.concerns(block, number):
+            if (self.since_ms is None or block.end_ms >= self.since_ms) and blocks.concerns(block, number):
                 blocks.done(at, block, number)
-                if self.since_ms is None or block.end_ms >= self.since_ms:
-                    self._put(readers, block, number)
+                if blocks.is_silent and block.begin_ms < LAST_MS:
+                    readers.log.skip(block.begin_ms - self._step_ms)
+                self._put(readers, block, number)
         if last_ms is not None:
             if blocks.is_silent and last_ms >= (self.since_ms or last_ms):
                 readers.log.skip(last_ms)
             self._come_ms = last_ms
 
+    def _lost(self, blocks: Blocks, number: int, place: int, come_ms: int | None) -> Gap | None:
+        """Return the windows of some blocks, from a place on, that were dropped before it has taken them. come_ms: the
+        last firing before that it has taken, or lost."""
+        if blocks.is_silent:
+            return blocks.dropped.get(number)
+        first_ms, to_ms = blocks.first_ms, blocks.last_ms
+        at, block = next(blocks.held_from(place), (blocks.end, None))
+        if first_ms is None or to_ms is None or at <= place:
+            return None
+        before_ms = (self.since_ms or first_ms) - self._step_ms
+        come_ms = before_ms if come_ms is None else max(come_ms, before_ms)
+        if block is not None:
+            to_ms = min(block.begin_ms - self._step_ms, to_ms)
+        return None if come_ms >= to_ms else Gap(come_ms + self._step_ms, to_ms, (to_ms - come_ms) // self._step_ms)
+
+    def _gone_in(self, block: Block) -> Gap:
+        """Return what it has lost by a block that is a gap."""
+        first_ms = block.begin_ms if self.since_ms is None else max(block.begin_ms, self.since_ms)
+        count = (block.end_ms - first_ms) // self._step_ms + 1
+        return Gap(first_ms, block.end_ms, count, count)
+
     def _put(self, readers: Readers, block: Block, number: int) -> None:
         whole = block.item
         if block.gap is not None:
-            readers.log.lose(max(block.begin_ms, self.since_ms or block.begin_ms), block.end_ms, self._step_ms)
+            gap = self._gone_in(block)
+            readers.log.lose(gap.from_ms, gap.to_ms, self._step_ms)
             return
         if isinstance(whole, WukongsError):
             readers.log.put(block.end_ms, whole)
@@ -727,10 +871,18 @@ class JoinedQueries:
         return isinstance(query.group, JoinedGroup)
 
     def join(
-        self, query: Query, source: QuerySource, on_result: Callable[[WindowResult], object] | None, from_ms: int | None
+        self,
+        query: Query,
+        source: QuerySource,
+        on_result: Callable[[WindowResult], object] | None,
+        from_ms: int | None,
+        lsn: int = 0,
+        came: Mapping[str, Come] | None = None,
+        next_ms: int | None = None,
     ) -> JoinedQuery | None:
         """Register a query in a group of its shape; None if it is to be registered alone. from_ms: the event time from
-        which it counts."""
+        which it counts; lsn: the record of the log that registered it; came, next_ms: how far its cursors, and it, had
+        come before a restart."""
         registration = query.registration
         assert registration is not None
         shape = None if source != QuerySource(source.text, source.base, source.output) else shape_of(query)
@@ -747,19 +899,53 @@ class JoinedQueries:
                 alone.add(name)
                 return None
         states: list[StreamState] = [self.core.stream(window.stream) for window in query.dataset.windows]
-        first_ms = first_firing(firing_step(query) or 1, states, from_ms)
+        step_ms = firing_step(query)
+        assert step_ms is not None, name
+        first_ms = first_firing(step_ms, states, from_ms) if next_ms is None else next_ms
         ids, taken = self.core.registry.reserve([term.text for term in shape.constants])
         if group is None or not group.can_join(first_ms):
             self._made += 1
             lead = f"group {self._made} of queries like {name}"
             group = self._groups[shape.query] = JoinedGroup(self.core, self.injector, shape, ids, lead, from_ms)
+            if first_ms is not None:
+                group.lead.skip_to(first_ms - step_ms)
             self.injector.add(group.lead)
-        member = JoinedQuery(self, name, source, query.variables, first_ms, firing_step(query) or 1)
+        came = came or _NOT_READ
+        if (had_ms := min((come.through_ms for come in came.values()), default=-LAST_MS)) > -LAST_MS and OWN in came:
+            had_ms = first_multiple(step_ms, had_ms, is_strict=True)
+            first_ms = had_ms if first_ms is None else max(first_ms, had_ms)
+        member = JoinedQuery(self, name, source, query.variables, first_ms, step_ms, lsn, came)
         group.add(member, ids, np.isin(ids, taken), dict.fromkeys(COUNTS, 0))
         self.members[name] = member
         if on_result is not None:
             member.readers.call(self.injector.callbacks, on_result)
+        elif not {OWN}.issuperset(came):
+            _ = member.readers  # groups of readers hold windows as well
         return member
+
+    def find(self, name: str) -> JoinedQuery | ContinuousQuery:
+        """Return a registered query."""
+        return self.members.get(name) or self.injector.queries[name]
+
+    # --- for checkpoints ----------------------------------------------------------------------------------------------
+
+    def progress(self) -> list[tuple[int | None, int | None, list[int]]]:
+        """Return where queries stand: their next firing, the event time from which they count, and the LSNs of all of
+        whom that is true."""
+        found: defaultdict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+        for member in self.members.values():
+            found[member.progress()].append(member.lsn)
+        return [(*place, lsns) for place, lsns in found.items()]
+
+    def come_unread(self) -> list[tuple[list[int], list[int]]]:
+        """Return how far those have come that nobody has read since the engine was opened: a Come as a list, and the
+        LSNs of all of whom it is true."""
+        found: defaultdict[Come, list[int]] = defaultdict(list)
+        with self.core.unread.lock:
+            for member in self.members.values():
+                if not member.is_read and (come := member.come()) is not None:
+                    found[come].append(member.lsn)
+        return [([come.through_ms, *(come.gap or ())], lsns) for come, lsns in found.items()]
 
     def _sweep(self) -> None:
         """Forget shapes of which no query is left."""

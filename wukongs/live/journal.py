@@ -25,6 +25,14 @@ from wukongs.store.encoded import Encoded
 Change: TypeAlias = dict[str, Any]
 
 
+class FiredAsOne(Protocol):
+    """Queries that fire as one."""
+
+    def taken_ms(self, taken_of: Callable[[int], int | None]) -> int:
+        """Return the time up to which all of them have taken their windows. taken_of: tells it of a query that was
+        read, by its LSN; None: of none that is known. Called with the engine's lock held."""
+
+
 class Journal(Protocol):
     """A record is known by its number, the LSN. Raises StorageError where a record cannot be kept."""
 
@@ -58,6 +66,17 @@ class Journal(Protocol):
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         """Note how far a cursor of a query has come: a named one, or OWN. From any thread."""
+
+    def gather(self, group: FiredAsOne) -> int:
+        """Return a number by which queries fire that fire as one; no query has it as its LSN. Called with the lock
+        held."""
+
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+        """Note that the firings of a number, from a time on (None: all), are those of another one as well. Called with
+        the lock held."""
+
+    def scatter(self, lsn: int) -> None:
+        """Forget the firings of a number that gather has returned. Called with the lock held."""
 
 
 class DataFolder(Protocol):
@@ -102,4 +121,13 @@ class NoJournal:
         pass
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
+        pass
+
+    def gather(self, group: FiredAsOne) -> int:
+        return 0
+
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+        pass
+
+    def scatter(self, lsn: int) -> None:
         pass

@@ -169,6 +169,11 @@ class QueryGroup:
         )
 
     @staticmethod
+    def had(at_ms: int) -> bool:
+        """The queries of a table are read as one."""
+        return False
+
+    @staticmethod
     def divide(at_ms: int) -> list[Any]:
         """The queries of a table are one: they fail together."""
         return []

@@ -53,6 +53,7 @@ class Readers:
             found = self._groups.get(name)
             if found is None:
                 with self.log.changed:
+                    self.log.draw()
                     come = self.log.come_of_new
                     found = self._durable_cursor(name, come)
                 try:
