@@ -57,6 +57,8 @@ class Life:
     def __init__(self, folder: Path, settings: wukongs.Settings) -> None:
         self.folder, self.settings, self.lives = folder, settings, 0
         self.found: dict[str, dict[str, Any]] = {}
+        self.heard: dict[str, dict[int, Any]] = {}
+        """The windows that on_result was called with. It hangs on how quick the call is whether one comes again."""
         self.texts: dict[str, str] = {}
         """Of the queries that are not closed."""
         self.called: set[str] = set()
@@ -68,13 +70,13 @@ class Life:
         self.streams = {stream: self.engine.stream(stream, timing=True, batch_ms=100) for stream in (S, T)}
         assert {query.name for query in self.engine.queries()} == set(self.texts)
         for name in self.texts:
+            for found in self.found[name].values():
+                found.append("|")
             self.register(name)
-            for heard in self.found[name].values():
-                heard.append("|")
 
     def register(self, name: str) -> None:
-        called = self.found.setdefault(name, {"read": [], "called": [], "group": []})["called"]
-        on_result = (lambda window: called.append(plain(window))) if name in self.called else None
+        heard = self.heard.setdefault(name, {})
+        on_result = (lambda window: heard.update({window.end_ms: plain(window)})) if name in self.called else None
         self.queries[name] = self.engine.register(self.texts[name], on_result)
 
     def do(self, what: str, *rest: Any) -> None:
@@ -105,6 +107,7 @@ class Life:
             name, options, shape, nodes, is_called = rest
             self.texts[name] = text_of(name, options, shape, nodes)
             self.called |= {name} if is_called else set()
+            self.found[name] = {"read": [], "group": []}
             self.register(name)
         else:
             self.do_with(what, *rest)
@@ -144,11 +147,13 @@ class Life:
         self.engine.checkpoint()
         for name in self.texts:
             stats = self.queries[name].stats()
-            self.found[name]["counts"] = [stats[key] for key in COUNTS]
+            self.found[name]["counts"] = [stats[key] for key in COUNTS if name not in self.called]
             read(self.queries[name], self.found[name]["read"])
         self.engine.settle(60)
         self.found["engine"] = {"oldest": self.engine.stats()["durability"]["oldest_unacknowledged_ms"]}
         self.engine.close()
+        for name, heard in self.heard.items():
+            self.found[name]["heard"] = sorted(heard.items())
         return self.found
 
 

@@ -349,11 +349,13 @@ class JoinedGroup:
         with self._core.unread.lock:
             last_ms = self.blocks.last_ms  # a later firing may be picked, and not reported yet
             found = [-LAST_MS if last_ms is None else last_ms]
-            found += [ms - 1 for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
             for member in self.members:
                 if member is not None and member.is_read:
+                    if self.blocks.is_silent:
+                        member.draw()  # it may have no rows for long
                     taken_ms = taken_of(member.lsn)
-                    found.append(member.before_ms if taken_ms is None else taken_ms)
+                    found.append(max(member.before_ms, -LAST_MS if taken_ms is None else taken_ms))
+            found += [ms - 1 for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
             return min(found)
 
     def told(self) -> str:
