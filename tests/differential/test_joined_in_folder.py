@@ -1,5 +1,5 @@
-"""Random lives in a data folder, with restarts and crashes, told to two engines: in one, queries of a shape fire as one,
-in the other each is alone. Each query has the same windows and gaps in both, in each life."""
+"""Random lives in a data folder, with restarts and crashes, told to two engines: in one, queries of a shape fire as
+one, in the other each is alone. Each query has the same windows and gaps in both, in each life."""
 
 from __future__ import annotations
 

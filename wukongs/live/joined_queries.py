@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -709,6 +709,15 @@ class JoinedQuery:
         next_ms = lead.next_firing()
         return next_ms if next_ms is None else max(next_ms, self.since_ms or next_ms), lead.from_ms
 
+    @property
+    def place(self) -> Hashable:
+        """A value that is equal for all that have come equally far while nobody reads them; None: it is not known to be
+        equal for any other. Read with the lock of the logs held."""
+        group = self._group
+        if group is None or self._before or self.number in group.blocks.dropped:
+            return None
+        return group, self._place, self.since_ms, self._came.get(OWN)
+
     def come(self) -> Come | None:
         """Return how far it has come while nobody reads it: before the first window that is there for it. None: nothing
         was fired. Called with the lock of the logs held."""
@@ -943,9 +952,15 @@ class JoinedQueries:
         """Return how far those have come that nobody has read since the engine was opened: a Come as a list, and the
         LSNs of all of whom it is true."""
         found: defaultdict[Come, list[int]] = defaultdict(list)
+        known: dict[Hashable, Come | None] = {}
         with self.core.unread.lock:
             for member in self.members.values():
-                if not member.is_read and (come := member.come()) is not None:
+                if member.is_read:
+                    continue
+                place = member.place
+                if place is None or place not in known:
+                    known[place] = member.come()
+                if (come := known[place]) is not None:
                     found[come].append(member.lsn)
         return [([come.through_ms, *(come.gap or ())], lsns) for come, lsns in found.items()]
 
