@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,46 @@ def test_a_query_of_a_folder_that_reads_what_another_makes_joins(tmp_path: Path)
         for query in engine.queries():
             query.close()
         assert set(engine.stats()["streams"]) == {S}
+
+
+def test_readers_come_and_go_while_checkpoints_are_made(tmp_path: Path) -> None:
+    """Each window of a query comes once in a life, in order, and again after a crash only if it was not confirmed."""
+    folder = Folder(tmp_path, 12, log_segment_bytes=1 << 14, results_bytes_max=1 << 30)
+    found: list[list[int]] = [[] for _ in folder.queries]
+    failures: list[BaseException] = []
+    is_over = threading.Event()
+
+    def work(number: int) -> None:
+        try:
+            while not is_over.is_set():
+                for at in range(number, 9, 3):
+                    few = folder.queries[at].results(timeout_s=0)
+                    found[at] += [window.end_ms for window, _ in zip(few, range(5), strict=False)]
+                if number == 0:
+                    folder.engine.checkpoint()
+                elif number == 1:
+                    folder.queries[10].pause()
+                    folder.queries[10].resume()
+                else:
+                    folder.queries[11].close()
+                    folder.queries[11] = folder.engine.register(text_of(11))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    folder.fill(1, 40, users=2)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    folder.crash()
+    folder.engine.settle(60)
+    for at, query in enumerate(folder.queries[:10]):
+        again = read(query)
+        assert found[at] == list(range(100, 100 * len(found[at]) + 1, 100))
+        assert again == list(range(again[0], 4001, 100)) if again else len(found[at]) == 40
+        assert not again or again[0] <= (found[at] or [0])[-1] + 100
+    assert read(folder.queries[9]) == []
+    folder.engine.close()
