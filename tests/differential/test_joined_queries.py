@@ -90,7 +90,7 @@ def plain(window: wukongs.WindowResult) -> tuple[Any, ...]:
 def read(query: Any, found: list[Any], group: str | None = None) -> None:
     while True:
         try:
-            found += [plain(window) for window in query.results(timeout_s=0, group=group)]
+            found.extend(plain(window) for window in query.results(timeout_s=0, group=group))  # those before a gap too
             return
         except wukongs.GapError as gap:
             found.append(("gap", gap.from_ms, gap.to_ms, gap.count))

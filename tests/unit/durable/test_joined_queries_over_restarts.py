@@ -91,7 +91,7 @@ def read(query: Any, group: str | None = None) -> list[Any]:
     found: list[Any] = []
     while True:
         try:
-            found += [window.end_ms for window in query.results(timeout_s=0, group=group)]
+            found.extend(window.end_ms for window in query.results(timeout_s=0, group=group))
             return found
         except wukongs.GapError as gap:
             found.append((gap.from_ms, gap.count))
