@@ -83,6 +83,7 @@ def said(size: Size) -> str:
 
 SMALL = (
     settling("sealing, partitions 2, stream batches 2", Sealing(), 464),
+    settling("sealing, rows out of order", Sealing((0, 1, 3, 4), order=(2, 1, 3, 2)), 1_924),
     settling("progress, streams 2, stream batches of each 1, logging apart", Progress(2, 1, splits_log=True), 1_550),
     minors(Size(1, 1, 2, 1), 2_591),
     going_on(Size(1, 1, 2, 1), 5_020),

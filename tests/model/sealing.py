@@ -15,6 +15,9 @@ Abstractions, and why they are sound:
   their batches come from the source.
 * Streams and nodes are alone: whether one seals depends on nothing of another. Others see only its local VTS
   (`logged`), with which progress.py goes on.
+* `order`: rows that come out of order. A marker closes k only behind the last row of the stream batches up to k. A
+  source may forget rows before the first one that is not on disk. A node that restarts takes rows from the first one
+  on that it lacks, and passes over those that it has.
 * Numbers are those of stream batches with rows: gaps hold nothing. A marker in the midst of stream batch k + 1 closes
   k, as one at its beginning does. The protocol may seal several stream batches in one step; here they are sealed one by
   one, and a stop in between gives a state that is explored, too.
@@ -45,6 +48,8 @@ class Rules:
     logs_exceptions_first: bool = True
     acknowledges_after_logging: bool = True
     seals_in_order: bool = True
+    acknowledges_what_is_whole: bool = True
+    goes_on_at_the_first_missing: bool = True
 
 
 class Partition(NamedTuple):
@@ -72,11 +77,27 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """The model (search.Model). `ends[k]` is how many rows each partition has up to stream batch k."""
+    """The model (search.Model). `ends[k]` is how many rows each partition has up to stream batch k. `order`: the stream
+    batches of the rows in the order of arrival, if they do not come in order."""
 
     ends: tuple[int, ...] = (0, 2, 4)
     partitions: int = 2
     rules: Rules = Rules()
+    order: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The stream batch of each row."""
+        in_order = (k for k in range(1, len(self.ends)) for _ in range(self.ends[k - 1], self.ends[k]))
+        return self.order or tuple(in_order)
+
+    def last_end(self, k: int) -> int:
+        """Return the row behind the last one of the stream batches up to k."""
+        return max((row + 1 for row, number in enumerate(self.numbers) if number <= k), default=0)
+
+    def whole_end(self, k: int) -> int:
+        """Return the first row of a stream batch behind k."""
+        return next((row for row, number in enumerate(self.numbers) if number > k), len(self.numbers))
 
     @property
     def batches(self) -> int:
@@ -102,9 +123,9 @@ class Sealing:
         yield "restarts", self._restarted(state)
 
     def _arrivals(self, state: State, partition: Partition) -> Iterator[tuple[str, Partition]]:
-        end = _end(partition)
-        for first in range(self.ends[-1]):
-            k, last = next((k, bound) for k, bound in enumerate(self.ends) if bound > first)
+        end, numbers = self._end(partition), self.numbers
+        for first, k in enumerate(numbers):
+            last = next((row for row in range(first, len(numbers)) if numbers[row] != k), len(numbers))
             if state.terms[k - 1] not in (CONFIRMED, EXCEPTED) and self.rules.waits_for_owners:
                 continue
             for stop in range(first + 1, last + 1):
@@ -113,7 +134,7 @@ class Sealing:
                     acknowledged = partition.acknowledged if self.rules.acknowledges_after_logging else max(end, stop)
                     yield f"rows {first} to {stop}", partition._replace(taken=taken, acknowledged=acknowledged)
         for k in range(partition.closed + 1, self.batches + 1):
-            if end >= self.ends[k] or not self.rules.waits_for_rows:
+            if end >= self.last_end(k) or not self.rules.waits_for_rows:
                 yield f"marker of stream batch {k}", partition._replace(closed=k)
 
     def _confirmations(self, state: State, k: int) -> Iterator[tuple[str, State]]:
@@ -140,17 +161,19 @@ class Sealing:
         )
 
     def _logged(self, state: State, k: int) -> State:
-        partitions = tuple(
-            partition._replace(acknowledged=max(partition.acknowledged, self.ends[k])) for partition in state.partitions
-        )
+        end = self.whole_end(k) if self.rules.acknowledges_what_is_whole else self.last_end(k)
+        partitions = tuple(one._replace(acknowledged=max(one.acknowledged, end)) for one in state.partitions)
         return state._replace(logged=k, partitions=partitions)
 
     def _restarted(self, state: State) -> State:
         """Keep what is on disk; the rest comes again, from the node's own end."""
-        k = state.logged
-        kept = self.ends[k]
+        k, numbers = state.logged, self.numbers
         partitions = tuple(
-            Partition(tuple(count if row < kept else 0 for row, count in enumerate(one.taken)), k, one.acknowledged)
+            Partition(
+                tuple(count if number <= k else 0 for number, count in zip(numbers, one.taken, strict=True)),
+                k,
+                one.acknowledged,
+            )
             for one in state.partitions
         )
         sealed = tuple(number <= k for number in range(1, self.batches + 1))
@@ -165,7 +188,8 @@ class Sealing:
         for k, sealed in enumerate(state.sealed, 1):
             if not sealed:
                 continue
-            rows = [count for one in state.partitions for count in one.taken[self.ends[k - 1] : self.ends[k]]]
+            numbered = [pair for one in state.partitions for pair in zip(self.numbers, one.taken, strict=True)]
+            rows = [count for number, count in numbered if number == k]
             if rows != [1] * len(rows):
                 return "a sealed stream batch has each of its rows once"
             if state.terms[k - 1] not in (CONFIRMED, EXCEPTED):
@@ -174,7 +198,7 @@ class Sealing:
                 return "an exception is in the majority log before it is used"
             if not all(state.sealed[: k - 1]):
                 return "stream batches are sealed in order"
-        if any(one.acknowledged > self.ends[state.logged] for one in state.partitions):
+        if any(one.acknowledged > self.whole_end(state.logged) for one in state.partitions):
             return "what is acknowledged is on disk"
         return None
 
@@ -184,9 +208,10 @@ class Sealing:
     def settled(self, state: State) -> bool:
         return state.logged == self.batches
 
-
-def _end(partition: Partition) -> int:
-    return next((row for row, count in enumerate(partition.taken) if not count), len(partition.taken))
+    def _end(self, partition: Partition) -> int:
+        if not self.rules.goes_on_at_the_first_missing:
+            return max((row + 1 for row, count in enumerate(partition.taken) if count), default=0)
+        return next((row for row, count in enumerate(partition.taken) if not count), len(partition.taken))
 
 
 def _put(items: tuple[Item, ...], place: int, item: Item) -> tuple[Item, ...]:

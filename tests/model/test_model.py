@@ -97,6 +97,21 @@ def test_each_rule_of_sealing_is_needed(rule: str, violated: str, steps: int) ->
 @pytest.mark.parametrize(
     ("rule", "violated", "steps"),
     [
+        ("waits_for_rows", ROWS, 3),
+        ("acknowledges_what_is_whole", "what is acknowledged is on disk", 10),
+        ("goes_on_at_the_first_missing", ROWS, 17),
+    ],
+)
+def test_each_rule_of_sealing_rows_out_of_order_is_needed(rule: str, violated: str, steps: int) -> None:
+    story = explore(Sealing((0, 1, 3), rules=replace(sealing.Rules(), **{rule: False}), order=(2, 1, 2))).story
+    assert story is not None
+    print(story)
+    assert (story.violation, len(story.steps)) == (violated, steps)
+
+
+@pytest.mark.parametrize(
+    ("rule", "violated", "steps"),
+    [
         ("waits_for_holding", READ, 11),
         ("catches_up", READ, 9),
         ("requires_membership", READ, 11),
@@ -174,6 +189,7 @@ def _explored(instance: Instance) -> tuple[Instance, Any]:
     "model",
     [
         Sealing((0, 1, 2)),
+        Sealing((0, 1, 3), order=(2, 1, 2)),
         Progress(2, 1),
         Minors(Size(1, 1)),
         Membership(observer=membership.BACK, updates=0),

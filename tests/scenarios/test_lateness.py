@@ -8,13 +8,9 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
-from tests.faces import CLUSTERS, Face
-
-OWN = pytest.mark.faces("embedded", "durable", "connect")
-"""Clusters have no lateness_ms."""
+from tests.faces import Face
 
 
-@OWN
 def test_tuples_within_lateness_ms_are_in_their_windows(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, batch_ms=100, lateness_ms=250)
     query = engine.register(register_text("RANGE 100ms STEP 100ms"))
@@ -26,7 +22,6 @@ def test_tuples_within_lateness_ms_are_in_their_windows(engine: wukongs.Engine) 
     assert windows(query) == {300: ["b"], 400: [], 500: ["a", "c", "e"], 600: [], 700: ["d"]}
 
 
-@OWN
 def test_a_push_closes_what_lies_lateness_ms_behind_it(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, batch_ms=100, lateness_ms=250)
     query = engine.register(register_text("RANGE 100ms STEP 100ms"))
@@ -36,7 +31,6 @@ def test_a_push_closes_what_lies_lateness_ms_behind_it(engine: wukongs.Engine) -
         assert windows(query) == closed, t
 
 
-@OWN
 def test_the_first_window_waits_for_tuples_that_may_come_earlier(engine: wukongs.Engine) -> None:
     """Also of a query that is registered before the stream begins: none of its windows is left out."""
     stream = engine.stream(A, batch_ms=100, lateness_ms=1000)
@@ -49,7 +43,6 @@ def test_the_first_window_waits_for_tuples_that_may_come_earlier(engine: wukongs
     assert windows(query) == {600: ["a"], 700: [], 800: []}
 
 
-@OWN
 def test_late_tuples_are_in_no_window_and_timeless_ones_are_stored(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, timing=[EX + "ga"], batch_ms=100, lateness_ms=100)
     query = engine.register(register_text("RANGE 1s STEP 1s"))
@@ -99,7 +92,6 @@ def test_late_tuples_go_to_a_file(engine: wukongs.Engine, tmp_path: Path) -> Non
     assert path.read_text("utf-8") == "<http://ex/late> <http://ex/p> <http://ex/o> . # 50 ms\n"
 
 
-@OWN
 def test_a_stream_that_sorts_waits_for_others_as_any_does(engine: wukongs.Engine) -> None:
     one, two = engine.stream(A, batch_ms=100, lateness_ms=200), engine.stream(B, batch_ms=100)
     one.advance(0)
@@ -124,14 +116,6 @@ def test_a_node_calls_no_function_of_its_client(engine: wukongs.Engine) -> None:
     with pytest.raises(wukongs.SettingsError, match="on_late is a function, and the node cannot call it"):
         engine.stream(A, on_late=print)
     assert engine.streams() == []
-
-
-@pytest.mark.faces(*CLUSTERS)
-def test_a_cluster_refuses_what_it_has_not(engine: wukongs.Engine) -> None:
-    with pytest.raises(wukongs.SettingsError, match="a cluster has no lateness_ms so far"):
-        engine.stream(A, lateness_ms=100)
-    assert engine.streams() == []
-    engine.stream(A)
 
 
 @pytest.mark.faces("durable")

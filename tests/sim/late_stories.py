@@ -58,6 +58,10 @@ def who_has_the_first_rows_says_where_the_stream_begins() -> None:
     node, _ = step(node, Marker("s", "a", 1, 7, 0))
     node, _ = step(node, Marker("s", "a", 1, 9, 0))
     assert wanted(node) == [BeginStream("s", 7)]
+    node = node_with([STREAM])
+    node, _ = step(node, PieceOffered("s", "a", 1, 5, 0, 1, after=2))
+    node, _ = step(node, PieceOffered("s", "a", 1, 3, 1, 2, after=1))
+    assert wanted(node) == [BeginStream("s", 2)], "rows of stream batches 3 and 4 may come yet"
     node = boot(node.cluster, Incarnation(0, 0, 2), Kept(vts={"s": 9}, offsets={"s": {"a": 3}}))
     assert wanted(replace(node, control=node_with([STREAM]).control)) == [BeginStream("s", 0)], "it may have had rows"
 

@@ -287,6 +287,27 @@ def what_is_closed_stays_closed() -> None:
     assert node.refused == {"a refused piece": 1, "a refused marker": 1}
 
 
+def rows_out_of_order_go_on_behind_what_is_missing() -> None:
+    """Row 1 is of an earlier stream batch than row 0. When it is inserted, a restart may not pass row 0."""
+    node = begun(*(PieceOffered("s", "a", 1, batch, row, row + 1, after=3) for row, batch in enumerate((6, 4, 5, 6))))
+    assert not node.refused
+    assert sealing.position(node.intakes["s"], "a") == (4, 0, False)
+    node, actions = step(node, Marker("s", "a", 1, 5, 4))
+    assert [action for action in actions if isinstance(action, SealBatch)] == [SealBatch("s", 0, 5, {"a": 0})]
+    node, _ = step(node, PieceOffered("s", "a", 1, 7, 4, 5, after=3))
+    node, _ = step(node, PieceOffered("s", "a", 1, 6, 5, 6, after=3))
+    assert sealing.ends_of(node.intakes["s"], 6) == {"a": 4}, "row 5 is inserted with stream batch 6, row 4 is not"
+    assert sealing.ends_of(node.intakes["s"], 7) == {"a": 6}
+
+
+def rows_out_of_order_do_not_go_back_to_what_is_closed() -> None:
+    node = _sent(PieceOffered("s", "a", 1, 6, 0, 1, after=3), Marker("s", "a", 1, 4, 1))
+    node, _ = step(node, PieceOffered("s", "a", 1, 4, 1, 2, after=3))
+    assert node.refused == {"a refused piece": 1}
+    node, _ = step(node, PieceOffered("s", "a", 1, 5, 1, 2, after=3))
+    assert sealing.position(node.intakes["s"], "a") == (2, 4, False)
+
+
 def a_report_that_requires_more_is_not_used_yet() -> None:
     control = apply(genesis(3, 2, 3), Entry(1, STREAM, 0, Incarnation(2, 0, 1).voter))
     reports = [Report(Incarnation(node, 0, 1), 1, {"s": 5}, Position(1, 1)) for node in range(3)]
@@ -422,6 +443,8 @@ STORIES = (
     a_piece_is_taken_under_the_view_of_its_claim_only,
     who_would_not_be_asked_for_what_it_knows_claims_nothing,
     a_claim_that_is_given_up_is_forgotten,
+    rows_out_of_order_go_on_behind_what_is_missing,
+    rows_out_of_order_do_not_go_back_to_what_is_closed,
 )
 
 failure = partial(outcome, STORIES)

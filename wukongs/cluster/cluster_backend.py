@@ -27,7 +27,6 @@ from wukongs.csparql.updates import Operation
 from wukongs.errors import (
     CompactedError,
     NodeUnavailable,
-    SettingsError,
     StorageError,
     StreamError,
 )
@@ -143,11 +142,6 @@ class ClusterBackend:
     # --- streams and registered queries -------------------------------------------------------------------------------
 
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
-        if "lateness_ms" in options:
-            raise SettingsError(
-                f"stream {name}: a cluster has no lateness_ms so far: leave it out and push in order of time, give "
-                "on_late to have tuples behind the newest one apart, or declare the stream in an engine of its own"
-            )
         self._core.check_is_open()
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])

@@ -178,7 +178,8 @@ def intakes_of(node: Node) -> dict[str, Any]:
     """Return, as JSON, how far the partitions of each stream are at a node."""
 
     def told(known: Partition) -> list[Any]:
-        return [known.offset, known.closed, known.is_ended, known.epoch, [list(end) for end in known.ends.items()]]
+        ends = [list(end) for end in known.ends.items()]
+        return [known.offset, known.closed, known.is_ended, known.epoch, known.empty_to, ends]
 
     return {
         stream: {

@@ -39,8 +39,8 @@ RECORD_S = 30.0
 
 class PartitionAt(NamedTuple):
     """How far a partition is at a node: rows, the last stream batch for which it takes nothing more (the protocol's
-    number: it was closed, or later rows are here, or the partition has come late), whether it is at its end, and for
-    how many more tuples of the stream there is room."""
+    number: it was closed, or the partition has come late, or later rows are here and it does not go back), whether it
+    is at its end, and for how many more tuples of the stream there is room."""
 
     offset: int
     closed: int
@@ -113,11 +113,13 @@ class Intake:
         where = self._key(piece.stream), piece.partition
         batch = self._store.protocol_batch(where[0], piece.batch_number)
         self._check_is_new(piece, batch)
+        lateness_ms = facts.lateness_of(piece.partition)
+        after = None if lateness_ms is None else max(0, batch - 1 - -(-lateness_ms // facts.batch_ms))
         while True:
             if view is None:
                 view = self.agree(piece.encoded, CLAIM_S)
             rows = piece.first_offset, piece.end_offset
-            found = self._host.offer(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece))
+            found = self._host.offer(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece, after))
             if found[0] < piece.end_offset and view != self._host.node.control.view:
                 view = None  # members have come or gone since: the terms are claimed of those that are there now
                 continue
@@ -190,7 +192,9 @@ class Intake:
 
     def _standing(self, stream: str, partition: str) -> PartitionAt:
         known = self._partition(stream, partition)
-        closed = max(known.closed, known.reached - 1, self._sealed(stream))
+        closed = max(known.closed, self._sealed(stream))
+        if self._store.stream(stream).lateness_of(partition) is None:
+            closed = max(closed, known.reached - 1)
         return PartitionAt(known.offset, closed, known.is_ended, self._store.room(stream))
 
     def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool = False) -> None:

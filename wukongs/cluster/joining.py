@@ -172,12 +172,13 @@ def donors_of(node: Node) -> dict[int, BoolArray]:
 @dataclass(frozen=True, slots=True)
 class DonorsAt:
     """How far a stream's partition is on all donors, behind what is inserted on all of them: from row `first` on, the
-    rows behind the last of each stream batch in order."""
+    rows behind the last of each stream batch in order (sealing.Partition.ends)."""
 
     offset: int
     closed: int
     is_ended: bool
     epoch: int
+    empty_to: int
     first: int
     ends: tuple[tuple[int, int], ...]
 
@@ -190,14 +191,15 @@ def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
     last = min(intakes, key=lambda intake: intake["inserted"])  # knows all ends behind what all have inserted
     found: dict[str, DonorsAt] = {}
     for name in set[str].intersection(*(set(intake["partitions"]) for intake in intakes)):
-        offset, closed, is_ended, epoch, _ = min((one["partitions"][name] for one in intakes), key=lambda one: one[:3])
+        known = (one["partitions"][name] for one in intakes)
+        offset, closed, is_ended, epoch, empty_to, _ = min(known, key=lambda one: one[:3])
         first = last["offsets"].get(name, 0)
         ends, at = [], first
-        for batch, end in last["partitions"][name][4]:
+        for batch, end in last["partitions"][name][5]:
             if at < offset:
                 at = min(end, offset)
                 ends.append((batch, at))
-        found[name] = DonorsAt(offset, closed, is_ended, epoch, first, tuple(ends))
+        found[name] = DonorsAt(offset, closed, is_ended, epoch, empty_to, first, tuple(ends))
     return found
 
 
@@ -216,7 +218,7 @@ def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
         for name, known in sorted(standings(taken, key).items()):
             at = known.first
             for batch, end in known.ends:
-                yield ev.PieceOffered(key, name, known.epoch, batch, at, end)
+                yield ev.PieceOffered(key, name, known.epoch, batch, at, end, after=known.empty_to)
                 at = end
             if known.closed > inserted.get(key, 0) or known.is_ended:
                 yield ev.Marker(key, name, known.epoch, known.closed, at, known.is_ended)

@@ -14,7 +14,7 @@ from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.settings import Settings
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
-_IF_GIVEN = ("on_late", "idle_timeout_ms")
+_IF_GIVEN = ("lateness_ms", "on_late", "idle_timeout_ms")
 
 
 def _read(payload: str, what: str, names: Sequence[str], if_given: Sequence[str] = ()) -> dict[str, Any]:

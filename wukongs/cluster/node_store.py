@@ -140,6 +140,11 @@ class NodeStore:
         with self.core.lock:
             self._stream(self.key_of(piece.stream)).check_piece(piece)
 
+    def stands_ms(self, stream: str) -> int | None:
+        """Return up to where the writer of a stream has promised that nothing more is pushed, as far as this node has
+        heard. Raises StreamError (an unknown stream)."""
+        return self._stream(self.key_of(stream)).stands_ms
+
     def room(self, stream: str) -> int:
         """Return how many more tuples of a stream may wait. Raises StreamError (an unknown stream)."""
         with self.core.lock:

@@ -26,7 +26,7 @@ from wukongs.cluster.times import batches_before, ms_of
 from wukongs.errors import DataError, StreamError
 from wukongs.live.core import Core
 from wukongs.live.pieces import Close, Piece, check_batch_number
-from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, StreamState, WholeSlice
+from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, PUSH_PARTITION, StreamState, WholeSlice
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MAX_MS
@@ -45,6 +45,7 @@ _STANDING = (
     "ends",
     "is_over",
     "inserted_to",
+    "stands_ms",
     "_first_advance_ms",
     "_first_piece",
 )
@@ -87,6 +88,8 @@ class NodeStream:
     is_over: bool = False
     """The ticks have passed its end, too."""
     inserted_to: int | None = None
+    stands_ms: int | None = None
+    """Up to where its writer has promised that nothing more is pushed, as far as this node has heard."""
     stable_to: int | None = None
     """The last stream batch that is inserted on every node."""
     shares: SliceShares = field(default_factory=SliceShares)
@@ -100,8 +103,8 @@ class NodeStream:
     """The partitions of which something has come."""
     _first_advance_ms: int | None = None
     _first_piece: int | None = None
-    """The earliest stream batch of the partitions that began with a piece. `_first_advance_ms` is the earliest time of
-    the partitions that began with a marker."""
+    """The earliest stream batch with a piece. `_first_advance_ms` is the earliest time of the partitions that began
+    with a marker."""
     _first_whole_ms: int | None = None
 
     def __post_init__(self) -> None:
@@ -218,10 +221,9 @@ class NodeStream:
     def keep(self, piece: Piece) -> None:
         """Keep a checked piece until its stream batch is inserted."""
         self._pieces.append(piece)
-        if piece.partition not in self._opened:
-            self._opened.add(piece.partition)
-            known = self._first_piece
-            self._first_piece = piece.batch_number if known is None else min(known, piece.batch_number)
+        self._opened.add(piece.partition)
+        known = self._first_piece
+        self._first_piece = piece.batch_number if known is None else min(known, piece.batch_number)
         self.state.waiting_bytes += len(piece.encoded) * FRAGMENT_BYTES_PER_TUPLE
 
     def note_close(self, message: Close) -> None:
@@ -230,13 +232,16 @@ class NodeStream:
             self._opened.add(message.partition)
             known = self._first_advance_ms
             self._first_advance_ms = message.complete_ms if known is None else min(known, message.complete_ms)
+        if message.partition == PUSH_PARTITION:
+            stands_ms = self.stands_ms
+            self.stands_ms = message.complete_ms if stands_ms is None else max(stands_ms, message.complete_ms)
 
     # --- inserted -----------------------------------------------------------------------------------------------------
 
     def insert(self, to: int, registry: NodeRegistry, mine: BoolArray) -> None:
         """Give the rows of all stream batches up to `to` their final ids. mine: the shards of this node."""
         later = []
-        for piece in self._pieces:
+        for piece in sorted(self._pieces, key=lambda piece: piece.batch_number):  # of one: in the order of arrival
             if piece.batch_number > to:
                 later.append(piece)
                 continue

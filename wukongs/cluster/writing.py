@@ -101,6 +101,7 @@ class StreamWriter:
         lateness_ms = state.lateness_of(PUSH_PARTITION)
         is_late = late_mask(times, state.idle_ms if lateness_ms is None else self._promised_ms, lateness_ms)
         late, places = np.flatnonzero(is_late), np.flatnonzero(~is_late)
+        places = places[np.argsort(times[places], kind="stable")]
         if not len(places):  # the next message tells the others
             state.count_late(is_late, timing_mask(encoded, state.timing))
             return late
@@ -111,8 +112,11 @@ class StreamWriter:
                 f"already stands at {self._promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
                 "applied"
             )
-        on_time = TermCutter(encoded).cut(places) if len(late) else encoded
-        complete_ms = int(on_time.timestamps[-1]) - 1
+        is_as_pushed = np.array_equal(places, np.arange(len(encoded)))
+        on_time = encoded if is_as_pushed else TermCutter(encoded).cut(places)
+        complete_ms = int(on_time.timestamps[-1]) - (lateness_ms or 0) - 1
+        if self._promised_ms is not None:
+            complete_ms = max(complete_ms, self._promised_ms)
         told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms)
         if len(late):
             dropped_count = told.dropped_count + int(timing_mask(encoded, state.timing)[late].sum())
@@ -263,6 +267,9 @@ class StreamWriter:
             state = self._store.stream(self._stream)
             closed_ms = self._store.real_batch(self._store.key_of(self._stream), closed) * state.batch_ms
             self._promised_ms = closed_ms if closed else None
+            stands_ms = self._store.stands_ms(self._stream)
+            if stands_ms is not None and state.lateness_of(PUSH_PARTITION) is not None:
+                self._promised_ms = max(stands_ms, closed_ms) if closed else stands_ms
             self._is_closed = any(standing.is_ended for standing in standings)
             if any(standing.offset != self._offset for standing in standings):
                 log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)

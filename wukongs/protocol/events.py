@@ -28,8 +28,11 @@ class Received:
 @dataclass(frozen=True, slots=True)
 class PieceOffered:
     """Rows [first_offset, end_offset) of a source partition, all of one stream batch, from the writer with this
-    fencing epoch. The stream batches of a partition's pieces never fall. view: the one under which its new terms are
-    agreed on, by a claim of the node that cut the piece; None: it has no new terms.
+    fencing epoch. view: the one under which its new terms are agreed on, by a claim of the node that cut the piece;
+    None: it has no new terms.
+
+    after: None where the stream batches of the partition's pieces never fall. Else a piece may go back to any stream
+    batch that is not closed, and nothing of the partition is in stream batches up to this one.
 
     piece: what TakePiece hands on to the store, unseen by the protocol; None: the store has the rows already, or they
     were set aside by the writer."""
@@ -42,6 +45,7 @@ class PieceOffered:
     end_offset: int
     view: int | None = None
     piece: object = field(default=None, compare=False, repr=False)
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

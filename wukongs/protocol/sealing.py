@@ -7,8 +7,14 @@ taken. Rows that a node had not inserted when it crashed are sent again as well:
 (`position`), and sources go back to that.
 
 Streams begin at any stream batch and may be silent for long: a marker closes all stream batches up to its own, and
-pieces belong to any one that is not closed. Along a partition the numbers never fall. So a closed stream batch is
-whole: the marker has all rows before it, and those behind it belong to later stream batches.
+pieces belong to any one that is not closed. So a closed stream batch is whole: the marker has all rows before it, and
+those behind it belong to later stream batches.
+
+Along most partitions the numbers of pieces never fall. A partition whose rows come out of order (`PieceOffered.after`)
+goes back, to stream batches that are not closed. Its rows keep the order of arrival, so a prefix of them is here, as
+ever. `ends` goes by the greatest number so far: rows before `ends[k]` belong to stream batches up to k. So the rows
+before the offset of an inserted stream batch are inserted; some behind it may be, too. Senders to a node that goes on
+from there pass over rows of stream batches that it has inserted.
 
 Pieces are taken only once their new terms are agreed on (claims.py). The stream batches up to k are sealed when all
 partitions of the stream have closed k, or are at their end. They count in the local VTS when the host has inserted
@@ -47,8 +53,8 @@ class Partition:
     """Rows [0, offset) of a source partition are here, stream batches up to `closed` are complete.
 
     epoch: the newest writer's. empty_to: nothing is in stream batches up to this one, by the first thing that has come.
-    ends: by stream batch, in order, of those that are not inserted yet and have rows here,
-    the row behind the last. is_ended: nothing comes after `closed`."""
+    ends: by stream batch, in order, of those that are not inserted yet, the row behind the last one that came before
+    rows of a later stream batch did. is_ended: nothing comes after `closed`."""
 
     offset: int = 0
     closed: int = 0
@@ -64,7 +70,7 @@ class Partition:
 
     @property
     def reached(self) -> int:
-        """The stream batch at which this partition stands: its next rows belong to this one or a later one."""
+        """The latest stream batch of which rows are here, or that is closed."""
         return max(self.closed, next(reversed(self.ends), 0))
 
 
@@ -101,11 +107,14 @@ def add_piece(intake: StreamIntake, piece: PieceOffered) -> tuple[StreamIntake, 
         return intake, Verdict.REFUSED
     if piece.end_offset <= partition.offset:
         return intake, Verdict.REPEATED
-    is_late = piece.batch <= max(partition.closed, intake.sealed) or piece.batch < partition.reached
+    is_closed = piece.batch <= max(partition.closed, intake.sealed)
+    is_late = is_closed or (piece.after is None and piece.batch < partition.reached)
     if piece.first_offset != partition.offset or is_late or partition.is_ended:
         return intake, Verdict.REFUSED
-    ends = {**partition.ends, piece.batch: piece.end_offset}
-    empty_to = piece.batch - 1 if partition.is_fresh else partition.empty_to
+    ends = {**partition.ends, max(piece.batch, partition.reached): piece.end_offset}
+    empty_to = partition.empty_to
+    if partition.is_fresh:
+        empty_to = piece.batch - 1 if piece.after is None else min(piece.batch - 1, piece.after)
     partition = replace(partition, offset=piece.end_offset, epoch=piece.epoch, empty_to=empty_to, ends=ends)
     return _with(intake, piece.partition, partition), Verdict.TAKEN
 

@@ -235,15 +235,15 @@ def test_what_not_all_donors_have_is_left_to_the_writers() -> None:
         {
             "inserted": 3,
             "offsets": {"p": 14, "q": 9},
-            "partitions": {"p": [16, 3, False, 7, [[4, 16]]], "q": [9, 5, False, 7, []]},
+            "partitions": {"p": [16, 3, False, 7, 2, [[4, 16]]], "q": [9, 5, False, 7, 2, []]},
         },
         {
             "inserted": 2,
             "offsets": {"p": 10, "q": 5},
             "partitions": {
-                "p": [20, 4, False, 7, [[3, 14], [4, 18], [5, 20]]],
-                "q": [8, 2, False, 7, [[3, 8]]],
-                "r": [1, 0, False, 7, [[3, 1]]],
+                "p": [20, 4, False, 7, 2, [[3, 14], [4, 18], [5, 20]]],
+                "q": [8, 2, False, 7, 2, [[3, 8]]],
+                "r": [1, 0, False, 7, 2, [[3, 1]]],
             },
         },
     ]
@@ -257,10 +257,10 @@ def test_what_not_all_donors_have_is_left_to_the_writers() -> None:
     node: Any = SimpleNamespace(control=control)
     assert list(joining.events_of(9, taken, node)) == [
         ev.StateInstalled(9, {EX: 2}, {EX: {"p": 10, "q": 5}}),
-        ev.PieceOffered(EX, "p", 7, 3, 10, 14),
-        ev.PieceOffered(EX, "p", 7, 4, 14, 16),
+        ev.PieceOffered(EX, "p", 7, 3, 10, 14, after=2),
+        ev.PieceOffered(EX, "p", 7, 4, 14, 16, after=2),
         ev.Marker(EX, "p", 7, 3, 16),
-        ev.PieceOffered(EX, "q", 7, 3, 5, 8),
+        ev.PieceOffered(EX, "q", 7, 3, 5, 8, after=2),
     ]
 
 
