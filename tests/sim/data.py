@@ -39,7 +39,8 @@ class Row:
 class StreamData:
     """One stream. numbers: per partition, the stream batches at which it sends something, the last one its last; rows:
     what it has in them; ends: the row behind each one's last, rows that were set aside included. key: what it is called
-    once it is declared, by the record with this index; replaces: the key of the one before it."""
+    once it is declared, by the record with this index; replaces: the key of the one before it. out_of_order: the
+    partitions whose rows come so."""
 
     name: str
     group: str
@@ -53,6 +54,7 @@ class StreamData:
     numbers: dict[str, list[int]] = field(default_factory=dict)
     rows: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    out_of_order: set[str] = field(default_factory=set)
 
     @property
     def options(self) -> str:
@@ -64,6 +66,11 @@ class StreamData:
 
     def edges(self, batch: int) -> set[Edge]:
         return {row.edge for name in self.partitions for row in self.rows.get((name, batch), [])}
+
+    def arrivals(self, partition: str) -> list[tuple[Row, int]]:
+        """Return the rows of a partition as they come, with their stream batches."""
+        found = [(row, batch) for (name, batch), rows in self.rows.items() if name == partition for row in rows]
+        return sorted(found, key=lambda one: one[0].offset)
 
     def batches(self, after: int, batch: int) -> list[int]:
         """Return the stream batches in this range that have rows."""
@@ -124,6 +131,23 @@ def join(stream: StreamData, partition: str, after: int, rng: random.Random, ter
     """Give a stream one more partition, which has rows after a stream batch."""
     stream.partitions = (*stream.partitions, partition)
     _fill(stream, partition, _numbers(rng, after + 1, rng.randint(2, 8)), rng, terms)
+
+
+def mix(stream: StreamData, partition: str, rng: random.Random) -> None:
+    """Let the rows of a partition come out of order."""
+    rows = sorted(stream.arrivals(partition), key=lambda one: one[0].offset + rng.uniform(0, 6))
+    stream.out_of_order.add(partition)
+    numbers, offset = stream.numbers[partition], 0
+    ends = dict.fromkeys(numbers, 0)
+    for batch in numbers:
+        stream.rows[partition, batch] = []
+    for row, batch in rows:
+        offset += rng.random() < 0.1  # One that was set aside.
+        stream.rows[partition, batch].append(Row(offset, row.edge))
+        offset += 1
+        ends |= {number: offset for number in numbers if number >= batch}
+    ends[numbers[-1]] = offset + (rng.random() < 0.1)
+    stream.ends |= {(partition, batch): end for batch, end in ends.items()}
 
 
 def _numbers(rng: random.Random, first: int, count: int) -> list[int]:

@@ -11,6 +11,7 @@ from tests.sim.data import StreamData
 from tests.sim.machine import Machine
 from wukongs.protocol.events import Marker, PieceOffered, Submitted
 from wukongs.protocol.records import OpenPartition
+from wukongs.protocol.sealing import position
 
 BATCH_TIME = 20.0
 """Between two stream batches of one stream."""
@@ -59,6 +60,9 @@ class Source:
         if is_ended and self.rng.random() < 0.7:  # It may start anew, with less.
             return
         known = int((self.agenda.now - self.data.starts) / (BATCH_TIME * self.drift)) + 1
+        if self.partition in self.data.out_of_order:
+            self._send_mixed(host, numbers[:known])
+            return
         ahead = [batch for batch in numbers[:known] if batch > closed][:WINDOW] or numbers[:known][-1:]
         for batch in ahead:
             end = self.data.ends[self.partition, batch]
@@ -73,8 +77,38 @@ class Source:
                 self._offer(host, self._marker(batch, offset, end), set())
                 offset = end
 
-    def _piece(self, batch: int, offset: int, end_offset: int) -> PieceOffered:
-        return PieceOffered(self.data.key, self.partition, self.epoch, batch, offset, end_offset)
+    def _send_mixed(self, host: Machine, known: list[int]) -> None:
+        """Send rows that come out of order, those of stream batches that have begun. Rows that the node has inserted
+        before it restarted are passed over: what is said so counts for that life of it only."""
+        stamp, (offset, closed, _) = self.positions.get(host.number, (None, (0, 0, False)))
+        life = None if stamp is None else stamp[0]
+        numbers = self.data.numbers[self.partition]
+        ahead = [(row, batch) for row, batch in self.data.arrivals(self.partition) if row.offset >= offset]
+        for count, (row, batch) in enumerate(ahead):
+            if batch not in known or count == 3 * WINDOW:
+                break
+            if batch <= closed:
+                continue
+            self._offer(host, self._piece(batch, offset, row.offset + 1, numbers[0] - 1), {row.edge}, life)
+            offset = row.offset + 1
+            if self.rng.random() < 0.4:
+                self._close_mixed(host, known, offset, offset, life)
+        passed = [row.offset + 1 for row, batch in ahead if batch <= closed]
+        whole = all(batch <= closed or row.offset < offset for row, batch in ahead)
+        end = max([offset, *passed]) if whole else offset
+        if whole and known == numbers:
+            end = max(end, self.data.ends[self.partition, numbers[-1]])
+        self._close_mixed(host, known, offset, end, life)
+
+    def _close_mixed(self, host: Machine, known: list[int], offset: int, end: int, life: Any) -> None:
+        """Close what has all of its rows before an offset."""
+        numbers = self.data.numbers[self.partition]
+        closed = max((batch for batch in known if self.data.ends[self.partition, batch] <= end), default=numbers[0] - 1)
+        is_last = closed == numbers[-1]
+        self._offer(host, Marker(self.data.key, self.partition, self.epoch, closed, end, is_last, offset), set(), life)
+
+    def _piece(self, batch: int, offset: int, end_offset: int, after: int | None = None) -> PieceOffered:
+        return PieceOffered(self.data.key, self.partition, self.epoch, batch, offset, end_offset, after=after)
 
     def _marker(self, batch: int, offset: int, end_offset: int) -> Marker:
         """Close a stream batch, or all that are empty behind it as well; or, in its midst, those before it."""
@@ -87,12 +121,17 @@ class Source:
             closed = batch - 1  # The end closes what has rows as well.
         return Marker(self.data.key, self.partition, self.epoch, closed, end_offset, is_last, offset)
 
-    def _offer(self, host: Machine, event: PieceOffered | Marker, edges: set[Any]) -> None:
+    def _offer(self, host: Machine, event: PieceOffered | Marker, edges: set[Any], to: Any = None) -> None:
+        """to: the life of the node that is meant, if it may be no other."""
+
         def answer(life: Any, number: int, where: tuple[int, int, bool]) -> None:
             self.network.send(host.number, self, lambda: self._acknowledged(host, (life, number), where))
 
         def arrive() -> None:
-            if host.is_alive:
+            if host.is_alive and to not in (None, host.me):
+                host.acks += 1  # It says how far this life of it is.
+                answer(host.me, host.acks, position(host.node.intakes.get(event.stream), event.partition))
+            elif host.is_alive:
                 host.offer(event, edges, answer)
 
         self.network.send(self, host.number, arrive)

@@ -15,6 +15,7 @@ from tests.fuzz import first_and_slow
 from tests.sim import compaction_stories, late_stories, log_stories, log_world, partition_stories, run, stories
 from tests.sim.mutants import caught_by
 from tests.sim.traffic import measured
+from tests.sim.world import MIXED_FROM
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
 from wukongs.protocol.gossip import GOSSIP_NODES
@@ -30,9 +31,14 @@ MUTANT_SEEDS = 30
 """At most; mutants name the first seed that caught them, so one or two are run until the simulator changes."""
 
 
-@pytest.mark.parametrize("first", first_and_slow(range(0, SEEDS, 40)))
+@pytest.mark.parametrize("first", first_and_slow([*range(0, SEEDS, 40), MIXED_FROM]))
 def test_what_must_hold_holds(first: int) -> None:
     failed = {seed: failure for seed in range(first, first + 40) if (failure := run.failure(seed))}
+    assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())
+
+
+def test_rows_out_of_order_are_sealed_whole() -> None:
+    failed = {seed: failure for seed in range(MIXED_FROM + 40, MIXED_FROM + 60) if (failure := run.failure(seed))}
     assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())
 
 

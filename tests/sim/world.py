@@ -12,13 +12,15 @@ from typing import Any
 from tests.sim.agenda import Agenda, Network
 from tests.sim.checkers import Checkers, Violation
 from tests.sim.clients import Client, Operator
-from tests.sim.data import StreamData, join, random_stream, random_streams, random_terms
+from tests.sim.data import StreamData, join, mix, random_stream, random_streams, random_terms
 from tests.sim.machine import Machine
 from tests.sim.sources import LateSource, Source
 from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, Record, RegisterQuery, Role
 from wukongs.protocol.state import Cluster
 
 DURATION = 260.0
+MIXED_FROM = 1000
+"""From this seed on rows may come out of order; the lives before are those that mutants and rare failures name."""
 """How long things may go wrong."""
 HEALING = 4000.0
 """How long a healed cluster has to agree, at most."""
@@ -76,6 +78,7 @@ class World:
         self.terms = random_terms(rng)
         self.streams = random_streams(rng, self.terms, DURATION)
         dropping = self._dropping()
+        self._mix()
         self.checkers = Checkers(self.streams, self.hosts)
         self.hosts += [Machine(n, self.cluster, self.agenda, self.network, rng, self.tell) for n in range(count)]
         self.checkers.start()
@@ -106,6 +109,14 @@ class World:
         return Cluster(
             count, replicas, shards, voters, 12, entries_max, election_pulses=3 + 2 * quiet, quiet_pulses=quiet
         )
+
+    def _mix(self) -> None:
+        """Let the rows of some partitions come out of order."""
+        own = random.Random(f"out of order {self.seed}")
+        for stream in self.streams if self.seed >= MIXED_FROM else ():
+            for partition in stream.partitions:
+                if own.random() < 0.5:
+                    mix(stream, partition, own)
 
     def _dropping(self) -> list[tuple[float, Record]]:
         """Return when the last stream is dropped, if it is. Another one may be declared under its name."""

@@ -188,8 +188,7 @@ MUTANTS = (
         "sealing",
         "max(piece.batch, partition.reached): piece.end_offset",
         "piece.batch: piece.end_offset",
-        first=26,
-        simulator="stories",
+        first=1000,
     ),
     Mutant(
         "a partition that goes back begins with its first piece",

@@ -14,7 +14,7 @@ Along most partitions the numbers of pieces never fall. A partition whose rows c
 goes back, to stream batches that are not closed. Its rows keep the order of arrival, so a prefix of them is here, as
 ever. `ends` goes by the greatest number so far: rows before `ends[k]` belong to stream batches up to k. So the rows
 before the offset of an inserted stream batch are inserted; some behind it may be, too. Senders to a node that goes on
-from there pass over rows of stream batches that it has inserted.
+from there pass over rows of stream batches that this life of the node has begun with.
 
 Pieces are taken only once their new terms are agreed on (claims.py). The stream batches up to k are sealed when all
 partitions of the stream have closed k, or are at their end. They count in the local VTS when the host has inserted
