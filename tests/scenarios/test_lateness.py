@@ -111,6 +111,28 @@ def test_a_stream_that_sorts_waits_for_others_as_any_does(engine: wukongs.Engine
     assert {end: found for end, found in windows(query).items() if found} == {200: ["a", "b2"], 400: ["a2"]}
 
 
+def test_a_stream_that_sorts_and_begins_behind_the_clock_is_in_the_stored_graph_when_it_fires(
+    engine: wukongs.Engine,
+) -> None:
+    """Its first tuples may still come when its first push is there."""
+    busy = engine.stream(B, batch_ms=100)
+    busy.push([at("x", 50)])
+    busy.advance(1200)
+    engine.settle(timeout_s=60)
+    stream = engine.stream(A, batch_ms=100, lateness_ms=1000)
+    query = engine.register(
+        f"REGISTER QUERY q AS SELECT ?s FROM <urn:x-wukongs:default> FROM NAMED STREAM <{A}> [RANGE 100ms STEP 100ms] "
+        f"WHERE {{ GRAPH <{A}> {{ ?s ?p ?o }} ?s ?p ?o }}"
+    )
+    stream.push([at("b", 1550)])
+    stream.push([at("a", 660)])
+    stream.advance(2000)
+    busy.advance(2000)
+    engine.settle(timeout_s=60)
+    assert {end: found for end, found in windows(query).items() if found} == {700: ["a"], 1600: ["b"]}
+    assert subjects(engine) == ["a", "b", "x"]
+
+
 @pytest.mark.faces("connect")
 def test_a_node_calls_no_function_of_its_client(engine: wukongs.Engine) -> None:
     with pytest.raises(wukongs.SettingsError, match="on_late is a function, and the node cannot call it"):
