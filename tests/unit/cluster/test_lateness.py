@@ -13,11 +13,13 @@ from tests.engine_helpers import EX, at, names, register_text, subjects, windows
 from tests.faults.test_lost_nodes import in_time, wait_until_out
 from tests.oracles.lateness import Arrivals
 from tests.unit.cluster.test_idleness import of_stream, soon
+from tests.unit.cluster.test_pipelines import S, Writer, fed_cluster
 from tests.unit.cluster.wires import STREAM, encoded, wired
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.feeding import FEED
 from wukongs.cluster.writing import StreamWriter, writer_of
 from wukongs.errors import NodeUnavailable
+from wukongs.wire.link import IngestLink
 
 A = EX + "streamA"
 LONG_S = 20.0
@@ -213,3 +215,20 @@ def test_another_node_declares_it_with_the_same_words() -> None:
         with pytest.raises(wukongs.SettingsError, match="lateness_ms"):
             nodes[1].engine.stream(EX + "other", lateness_ms=-1)
         assert nodes[1].store.stream(A).lateness_ms == 100
+
+
+def test_a_pipeline_feeds_a_stream_that_sorts_what_is_pushed() -> None:
+    with fed_cluster(2) as (nodes, addresses):
+        engine = nodes[0].engine
+        stream = engine.stream(S, batch_ms=100, lateness_ms=LATENESS_MS)
+        query = engine.register(register_text("RANGE 100ms STEP 100ms", stream=S))
+        with IngestLink(addresses) as link:
+            pipeline = Writer(link, "one")
+            stream.push([at("x", 510), at("y", 310)])
+            pipeline.send(5, ("c", "d"))
+            assert stream.push([at("z", 350), at("late", 259)]) == 1
+            pipeline.close(6)
+            pipeline.finish()
+        stream.close()
+        engine.settle(LONG_S)
+        assert filled(query) == {400: ["y", "z"], 500: ["c"], 600: ["x"]}
