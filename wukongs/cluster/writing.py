@@ -102,11 +102,8 @@ class StreamWriter:
         is_late = late_mask(times, state.idle_ms if lateness_ms is None else self._promised_ms, lateness_ms)
         late, places = np.flatnonzero(is_late), np.flatnonzero(~is_late)
         places = places[np.argsort(times[places], kind="stable")]
-        if not len(places):  # the next message tells the others
-            state.count_late(is_late, timing_mask(encoded, state.timing))
-            return late
-        first_ms = int(times[places[0]])
-        if self._promised_ms is not None and first_ms <= self._promised_ms:
+        first_ms = int(times[places[0]]) if len(places) else None
+        if first_ms is not None and self._promised_ms is not None and first_ms <= self._promised_ms:
             raise StreamError(
                 f"stream {self._stream}: timestamp {first_ms} ms at tuple {places[0]} of the call, but the stream "
                 f"already stands at {self._promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
@@ -114,9 +111,10 @@ class StreamWriter:
             )
         is_as_pushed = np.array_equal(places, np.arange(len(encoded)))
         on_time = encoded if is_as_pushed else TermCutter(encoded).cut(places)
-        complete_ms = int(on_time.timestamps[-1]) - (lateness_ms or 0) - 1
-        if self._promised_ms is not None:
-            complete_ms = max(complete_ms, self._promised_ms)
+        complete_ms = self._promised_ms
+        if len(places):
+            newest_ms = int(on_time.timestamps[-1]) - (lateness_ms or 0) - 1
+            complete_ms = newest_ms if complete_ms is None else max(newest_ms, complete_ms)
         told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms)
         if len(late):
             dropped_count = told.dropped_count + int(timing_mask(encoded, state.timing)[late].sum())

@@ -108,7 +108,7 @@ def test_the_next_writer_knows_up_to_where_the_stream_was_idle() -> None:
 def test_a_call_with_late_tuples_that_was_cut_off_and_is_said_again_counts_once() -> None:
     with wired(2) as wires:
         wires.nodes[0].engine.stream(STREAM, batch_ms=100, on_late="count")
-        node, writer = wires.writer()
+        _, writer = wires.writer()
         call = encoded(("a", 150), ("late", 50), ("b", 150))
         wires.lose(FEED, 1, count=1 << 20)
         with pytest.raises(NodeUnavailable):
@@ -117,8 +117,6 @@ def test_a_call_with_late_tuples_that_was_cut_off_and_is_said_again_counts_once(
         assert writer.push(call, LONG_S).tolist() == [1]
         assert [one.store.stream(STREAM).late_count for one in wires.nodes] == [1, 1]
         assert writer.push(encoded(("late2", 60)), LONG_S).tolist() == [0]
-        assert node.store.stream(STREAM).late_count == 2
-        assert writer.push(encoded(("c", 151)), LONG_S).tolist() == []
         assert [one.store.stream(STREAM).late_count for one in wires.nodes] == [2, 2]
 
 
