@@ -315,6 +315,7 @@ class Injector:
             if tick_sn(time_ms) < upper:
                 core.move_to(time_ms)
         self._drop_slices()
+        self._keep_budgets()  # what counting windows have read takes room, too
         return (), not (core.progress.go_on(core) or self.made.go_on())
 
     def _ahead_ms(self) -> dict[str, int]:
