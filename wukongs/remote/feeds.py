@@ -93,7 +93,8 @@ class Feed:
 
     def unread(self) -> int:
         """Return the number that the last of the windows that wait will have."""
-        return self.number + len(self._cursor)
+        with self._lock:  # else one that is fetched might be counted neither there nor here
+            return self.number + len(self._cursor)
 
     def end(self) -> None:
         """Let a window that the client has not confirmed wait for another reader of the cursor, if there may be one."""
