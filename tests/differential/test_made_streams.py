@@ -73,7 +73,7 @@ class Life:
         rows = [row for row in rows if row[2] < self.end_ms - 500]
         self.stream.push([(node(s), node("p"), node(o), t) for s, o, t in rows])
         self.tuples += rows
-        self.closed_ms = max(self.closed_ms, at_ms - 1) if rows else self.closed_ms
+        self.closed_ms = max(self.closed_ms, rows[-1][2] - 1) if rows else self.closed_ms
         if rng.random() < 0.7:
             self.noise.push([(node(f"x{rng.randrange(1 << 30)}"), node("noise"), node("o"), at_ms) for _ in range(9)])
 

@@ -238,8 +238,13 @@ class DurableJournal:
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
-    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
+    def fired(
+        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+    ) -> None:
         lsn = self.wal.next_lsn if self.position is None else self.position
+        if self.position is not None and not is_stored:
+            # It may have fired earlier than the replay, which goes by the clock: the heads behind the first may say so.
+            lsn = self._marks[0].lsn + 1
         self.delivery.fired(query_lsn, at_ms, lsn, needs_ms, is_compared)
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
@@ -453,7 +458,9 @@ class ReadOnlyJournal:
     def commit(self, change: Change | Told | Pushed) -> int:
         self._refuse()
 
-    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
+    def fired(
+        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+    ) -> None:
         pass
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:

@@ -60,9 +60,12 @@ class Journal(Protocol):
 
         Called with the engine's lock held. After an error the change must not be made."""
 
-    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
+    def fired(
+        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+    ) -> None:
         """Note that a query has picked the batches of a firing. needs_ms: it reads, of each stream, what came after
-        this. is_compared: its next firing is compared with this one. Called with the lock held."""
+        this. is_compared: its next firing is compared with this one; is_stored: it reads stored graphs, and so
+        waits for their clock. Called with the lock held."""
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         """Note how far a cursor of a query has come: a named one, or OWN. From any thread."""
@@ -117,7 +120,9 @@ class NoJournal:
     def commit(self, change: Change | Told | Pushed) -> int:
         return 0
 
-    def fired(self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool) -> None:
+    def fired(
+        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+    ) -> None:
         pass
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, names, register_text
+from tests.inside import core_of
 from wukongs.live.injector import Injector
 
 STEP = "RANGE 100ms STEP 100ms"
@@ -245,3 +246,25 @@ def test_the_bounds_of_a_query_are_found_again(tmp_path: Path) -> None:
         if checkpoint:
             engine.checkpoint()
         engine.close()
+
+
+def test_the_log_keeps_what_brings_windows_that_came_before_the_clock(tmp_path: Path) -> None:
+    """B is behind, so the clock stands still, and the replay fires what A has closed at the end of the log. The heads of
+    later segments say that it has fired: from these on it would not come again."""
+    settings = wukongs.Settings(log_segment_bytes=1024)
+    engine = wukongs.Engine(tmp_path / "data", settings=settings)
+    stream, other = (engine.stream(iri, batch_ms=100) for iri in (A, B))
+    stream.advance(0)
+    other.advance(0)
+    engine.register(register_text(STEP))
+    stream.advance(100)
+    engine.settle(timeout_s=60)
+    for number in range(30):  # some segments
+        stream.push([at(f"s{number}", 101)])
+    with wukongs.Engine(crashed(engine, tmp_path / "data"), settings=settings) as engine:
+        journal = core_of(engine).journal
+        assert len(journal._marks) > 2
+        oldest = journal.delivery.oldest()
+        assert (oldest.end_ms, oldest.lsn) == (100, journal._marks[0].lsn + 1)
+        (query,) = engine.queries()
+        assert ends(query.results(timeout_s=0)) == [100]
