@@ -249,8 +249,8 @@ def test_the_bounds_of_a_query_are_found_again(tmp_path: Path) -> None:
 
 
 def test_the_log_keeps_what_brings_windows_that_came_before_the_clock(tmp_path: Path) -> None:
-    """B is behind, so the clock stands still, and the replay fires what A has closed at the end of the log. The heads of
-    later segments say that it has fired: from these on it would not come again."""
+    """B is behind, so the clock stands still, and the replay fires what A has closed at the end of the log. The heads
+    of later segments say that it has fired: from these on it would not come again."""
     settings = wukongs.Settings(log_segment_bytes=1024)
     engine = wukongs.Engine(tmp_path / "data", settings=settings)
     stream, other = (engine.stream(iri, batch_ms=100) for iri in (A, B))
