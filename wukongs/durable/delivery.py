@@ -141,9 +141,9 @@ class Delivery:
     def oldest(self) -> Fired | None:
         """Return the oldest firing that is not acknowledged, and let the stored graph merge up to there."""
         found = [fired for lsn in self._fired if (fired := self.oldest_of(lsn)) is not None]
-        oldest = min(found, key=lambda fired: fired.lsn, default=None)
+        oldest = min(found, key=lambda fired: (fired.lsn, fired.end_ms), default=None)
         if oldest is not None:
-            self._hold(oldest.sn)
+            self._hold(min(fired.sn for fired in found))
         elif self._held is not None:
             self._held.close()
             self._held = None
