@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,13 +35,14 @@ class Fired:
 
 
 class Delivery:
-    """Queries are named by their LSN, those that fire as one by a number below 0. Called with the engine's lock held,
-    except for acknowledge."""
+    """The Deliveries of a data folder. Queries that fire as one have a number below 0."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, needs: Callable[[bool], int]) -> None:
+        """needs: returns the record before which the log has to begin, for what fires now to come again, by whether its
+        query reads stored graphs."""
         self.come: dict[int, dict[str, Come]] = {}
         """Per query, how far its cursors have come, by name."""
-        self._core = core
+        self._core, self._needs = core, needs
         self._fired: dict[int, deque[Fired]] = {}
         self._together: dict[int, FiredAsOne] = {}
         self._gathered = 0
@@ -51,30 +52,29 @@ class Delivery:
         self._news_lock = threading.Lock()
 
     def fired(
-        self, query_lsn: int, at_ms: int, lsn: int, needs_ms: Mapping[str, int], is_compared: bool = False
+        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
     ) -> None:
-        """Note a firing. lsn: the next record of the log. is_compared: the next firing is compared with this one, so
-        this one is evaluated again if that one is."""
+        """Do as Deliveries.fired."""
         if is_compared:
             self._compared.add(query_lsn)
-        fired = Fired(at_ms, self._core.upper - 1, lsn, needs_ms)
+        fired = Fired(at_ms, self._core.upper - 1, self._needs(is_stored), needs_ms)
         self._fired.setdefault(query_lsn, deque()).append(fired)
         if self._held is None:
             self._hold(fired.sn)
 
     def gather(self, group: FiredAsOne) -> int:
-        """Do as Journal.gather."""
+        """Do as Deliveries.gather."""
         self._gathered += 1
         self._together[-self._gathered] = group
         return -self._gathered
 
     def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
-        """Do as Journal.hand_on."""
+        """Do as Deliveries.hand_on."""
         fired = self._fired.get(from_lsn, ())
         self._fired[to_lsn] = deque(each for each in fired if since_ms is None or each.end_ms >= since_ms)
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
-        """Note how far a cursor of a query has come. From any thread."""
+        """Do as Deliveries.acknowledge."""
         with self._news_lock:
             known = self.come.setdefault(query_lsn, {})
             before = known.get(cursor)
@@ -121,7 +121,7 @@ class Delivery:
             return min(come.through_ms for come in cursors.values()) if OWN in cursors else None
 
     def forget(self, query_lsn: int) -> None:
-        """Forget the firings of a query that was closed, or of queries that fire as one no more."""
+        """Do as Deliveries.forget."""
         self._fired.pop(query_lsn, None)
         self._together.pop(query_lsn, None)
         self._compared.discard(query_lsn)

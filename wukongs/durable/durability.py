@@ -20,7 +20,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,9 +35,8 @@ from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
-from wukongs.live.journal import Change, FiredAsOne
+from wukongs.live.journal import Change, NoDeliveries
 from wukongs.live.pieces import Chunk, Pushed, Told
-from wukongs.live.window_log import Come
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.snapshot import tick_of
@@ -88,7 +87,7 @@ class DurableJournal:
         """The `about` of the manifest as it was opened, and the files that were loaded since."""
         self.definitions: dict[int, Definition] = {}
         """Streams and queries by LSN, also those that have ended since the log's start."""
-        self.delivery = Delivery(core)
+        self.delivery = Delivery(core, self._firing_needs)
         self._core = core
         self._injector = injector
         self._joined = joined
@@ -238,26 +237,13 @@ class DurableJournal:
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
-    def fired(
-        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
-    ) -> None:
-        lsn = self.wal.next_lsn if self.position is None else self.position
-        if self.position is not None and not is_stored:
-            # It may have fired earlier than the replay, which goes by the clock: the heads behind the first may say so.
-            lsn = self._marks[0].lsn + 1
-        self.delivery.fired(query_lsn, at_ms, lsn, needs_ms, is_compared)
-
-    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
-        self.delivery.acknowledge(query_lsn, cursor, come)
-
-    def gather(self, group: FiredAsOne) -> int:
-        return self.delivery.gather(group)
-
-    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
-        self.delivery.hand_on(from_lsn, to_lsn, since_ms)
-
-    def scatter(self, lsn: int) -> None:
-        self.delivery.forget(lsn)
+    def _firing_needs(self, is_stored: bool) -> int:
+        """Return the record before which the log has to begin, for a firing to come again. is_stored: its query waits
+        for the clock of the stored graph."""
+        if self.position is None:
+            return self.wal.next_lsn
+        # Others may have fired earlier than the replay, which goes by the clock: heads behind the first may say so.
+        return self.position if is_stored else self._marks[0].lsn + 1
 
     def _log_acknowledgements(self) -> None:
         news = self.delivery.take_news()
@@ -429,6 +415,8 @@ class ReadOnlyJournal:
 
     Windows are reported, since that changes nothing in the folder: the next engine reports them again."""
 
+    delivery = NoDeliveries()
+
     def __init__(self, folder: Path, close: Callable[[], None]) -> None:
         """close: gives the folder back."""
         self._folder = folder
@@ -457,23 +445,6 @@ class ReadOnlyJournal:
 
     def commit(self, change: Change | Told | Pushed) -> int:
         self._refuse()
-
-    def fired(
-        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
-    ) -> None:
-        pass
-
-    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
-        pass
-
-    def gather(self, group: FiredAsOne) -> int:
-        return 0
-
-    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
-        pass
-
-    def scatter(self, lsn: int) -> None:
-        pass
 
     def checkpoint(self) -> None:
         self._refuse()

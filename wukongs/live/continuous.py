@@ -673,7 +673,7 @@ class ContinuousQuery:
             self._decide(at_ms, None)
             return None
         is_compared, is_stored = self.reporter.is_compared, self.windows.reads_stored
-        self._core.journal.fired(self.lsn, at_ms, reading.needs_ms, is_compared, is_stored)
+        self._core.journal.delivery.fired(self.lsn, at_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing = True
         plans = self.compiled if reading.dataset is None and reading.error is None else None
         return Firing(self, at_ms, reading, picked.reader, plans)

@@ -51,7 +51,7 @@ class EmbeddedBackend:
     ) -> None:
         self._core, self._injector, self._prepared, self._folder = core, injector, prepared, folder
         self._sink = CoreSink(core, injector)
-        self._joined = joined
+        self.joined = joined
         self.watch = Watch(core, injector)
         with core.lock:
             for state in core.streams.values():
@@ -107,7 +107,7 @@ class EmbeddedBackend:
             core.stream(stream_iri)
             self._injector.catch_up()
             state = core.stream(stream_iri)
-            readers = [self._joined.named(name) for name in self._injector.made.readers_of(stream_iri)]
+            readers = [self.joined.named(name) for name in self._injector.made.readers_of(stream_iri)]
             if readers:
                 raise StreamError(f"stream {stream_iri} is read by {', '.join(readers)}: close these first")
             core.journal.commit({"op": "drop", "stream": stream_iri})
@@ -124,7 +124,7 @@ class EmbeddedBackend:
             core.check_is_open()
             if any(window.is_counted for window in query.dataset.windows):
                 self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
-            known = self._joined.members.get(name) or self._injector.queries.get(name)
+            known = self.joined.members.get(name) or self._injector.queries.get(name)
             if known is not None and known.is_recovered and known.source == source:
                 known.attach(on_result)
                 return known
@@ -133,7 +133,7 @@ class EmbeddedBackend:
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             makes = check_made(core, self._injector, query)
             serve_readers(core, self._injector, query)
-            if name in self._injector.queries or name in self._joined.members:
+            if name in self._injector.queries or name in self.joined.members:
                 raise StreamError(f"a query named {name} was registered at the same time: close it first")
             check_windows(core, query, self._injector.queries)
             from_ms = counts_from(core, query)
@@ -144,7 +144,7 @@ class EmbeddedBackend:
             if makes:
                 self._injector.made.add(core.streams[name])
             if not makes:
-                joined = self._joined.join(query, source, on_result, from_ms, lsn)
+                joined = self.joined.join(query, source, on_result, from_ms, lsn)
                 if joined is not None:
                     return joined
             registered = register_query(core, self._injector, query, on_result, source, lsn, from_ms)
@@ -157,8 +157,8 @@ class EmbeddedBackend:
 
     def queries(self) -> list[RegisteredQuery]:
         with self._core.lock:
-            alone = (one for one in self._injector.queries.values() if not self._joined.is_lead(one))
-            return [*alone, *self._joined.members.values()]
+            alone = (one for one in self._injector.queries.values() if not self.joined.is_lead(one))
+            return [*alone, *self.joined.members.values()]
 
     def stats(self) -> dict[str, Any]:
         return stats_of(self._core, self._injector, self._prepared, self._folder, self.queries())

@@ -10,7 +10,7 @@ A query leaves its group, and goes on alone from the next window, when it is pau
 whose firing exceeds its limits is divided, and each half does the firing anew, until what is too much is alone.
 
 In a data folder each registration is a record of its own; groups are derived from these, also when the log is replayed.
-The journal notes a firing of the group once (Journal.gather). Queries that are not read acknowledge nothing: a
+The journal notes a firing of the group once (Deliveries.gather). Queries that are not read acknowledge nothing: a
 checkpoint asks how far they have come (JoinedQueries.come_unread).
 
 Which groups there are, and who is in them, is guarded by the engine's lock; blocks and who waits for them by the lock
@@ -261,7 +261,7 @@ class JoinedGroup:
         is_silent = "non-empty result" in registration.report
         self.blocks, self._before = Blocks(is_silent, core.unread), before
         asked = replace(shape.query, registration=replace(registration, name=name, report=()))
-        lsn = core.journal.gather(self)
+        lsn = core.journal.delivery.gather(self)
         self.lead = ContinuousQuery(core, injector, asked, None, QuerySource(""), lsn, from_ms, rows=self)
         self.lead.cursor().close()  # it would acknowledge what only the lead has taken
         self._cursor = self.lead.log.cursor()
@@ -308,7 +308,7 @@ class JoinedGroup:
         self.lead.log.unlisten(self._take)
         self.lead.end()
         self.blocks.end_here()
-        self._core.journal.scatter(self.lead.lsn)
+        self._core.journal.delivery.forget(self.lead.lsn)
 
     @property
     def streams(self) -> set[str]:
@@ -374,7 +374,7 @@ class JoinedGroup:
                 shape, before = Shape(self._query, self._first), (*self._before, self.blocks)
                 group = JoinedGroup(self._core, self._injector, shape, self._first_ids, name, self.lead.from_ms, before)
                 group.lead.stand_behind(at_ms)
-                self._core.journal.hand_on(self.lead.lsn, group.lead.lsn, None)
+                self._core.journal.delivery.hand_on(self.lead.lsn, group.lead.lsn, None)
                 for member in part:
                     at = member.number
                     group.add(member, self._ids[at], self._is_taken[at], self.counts_of(at))
@@ -648,7 +648,7 @@ class JoinedQuery:
                 alone = register_query(core, injector, query, None, self.source, self.lsn, lead.from_ms, readers)
                 alone.is_recovered = self.is_recovered
                 alone.go_on_from(lead, self.since_ms)
-                core.journal.hand_on(lead.lsn, self.lsn, self.since_ms)
+                core.journal.delivery.hand_on(lead.lsn, self.lsn, self.since_ms)
                 with core.unread.lock:
                     counts = group.counts_of(self.number)
                     readers.counts.take_over(**counts)

@@ -33,8 +33,35 @@ class FiredAsOne(Protocol):
         read, by its LSN; None: of none that is known. Called with the engine's lock held."""
 
 
+class Deliveries(Protocol):
+    """Firings, and who has taken their windows. Queries are named by their LSN. Called with the engine's lock held, except
+    for acknowledge."""
+
+    def fired(
+        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+    ) -> None:
+        """Note that a query has picked the batches of a firing. needs_ms: it reads, of each stream, what came after
+        this. is_compared: its next firing is compared with this one, so this one is evaluated again if that one is;
+        is_stored: it reads stored graphs, and so waits for their clock."""
+
+    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
+        """Note how far a cursor of a query has come: a named one, or OWN. From any thread."""
+
+    def gather(self, group: FiredAsOne) -> int:
+        """Return a number by which queries fire that fire as one; no query has it as its LSN."""
+
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+        """Note that the firings of a number, from a time on (None: all), are those of another one as well."""
+
+    def forget(self, query_lsn: int) -> None:
+        """Forget the firings of a query that was closed, or of queries that fire as one no more."""
+
+
 class Journal(Protocol):
     """A record is known by its number, the LSN. Raises StorageError where a record cannot be kept."""
+
+    @property
+    def delivery(self) -> Deliveries: ...
 
     def prepare(self) -> None:
         """Be ready for `note`. Called with the engine's lock held, before anything is changed."""
@@ -60,27 +87,6 @@ class Journal(Protocol):
 
         Called with the engine's lock held. After an error the change must not be made."""
 
-    def fired(
-        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
-    ) -> None:
-        """Note that a query has picked the batches of a firing. needs_ms: it reads, of each stream, what came after
-        this. is_compared: its next firing is compared with this one; is_stored: it reads stored graphs, and so
-        waits for their clock. Called with the lock held."""
-
-    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
-        """Note how far a cursor of a query has come: a named one, or OWN. From any thread."""
-
-    def gather(self, group: FiredAsOne) -> int:
-        """Return a number by which queries fire that fire as one; no query has it as its LSN. Called with the lock
-        held."""
-
-    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
-        """Note that the firings of a number, from a time on (None: all), are those of another one as well. Called with
-        the lock held."""
-
-    def scatter(self, lsn: int) -> None:
-        """Forget the firings of a number that gather has returned. Called with the lock held."""
-
 
 class DataFolder(Protocol):
     """The data folder that an engine holds, apart from its Journal. Called without the lock. Raises StorageError."""
@@ -98,8 +104,31 @@ class DataFolder(Protocol):
         """End, with a last checkpoint. Called when nothing is taken any more."""
 
 
+class NoDeliveries:
+    """Nothing is noted: what nobody has taken does not come again, or comes from a log that stays as it is."""
+
+    def fired(
+        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+    ) -> None:
+        pass
+
+    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
+        pass
+
+    def gather(self, group: FiredAsOne) -> int:
+        return 0
+
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+        pass
+
+    def forget(self, query_lsn: int) -> None:
+        pass
+
+
 class NoJournal:
     """The journal of an engine in memory: nothing is logged, and every change holds at once."""
+
+    delivery = NoDeliveries()
 
     def prepare(self) -> None:
         pass
@@ -119,20 +148,3 @@ class NoJournal:
 
     def commit(self, change: Change | Told | Pushed) -> int:
         return 0
-
-    def fired(
-        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
-    ) -> None:
-        pass
-
-    def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
-        pass
-
-    def gather(self, group: FiredAsOne) -> int:
-        return 0
-
-    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
-        pass
-
-    def scatter(self, lsn: int) -> None:
-        pass

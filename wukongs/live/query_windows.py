@@ -31,10 +31,10 @@ from wukongs.store.lookup_kernels import count_edges
 @dataclass(slots=True)
 class Reading:
     """The data that one firing reads. dataset: None for a compiled query, which finds it in the table of windows;
-    extents: of each window of the clause, in order; partial: a window reaches back further than the engine holds;
-    error: a window needs what its stream had no room for; needs_ms: per stream, the time after which all tuples that
-    it reads have come; spans: name -> (start_ms, end_ms), of each stream the window that reaches back the farthest, and
-    of each window that has an IRI of its own, its own; start_ms: where the earliest begins."""
+    extents: of each window of the clause, in order, if they are asked for; partial: a window reaches back further than
+    the engine holds; error: a window needs what its stream had no room for; needs_ms: per stream, the time after which
+    all tuples that it reads have come; spans: name -> (start_ms, end_ms), of each stream the window that reaches back
+    the farthest, and of each window that has an IRI of its own, its own; start_ms: where the earliest begins."""
 
     dataset: Dataset | None
     extents: tuple[Extent, ...]
@@ -181,7 +181,7 @@ class QueryWindows:
 
     def read(self, at_ms: int, *, is_compiled: bool = False, with_extents: bool = True) -> Reading:
         """Pick what the firing at a time reads, when everything up to then is sealed. is_compiled: it is written into
-        the engine's table, where it stays until something else is picked."""
+        the engine's table, where it stays until something else is picked. with_extents: extents are asked for."""
         shared = self._shared_windows()
         partial = False
         error = None

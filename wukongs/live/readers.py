@@ -90,4 +90,4 @@ class Readers:
         self.log.close()
 
     def _durable_cursor(self, name: str, come: Come | None) -> Cursor:
-        return self.log.cursor(come, lambda come: self._core.journal.acknowledge(self._lsn, name, come))
+        return self.log.cursor(come, lambda come: self._core.journal.delivery.acknowledge(self._lsn, name, come))

@@ -386,7 +386,7 @@ class Cursor:
     # --- called by the log, with the lock held ------------------------------------------------------------------------
 
     def add(self, window: LoggedWindow) -> None:
-        if self._had_ms is None or window.end_ms > self._had_ms:
+        if not self.had(window.end_ms):
             window.holders += 1
             self._last = window
             self._waiting.append(window)

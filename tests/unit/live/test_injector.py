@@ -162,7 +162,7 @@ def test_firings_by_windows_alone_do_not_let_time_pass_those_that_read_stored_gr
     where = f"{{ GRAPH {STORED.split()[1]} {{ ?s ?p ?o }} }}"
     stored = engine.register(f"REGISTER QUERY stored AS SELECT ?s {window} WHERE {where}")
     core: Core = engine._core
-    fired, moved, stood = core.journal.fired, list[int](), list[tuple[int, int]]()
+    fired, moved, stood = core.journal.delivery.fired, list[int](), list[tuple[int, int]]()
 
     def move_b(lsn: int, at_ms: int, *more: Any) -> None:
         fired(lsn, at_ms, *more)
@@ -171,7 +171,7 @@ def test_firings_by_windows_alone_do_not_let_time_pass_those_that_read_stored_gr
             moved.append(at_ms)
             b.advance(2000)
 
-    monkeypatch.setattr(core.journal, "fired", move_b)
+    monkeypatch.setattr(core.journal.delivery, "fired", move_b)
     ends = range(200, 2001, 100)
     for end in ends:
         a.push([at(f"t{end}n{n}", end) for n in range(40)])

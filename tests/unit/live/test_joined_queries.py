@@ -275,7 +275,7 @@ def test_shapes_of_closed_queries_are_forgotten(alone_max: int, monkeypatch: pyt
             query = engine.register(HEAD % f"q{at}" + where % at)
             if at % 20:
                 query.close()
-        joined = engine._backend._joined
+        joined = engine._backend.joined
         assert len(joined._alone) + len(joined._groups) <= 24
         assert len(engine.stats()["queries"]) == 5
 
