@@ -34,8 +34,8 @@ class FiredAsOne(Protocol):
 
 
 class Deliveries(Protocol):
-    """Firings, and who has taken their windows. Queries are named by their LSN. Called with the engine's lock held, except
-    for acknowledge."""
+    """Firings, and who has taken their windows. Queries are named by their LSN. Called with the engine's lock held,
+    except for acknowledge."""
 
     def fired(
         self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
