@@ -31,7 +31,7 @@ from wukongs.errors import (
     StreamError,
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
-from wukongs.live.continuous import ContinuousQuery, QuerySource, check_name, is_over
+from wukongs.live.continuous import QuerySource, check_name, is_over
 from wukongs.live.declarations import check_windows, parse_continuous
 from wukongs.live.lateness import COUNT, LateTuples
 from wukongs.live.query_group import terms_of_bindings
@@ -177,7 +177,7 @@ class ClusterBackend:
         if not self._submit(DropStream(key)):
             raise StreamError(f"stream {stream_iri} was dropped, or a query on it registered, at the same time")
 
-    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> ContinuousQuery:
+    def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> RegisteredQuery:
         """The query runs on this node, which holds its windows whole from now on.
 
         If another node ran the query, with the same text, and was taken out since, this node takes it over: windows

@@ -7,7 +7,8 @@ from typing import Any
 
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, StreamError
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.backend import RegisteredQuery
+from wukongs.live.continuous import QuerySource
 from wukongs.live.core import QueryLog
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.results import WindowResult
@@ -107,7 +108,7 @@ class DistantQuery:
         )
 
 
-def query_handler(query_of: Callable[[str], ContinuousQuery | None]) -> Callable[[Packet], Packet]:
+def query_handler(query_of: Callable[[str], RegisteredQuery | None]) -> Callable[[Packet], Packet]:
     """Return the handler of OF_QUERY. query_of: a query that runs here, by its name."""
 
     def answer(packet: Packet) -> Packet:

@@ -27,7 +27,7 @@ from wukongs.cluster.times import ms_of, packed
 from wukongs.errors import DataError, WukongsError
 from wukongs.live.core import Core
 from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
-from wukongs.live.injector import Injector
+from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.protocol.records import (
@@ -126,7 +126,7 @@ class NodeRecords:
         core: Core,
         terms: NodeRegistry,
         exposure: Exposure,
-        injector: Injector,
+        joined: JoinedQueries,
         staging: Staging,
         me: int,
         ask_for_slices: Callable[[], None],
@@ -139,7 +139,7 @@ class NodeRecords:
         self.refused: dict[int, WukongsError] = {}
         """Index of a record -> why it did nothing."""
         self._core, self._terms, self._exposure = core, terms, exposure
-        self._injector = injector
+        self._joined, self._injector = joined, joined.injector
         self._staging = staging
         self._me = me
         self._ask_for_slices = ask_for_slices
@@ -317,7 +317,7 @@ class NodeRecords:
 
     def _register(self, name: str, found: RecordedQuery, *, is_new: bool) -> None:
         """Run a query here. is_new: from the event time that its record says; else it goes on from what is shown."""
-        if name in self._injector.queries:
+        if self._joined.get(name) is not None:
             return
         try:
             source, from_ms, is_paused = read_registration(found.payload, name)
@@ -327,8 +327,9 @@ class NodeRecords:
             check_windows(self._core, query, self._injector.queries)
             if not is_new:
                 from_ms = counts_from(self._core, query)
-            registered = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
-            registered.is_paused = is_paused
+            if is_paused or self._joined.join(query, source, None, from_ms, found.index) is None:
+                alone = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
+                alone.is_paused = is_paused
         finally:
             self._leave(found.streams)
 
@@ -345,7 +346,7 @@ class NodeRecords:
                 self.homes[name] = found, nodes
             if self._me in nodes:
                 try:
-                    query = self._injector.queries.get(name)
+                    query = self._joined.get(name)
                     if query is not None:
                         source, from_ms, is_paused = read_registration(found.payload, name)
                         query.alter(source, is_paused, from_ms)
@@ -366,7 +367,7 @@ class NodeRecords:
     def _stop(self, name: str, registered: RecordedQuery | None) -> None:
         if registered is None:
             return
-        query = self._injector.queries.get(name)
+        query = self._joined.get(name)
         if query is not None:
             query.end()
         self._leave(registered.streams)  # Also if the query was closed here: it has gone before its record came.

@@ -35,6 +35,7 @@ from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core, QueryLog
 from wukongs.live.injector import Injector
+from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import Close, Piece
 from wukongs.live.stream_state import StreamState
@@ -92,6 +93,7 @@ class NodeStore:
         self.exposure = Exposure(self._drop_shares)
         self.core = Core(settings, NoJournal(), self.terms, self.exposure)
         self.injector = Injector(self.core)
+        self.joined = JoinedQueries(self.core, self.injector)
         self.me = me
         self.shard_map = shard_map
         self._mine = shard_map.shards(me)
@@ -101,7 +103,7 @@ class NodeStore:
         self.claims = TermClaims(self.terms)
         self.staging = Staging(settings.load_bytes_max)
         self.records = NodeRecords(
-            self.core, self.terms, self.exposure, self.injector, self.staging, me, self._ask_for_slices
+            self.core, self.terms, self.exposure, self.joined, self.staging, me, self._ask_for_slices
         )
         self._hold: Handle | None = None
         self._oldest_firing: int | None = None if self._is_alone else 0
@@ -334,10 +336,10 @@ class NodeStore:
         with self.core.lock:
             return self.exposure.reached
 
-    def query(self, name: str) -> ContinuousQuery | None:
+    def query(self, name: str) -> JoinedQuery | ContinuousQuery | None:
         """Return a registered query that runs on this node."""
         with self.core.lock:
-            return self.injector.queries.get(name)
+            return self.joined.get(name)
 
     # --- slices -------------------------------------------------------------------------------------------------------
 

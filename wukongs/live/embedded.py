@@ -4,7 +4,7 @@ core's lock, each change is committed to the journal, then applied."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,7 +124,7 @@ class EmbeddedBackend:
             core.check_is_open()
             if any(window.is_counted for window in query.dataset.windows):
                 self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
-            known = self.joined.members.get(name) or self._injector.queries.get(name)
+            known = self.joined.get(name)
             if known is not None and known.is_recovered and known.source == source:
                 known.attach(on_result)
                 return known
@@ -133,7 +133,7 @@ class EmbeddedBackend:
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
             makes = check_made(core, self._injector, query)
             serve_readers(core, self._injector, query)
-            if name in self._injector.queries or name in self.joined.members:
+            if self.joined.get(name) is not None:
                 raise StreamError(f"a query named {name} was registered at the same time: close it first")
             check_windows(core, query, self._injector.queries)
             from_ms = counts_from(core, query)
@@ -157,11 +157,10 @@ class EmbeddedBackend:
 
     def queries(self) -> list[RegisteredQuery]:
         with self._core.lock:
-            alone = (one for one in self._injector.queries.values() if not self.joined.is_lead(one))
-            return [*alone, *self.joined.members.values()]
+            return [*self.joined.registered()]
 
     def stats(self) -> dict[str, Any]:
-        return stats_of(self._core, self._injector, self._prepared, self._folder, self.queries())
+        return stats_of(self.joined, self._prepared, self._folder)
 
     def checkpoint(self) -> None:
         self._core.check_is_open()
@@ -188,18 +187,11 @@ class EmbeddedBackend:
             query.end()
 
 
-def stats_of(
-    core: Core,
-    injector: Injector,
-    prepared: PreparedQueries,
-    folder: DataFolder | None = None,
-    queries: Iterable[RegisteredQuery] | None = None,
-) -> dict[str, Any]:
-    """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON. queries:
-    those that were registered; default: those of the injector."""
+def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: DataFolder | None = None) -> dict[str, Any]:
+    """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
+    core = joined.core
     with core.lock:
         trace = core.arrangement.trace
-        asked = injector.queries.values() if queries is None else queries
         return {
             "sn": core.sn,
             "sealed_ms": core.sealed_ms,
@@ -229,7 +221,7 @@ def stats_of(
                 for state in core.streams.values()
             },
             "updates": asdict(core.updated),
-            "queries": {query.name: query.stats() for query in asked},
+            "queries": {query.name: query.stats() for query in joined.registered()},
             "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},
             "durability": {} if folder is None else folder.stats(),
             **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),

@@ -33,7 +33,7 @@ from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import replaced
 from wukongs.errors import BudgetExceeded, WukongsError
 from wukongs.live.continuous import ContinuousQuery, QuerySource, is_over
-from wukongs.live.core import Core
+from wukongs.live.core import Core, QueryLog
 from wukongs.live.declarations import parse_continuous, register_query
 from wukongs.live.injector import Injector
 from wukongs.live.query_shapes import Shape, hole, shape_of
@@ -616,17 +616,31 @@ class JoinedQuery:
 
     def pause(self) -> None:
         """Do as ContinuousQuery.pause."""
-        if not self.is_closed:
+        if not self.is_closed and (query_log := self._query_log()) is not None:
+            query_log.pause_query(self.name, True)
+        elif not self.is_closed:
             self.alone().pause()
 
     def resume(self) -> None:
-        """Do as ContinuousQuery.resume."""
-        if not self.is_closed:
-            self.alone().resume()
+        """Do as ContinuousQuery.resume. It is not paused in a group."""
+        if self._alone is not None:
+            self._alone.resume()
 
     def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
         """Do as ContinuousQuery.replace."""
-        self.alone().replace(text, base, output)
+        if not self.is_closed and (query_log := self._query_log()) is not None:
+            query_log.replace_query(self.name, text, base, output)
+        else:
+            self.alone().replace(text, base, output)
+
+    def _query_log(self) -> QueryLog | None:
+        """Return the log that decides on its changes; they come back from it, through alter."""
+        return self._joined.core.query_log
+
+    def alter(self, source: QuerySource, is_paused: bool, start: int | None) -> None:
+        """Do as ContinuousQuery.alter."""
+        if source != self.source or is_paused:
+            self.alone().alter(source, is_paused, start)
 
     def alone(self) -> ContinuousQuery:
         """Leave the group: go on alone from the next window on, with the same readers. Raises StreamError (closed)."""
@@ -668,6 +682,8 @@ class JoinedQuery:
                 self._alone.close()
             elif not self._is_closed and (group := self._group) is not None:
                 core.journal.commit({"op": "close", "query": self.name})
+                if (query_log := self._query_log()) is not None:
+                    query_log.close_query(self.name)
                 self.end()
                 for stream in group.streams:
                     self._joined.injector.made.drop_unread(stream)
@@ -934,9 +950,18 @@ class JoinedQueries:
             _ = member.readers  # groups of readers hold windows as well
         return member
 
+    def get(self, name: str) -> JoinedQuery | ContinuousQuery | None:
+        """Return a registered query, None if there is none of this name."""
+        return self.members.get(name) or self.injector.queries.get(name)
+
     def find(self, name: str) -> JoinedQuery | ContinuousQuery:
         """Return a registered query."""
         return self.members.get(name) or self.injector.queries[name]
+
+    def registered(self) -> list[JoinedQuery | ContinuousQuery]:
+        """Return all registered queries."""
+        alone = (one for one in self.injector.queries.values() if not self.is_lead(one))
+        return [*alone, *self.members.values()]
 
     # --- for checkpoints ----------------------------------------------------------------------------------------------
 
