@@ -1,15 +1,18 @@
 """Random lives told to two engines: in one, queries of a shape fire as one, in the other each is alone. Each query has
-the same windows, gaps and errors in both."""
+the same windows, gaps and errors in both. A third one is a cluster, of which two nodes are told by turns."""
 
 from __future__ import annotations
 
 import io
 import random
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 
 import wukongs
+from tests.clusters import PATIENT, cluster
 from tests.fuzz import SEED, scaled
 from wukongs.live import joined_queries
 
@@ -98,13 +101,15 @@ def read(query: Any, found: list[Any], group: str | None = None) -> None:
             found.append(type(error).__name__)
 
 
-def live(events: list[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
-    """Return what each query has reported: to whoever reads it, by name; and what its counts are."""
+def live(events: list[tuple[Any, ...]], opened: AbstractContextManager[Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """Return what each query has reported: to whoever reads it, by name; and what its counts are. opened: the engines
+    of a cluster's nodes, or one alone."""
     found: dict[str, dict[str, Any]] = {}
     queries: dict[str, Any] = {}
-    with wukongs.Engine() as engine:
-        streams = {stream: engine.stream(stream, timing=True, batch_ms=100) for stream in (S, T)}
-        for what, *rest in events:
+    with opened as engines:
+        streams = {stream: engines[0].stream(stream, timing=True, batch_ms=100) for stream in (S, T)}
+        for number, (what, *rest) in enumerate(events):
+            engine = engines[number % len(engines)]
             engine.settle(60)
             if what == "register":
                 name, options, shape, nodes, is_called = rest
@@ -131,18 +136,38 @@ def live(events: list[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
             elif what == "look" and not queries[rest[0]].is_closed:
                 assert "SELECT" in queries[rest[0]].explain(analyze=True)
                 assert queries[rest[0]].why().startswith(rest[0])
-        engine.settle(60)
+        for engine in engines:
+            engine.settle(60)
         for name, query in queries.items():
             if query.is_closed or name[-1] in "02468":
                 read(query, found[name]["read"])
             stats = query.stats()
             found[name]["counts"] = [stats[key] for key in COUNTS]
-        terms = engine.stats()["terms"]
-        assert set(engine.stats()["queries"]) == {name for name, query in queries.items() if not query.is_closed}
+        stats = engines[0].stats()
+        assert set(stats["queries"]) == {name for name, query in queries.items() if not query.is_closed}
     for name, query in queries.items():
         read(query, found[name]["read"])
-        found[name]["terms"] = terms
+        found[name]["terms"] = stats["terms"] if len(engines) == 1 else None
     return found
+
+
+def begun(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return a life in which no query gets another text before both streams have advanced: a node knows the first tuple
+    of a stream only then, and where a query that has not fired goes on rests on it."""
+    both = max(next(at for at, event in enumerate(events) if event[:2] == ("advance", stream)) for stream in (S, T))
+    return [event for at, event in enumerate(events) if at > both or event[0] != "replace"]
+
+
+@contextmanager
+def embedded() -> Iterator[Sequence[Any]]:
+    with wukongs.Engine() as engine:
+        yield [engine]
+
+
+@contextmanager
+def divided() -> Iterator[Sequence[Any]]:
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
+        yield [node.engine for node in nodes]
 
 
 @pytest.mark.parametrize("group_max", [3, 1 << 16])
@@ -153,10 +178,23 @@ def test_queries_of_a_shape_report_what_each_reports_alone(group_max: int, monke
         seed = ((SEED or 0) << 20) + (group_max & 15) * 1000 + number
         events = story(seed)
         monkeypatch.setattr(joined_queries, "ALONE_MAX", 1 << 30)
-        alone = live(events)
+        alone = live(events, embedded())
         monkeypatch.setattr(joined_queries, "ALONE_MAX", 0)
-        joined = live(events)
+        joined = live(events, embedded())
         for name, expected in alone.items():
             assert joined[name] == expected, (seed, name)
         together += sum(len(one["read"]) for one in joined.values())
     assert together
+
+
+def test_groups_of_a_cluster_report_what_an_engine_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same queries alone, in an engine of its own."""
+    for number in range(scaled(3)):
+        seed = ((SEED or 0) << 20) + 500_000 + number
+        events = begun(story(seed))
+        monkeypatch.setattr(joined_queries, "ALONE_MAX", 1 << 30)
+        alone = live(events, embedded())
+        monkeypatch.setattr(joined_queries, "ALONE_MAX", 0)
+        joined = live(events, divided())
+        for name, expected in alone.items():
+            assert joined[name] == {**expected, "terms": None}, (seed, name)

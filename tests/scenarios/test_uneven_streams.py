@@ -72,6 +72,19 @@ def test_two_streams_that_are_pushed_whole_one_after_the_other(life: Life) -> No
 
 
 @story
+def test_a_query_comes_after_the_first_tuple_of_a_late_stream(life: Life) -> None:
+    """No stream batch of it is closed by then. Its windows begin with this tuple, behind the clock."""
+    life.stream(A)
+    life.stream(B)
+    life.register("first", over("first", (B, TICK), also=STORED))
+    life.advance(A, 1000)
+    life.push(B, ("b1", 50))
+    life.register("second", over("second", (B, TICK), also=STORED))
+    life.advance(B, 300)
+    assert life.windows("first") == life.windows("second") == {100: ["b1"], **each(200, 300)}
+
+
+@story
 def test_a_stream_pushed_whole_waits_for_the_other_beyond_its_history(life: Life) -> None:
     """What the first windows need is held, however long the other one takes to begin."""
     life.stream(A, history_ms=0)

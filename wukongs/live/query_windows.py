@@ -282,7 +282,7 @@ def counts_from(
     if not running:
         return max((ms for ms, _ in begun), default=None)
     clock_ms, is_stored = core.clock_ms(), reads_stored(query)
-    late = [state for state in states if state.is_started and not (state.counts or state.is_made)]
+    late = [state for _, state in running if not (state.counts or state.is_made)]
     if is_stored and not late and clock_ms is not None and clock_ms != FOREVER_MS:
         return max(min(ms for ms, _ in running), clock_ms)
     return min(state.floor(ms) + state.batch_ms - 1 if is_stored and state in late else ms for ms, state in running)
