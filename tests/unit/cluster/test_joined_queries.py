@@ -84,21 +84,6 @@ def test_groups_of_one_shape_on_two_nodes() -> None:
         assert queries[3].stats()["rows"] == sum(map(len, posted(3, 1, 5).values()))
 
 
-def test_a_firing_asks_the_other_nodes_once_for_all_queries() -> None:
-    """One request for the group, as for one query."""
-    asked: dict[int, int] = {}
-    for count in (1, 100):
-        with cluster(3, 1, silence_pulses_max=PATIENT) as nodes:
-            stream = begin(nodes, 100)
-            for n in range(count):
-                nodes[1].engine.register(text(n))
-            post(nodes, stream, 1, 3, 100)
-            before = nodes[1].engine.stats()["this_node"]["reads_of_other_nodes"]["requests"]
-            post(nodes, stream, 4, 13, 100)
-            asked[count] = nodes[1].engine.stats()["this_node"]["reads_of_other_nodes"]["requests"] - before
-    assert asked[100] <= 4 * max(10, asked[1])
-
-
 def test_another_node_pauses_replaces_and_closes_queries_of_a_group() -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
         stream = begin(nodes)

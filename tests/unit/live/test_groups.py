@@ -12,6 +12,7 @@ from tests.clusters import cluster
 from tests.scenarios.test_groups import EX, FRIENDS, WINDOW, begin, posted, push, register, windows
 from wukongs.csparql.parser import parse_query
 from wukongs.live import injector as injector_module
+from wukongs.live import joined_queries
 from wukongs.live.groups import Groups
 from wukongs.live.query_templates import template_of
 
@@ -118,8 +119,12 @@ def test_which_queries_have_one_template(one: str, other: str, are_alike: bool) 
     assert (first is not None and second is not None and first.shape == second.shape) is are_alike
 
 
+@pytest.mark.parametrize("alone_max", [0, 1 << 30], ids=["formed at registration", "of a template"])
 @pytest.mark.parametrize("node_count", [2, 3])
-def test_a_group_asks_other_nodes_as_one_query_does(node_count: int) -> None:
+def test_a_group_asks_other_nodes_as_one_query_does(
+    node_count: int, alone_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined_queries, "ALONE_MAX", alone_max)
     with cluster(node_count) as nodes:
         engine = nodes[0].engine
         stream = begin(engine)
