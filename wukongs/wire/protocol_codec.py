@@ -13,6 +13,7 @@ New fields, messages and records need nothing here: msgspec reads the hints (dec
 
 from __future__ import annotations
 
+import threading
 from typing import Any, TypeVar
 
 from msgspec import ValidationError, convert, to_builtins
@@ -23,6 +24,9 @@ from wukongs.wire.packets import Packet
 
 T = TypeVar("T")
 
+_preparing = threading.Lock()
+_prepared: set[object] = set()
+"""The types whose hints msgspec has read. When two threads have it read the same hints at a time, it may crash."""
 PROTOCOL = "protocol"
 """The kind of packets that carry one message of the protocol."""
 
@@ -48,6 +52,12 @@ def decode(found: Any, kind: type[T], place: str) -> T:
 
     Raises: DataError."""
     try:
-        return convert(found, kind, str_keys=True)
+        if kind in _prepared:
+            return convert(found, kind, str_keys=True)
+        with _preparing:
+            try:
+                return convert(found, kind, str_keys=True)
+            finally:
+                _prepared.add(kind)
     except ValidationError as error:
         raise DataError(f"{place}: {error}") from None
