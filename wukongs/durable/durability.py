@@ -285,6 +285,7 @@ class DurableJournal:
 
     def _checkpoint(self) -> None:
         with self._core.lock:
+            self._injector.made.log_undecided()
             self.begin_segment()
             self._bytes_at_checkpoint = self.wal.written_bytes
             plan = self._plan()

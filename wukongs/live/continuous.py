@@ -618,9 +618,10 @@ class ContinuousQuery:
         self._schedule.moved(self)
 
     def is_skipped(self, at_ms: int) -> bool:
-        """Tell whether the firing at a time is left out: the query is paused, or the window was taken before and no
-        other is compared with it, or its slices are gone."""
+        """Tell whether the firing at a time is left out: the query is paused, or its slices are gone; or the window was
+        taken before, no other is compared with it, and the stream that the query makes has what it brings."""
         is_had = self._readers.had(at_ms) or (self.group is not None and self.group.had(at_ms))
+        is_had = is_had and (self.made is None or self.made.is_decided(at_ms))
         if self.is_paused or (is_had and not self.reporter.is_compared):
             return True
         return self.windows.gone_to_ms(at_ms) is not None

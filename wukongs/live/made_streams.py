@@ -230,16 +230,25 @@ class MadeStream:
             log.warning("stream %s, which a query makes, does not go on yet: %s", self.state.iri, error)
         self._cannot_log = True
 
-    def _go_on(self) -> bool:
-        state, journal, is_news = self.state, self._core.journal, False
+    def is_decided(self, at_ms: int) -> bool:
+        """Tell whether readers have what a firing has brought, or never get it."""
+        return not self._is_open or self._is_decided(at_ms)
+
+    def log_undecided(self) -> bool:
+        """Log the firings whose decisions are not in the log yet; return whether there was one. Raises StorageError."""
+        if not self._undecided or not self._is_open:
+            return False
         lsn = 0
         while self._undecided:
             at_ms, window = self._undecided[0]
             lsn = max(lsn, self._log(at_ms, _encoded(window, at_ms, self._core.settings.hash_bits)))
             self._undecided.popleft()
-            is_news = True
         if lsn:
-            journal.wait(lsn)
+            self._core.journal.wait(lsn)
+        return True
+
+    def _go_on(self) -> bool:
+        state, journal, is_news = self.state, self._core.journal, self.log_undecided()
         decided_ms = None if self.producer is None else self.producer.decided_ms()
         if decided_ms == FOREVER_MS:
             self.end()
@@ -336,6 +345,12 @@ class MadeStreams:
     def is_behind(self) -> bool:
         """Whether readers of one of them may come further by what is under way."""
         return any(made.is_behind for made in self._made.values())
+
+    def log_undecided(self) -> None:
+        """Log what queries have made and is not in the log yet: a checkpoint forgets what it was made of. Raises
+        StorageError."""
+        for made in self._made.values():
+            made.log_undecided()
 
     def go_on(self) -> bool:
         """Let all go on, when everything due has fired; return whether there was anything to do."""
