@@ -131,6 +131,11 @@ class Batch:
         rows = np.repeat(rows, per_key)
         return self.graphs[rows], np.repeat(self.out.keys, per_key), self.predicates[rows], self.out.values
 
+    def has_row(self, predicate: int | None, graph: int) -> bool:
+        """Tell whether it has a triple of a graph with a predicate, None: any."""
+        rows = self.graphs == graph
+        return bool((rows if predicate is None else rows & (self.predicates == predicate)).any())
+
 
 def code_dtype(directory_size: int) -> np.dtype[Any]:
     """Return the type of the codes of a batch with a directory of this size."""

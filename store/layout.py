@@ -99,3 +99,13 @@ HEAD_PROBE_COUNT = 7
 HEAD_FILTERS = 8
 """int64[HEAD_ACCESS_COUNT, FILTER_WORDS]"""
 HEAD_WIDTH = 9
+
+# An entry of a Membership: int64[ENTRY_WIDTH].
+ENTRY_SUBJECT = 0
+ENTRY_OBJECT = 1
+ENTRY_NEWEST = 2
+"""The last stream batch with the tuple; NEVER: the entry is free."""
+ENTRY_BEFORE = 3
+"""The last one with it up to the epoch, if ENTRY_NEWEST is behind that; else it means nothing."""
+ENTRY_WIDTH = 4
+NEVER = -(1 << 62)

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from itertools import islice
 
 import numpy as np
 
 from wukongs.store.arrival_sequence import ArrivalSequence
-from wukongs.store.batch import build_batch
+from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.block_index import BlockIndex, copy_count
 from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
@@ -76,6 +77,15 @@ class SliceRing:
         numbers = self._blocks.slice_numbers
         first, end = bisect_right(numbers, after), bisect_right(numbers, to)
         return (numbers[first], numbers[end - 1]) if first < end else None
+
+    def numbers(self, after: int, to: int) -> list[int]:
+        """Return the stream batches after < k <= to with tuples that are held."""
+        numbers = self._blocks.slice_numbers
+        return list(islice(numbers, bisect_right(numbers, after), bisect_right(numbers, to)))
+
+    def slice(self, number: int) -> Batch:
+        """Return the slice of a stream batch with tuples that is held."""
+        return self._blocks.slice(number)
 
     def __len__(self) -> int:
         return sum(len(self._blocks.slice(number)) for number in self._blocks.slice_numbers)

@@ -230,6 +230,16 @@ class Trace:
         """The entries as they are now, oldest first. A checkpoint writes them."""
         return tuple(self._entries)
 
+    def touches(self, after_sn: int, predicate: int | None, graph: int) -> bool:
+        """Tell whether a triple of a graph, with a predicate (None: any), may have come or gone behind an SN."""
+        for entry in reversed(self._entries):
+            if entry.upper <= after_sn + 1:
+                return False
+            for batch in (entry.batch, entry.tombstones):
+                if batch is not None and batch.has_row(predicate, graph):
+                    return True
+        return False
+
     def restore(self, entries: Iterable[TraceEntry], upper: int) -> None:
         """Take the entries and the `upper` that another trace had; this one is still empty."""
         assert not self._entries, self.upper

@@ -33,7 +33,7 @@ class CompiledFirings:
 
         They are as before if there is nothing to share, or if one of them exceeds its limits: then each is run alone,
         and finds its own error."""
-        found = [(one, query) for one in firings if (query := one.whole) is not None]
+        found = [(one, query) for one in firings if one.deltas is None and (query := one.whole) is not None]
         if len(found) < 2:
             return firings
         queries = tuple([query for _, query in found])

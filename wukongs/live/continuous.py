@@ -44,6 +44,7 @@ from wukongs.query.output.results import WindowResult
 from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.deltas import Deltas
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
@@ -677,7 +678,8 @@ class ContinuousQuery:
         self._core.journal.delivery.fired(self.lsn, at_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing = True
         plans = self.compiled if reading.dataset is None and reading.error is None else None
-        return Firing(self, at_ms, reading, picked.reader, plans)
+        deltas = None if plans is None else self.windows.stand(at_ms, is_partial=reading.partial)
+        return Firing(self, at_ms, reading, picked.reader, plans, deltas)
 
     def stand_behind(self, at_ms: int) -> None:
         """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
@@ -801,7 +803,10 @@ class ContinuousQuery:
             self._counts.explored_together += 1
         elif (whole := firing.whole) is not None:
             try:
-                columns = whole.run(lambda: limits_of(self._core.settings, None))
+                if firing.deltas is not None:
+                    columns = firing.deltas.run(lambda: limits_of(self._core.settings, None))
+                if columns is None:
+                    columns = whole.run(lambda: limits_of(self._core.settings, None))
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
         if columns is None:
@@ -850,13 +855,15 @@ class Picked:
 class Firing:
     """The batches and terms that one firing reads, picked at one moment. explored: the matches of the core of the
     query's template, if they were found together with other queries; columns: the answer of a compiled query, if it was
-    found so; plans: its plans over the engine's table of windows, None if the firing has a dataset of its own."""
+    found so; plans: its plans over the engine's table of windows, None if the firing has a dataset of its own; deltas:
+    what finds the matches of the query by those of the firing before, None: it is evaluated anew."""
 
     query: ContinuousQuery
     at_ms: int
     reading: Reading
     reader: TermReader
     plans: CompiledPlans | None
+    deltas: Deltas | None = None
     explored: BindingTable | None = None
     columns: Columns | None = None
 

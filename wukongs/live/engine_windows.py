@@ -20,6 +20,7 @@ from wukongs.live.windows import Interval, interval
 from wukongs.query.plans.compiled import Windows, Workspace
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.membership import Membership
 from wukongs.store.window_table import WindowTable
 
 _NOTHING = Interval(0, 0, 0, 0)
@@ -71,6 +72,7 @@ class EngineWindows:
         self._sn: int | None = None
         """The snapshot number at which the stored graph stands in the table."""
         self._known: dict[tuple[StreamState, int, int], EngineWindow] = {}
+        self._memberships: dict[tuple[StreamState, int, int], Membership] = {}
 
     def shared(self, window: StreamWindow, state: StreamState) -> EngineWindow:
         """Return the window that all queries share whose windows are equal to this one."""
@@ -81,8 +83,17 @@ class EngineWindows:
         found.users += 1
         return found
 
+    def membership(self, state: StreamState, step_ms: int, predicate: int) -> Membership:
+        """Return what knows the tuples of a predicate of a stream, for all queries that fire with a step."""
+        key = state, step_ms, predicate
+        found = self._memberships.get(key)
+        if found is None:
+            found = self._memberships[key] = Membership(predicate)
+        found.users += 1
+        return found
+
     @staticmethod
-    def leave(windows: Iterable[EngineWindow]) -> None:
+    def leave(windows: Iterable[EngineWindow | Membership]) -> None:
         """Note that a query has gone. Called with the engine's lock held."""
         for window in windows:
             window.users -= 1
@@ -111,6 +122,8 @@ class EngineWindows:
                 del self._known[key]
                 if window.number is not None:
                     self._table.remove(window.number)
+        for key in [key for key, membership in self._memberships.items() if not membership.users]:
+            del self._memberships[key]
         self.look_ahead()
 
     def look_ahead(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import cast
 
 from wukongs.csparql.algebra import Query, StreamWindow
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
 from wukongs.live.core import NOT_YET_MS, Core
@@ -17,15 +18,17 @@ from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
-from wukongs.live.windows import Interval, interval, matched_in, reads_stored
+from wukongs.live.windows import Interval, firing_step, interval, matched_in, reads_stored
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.deltas import DeltaClause, Deltas, Member
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.lookup_kernels import count_edges
+from wukongs.store.membership import Membership
 
 
 @dataclass(slots=True)
@@ -43,6 +46,18 @@ class Reading:
     needs_ms: dict[str, int]
     spans: dict[str, tuple[int, int]]
     start_ms: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a query reads that only looks for what is new. new: the windows of that; tables: of its members; stored: the
+    predicates (None: any) and graphs of the stored graph that it reads; sn: at which it has read that last."""
+
+    deltas: Deltas
+    new: list[EngineWindow]
+    tables: dict[Member, Membership]
+    stored: list[tuple[int | None, int]]
+    sn: int | None = None
 
 
 class QueryWindows:
@@ -74,6 +89,8 @@ class QueryWindows:
         if not self._counted:
             windows = tuple(replace(window, line=0, column=0) for window in self._timed)
             self.beat = self.reads_stored, windows, tuple(self.states.values())
+        self._changes: Changes | None = None
+        """What goes on beside the windows where only what is new is looked for."""
         self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
         """The windows with their streams, those of time as all queries share them; from the first firing on."""
         self._is_filtered = any(state.slice_filter is not None for state in self.states.values())
@@ -140,7 +157,51 @@ class QueryWindows:
             return None
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
         windows = core.windows.numbered(shared, reads_stored=self.reads_stored)
-        return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
+        plans = CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
+        self._compile_deltas(query, plans, shared)
+        return plans
+
+    def _compile_deltas(self, query: Query, plans: CompiledPlans, shared: Mapping[StreamWindow, EngineWindow]) -> None:
+        step_ms, whole, core = firing_step(query), plans.whole, self._core
+        if whole is None or step_ms is None or self._is_filtered:
+            return
+        found = DeltaClause.of(query, whole.wanted, step_ms, self._constants)
+        if found is None:
+            return
+        new = {window: core.windows.shared(window, self.states[window.stream]) for window in found.new}
+        tables: dict[Member, Membership] = {}
+        for member in found.members:
+            predicate = self._constants(cast("Term", member.pattern.predicate))
+            tables[member] = core.windows.membership(self.states[member.window.stream], step_ms, predicate)
+        windows = core.windows.numbered({**shared, **new}, reads_stored=self.reads_stored)
+        batch_ms = {stream: state.batch_ms for stream, state in self.states.items()}
+        plans.deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace)
+        stored = [
+            (None if term is None else self._constants(term), self._constants(iri(name))) for term, name in found.stored
+        ]
+        self._changes = Changes(plans.deltas, list(new.values()), tables, stored)
+
+    def stand(self, at_ms: int, *, is_partial: bool) -> Deltas | None:
+        """Be about to fire at a time by what has changed since the firing before; None: it is evaluated anew, being
+        small. is_partial: a window lacks some of its tuples."""
+        changes = self._changes
+        if changes is None or not changes.deltas.is_worth_it:
+            return None
+        for window in changes.new:
+            window.move(at_ms)
+        self._core.windows.write(changes.new, None)
+        is_known = not is_partial
+        for member, table in changes.tables.items():
+            state = self.states[member.window.stream]
+            span = interval(member.window, state.batch_ms, at_ms)
+            is_known = table.stand(state.ring, span.after, span.to) and is_known
+        sn, before, trace = self.sn_at(at_ms), changes.sn, self._core.arrangement.trace
+        is_same = sn is None or (
+            before is not None and not any(trace.touches(before, *kind) for kind in changes.stored)
+        )
+        changes.sn = sn
+        changes.deltas.stand(at_ms, is_known=is_known, is_same=is_same)
+        return changes.deltas
 
     def _shared_windows(self) -> list[tuple[StreamWindow, StreamState, EngineWindow | None]]:
         if not self._shared:
@@ -153,7 +214,9 @@ class QueryWindows:
     def close(self) -> None:
         """Read no window any more. Called with the lock held."""
         self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
-        self._shared = []
+        if (changes := self._changes) is not None:
+            self._core.windows.leave([*changes.new, *changes.tables.values()])
+        self._shared, self._changes = [], None
 
     def sn_at(self, at_ms: int) -> int | None:
         """Return the snapshot number that the firing at a time reads; None if it reads no stored graph."""

@@ -177,6 +177,8 @@ class CompiledQuery:
     workspace: Workspace
     steps: CompiledSteps | None = field(init=False, default=None)
     """The plan for the sizes of now, None if the kernel cannot run it."""
+    estimated_rows: float = field(init=False, default=0.0)
+    """Of all steps of its plan together."""
     is_void: bool = field(init=False, default=False)
     """Whether there is no match, whatever the data: no term of the data can be one of its constants."""
     _conditions: tuple[Condition, ...] = field(init=False)
@@ -238,12 +240,18 @@ class CompiledQuery:
         """Return the columns of the query's variables, None if the executor has to evaluate the query.
 
         limits: those of this execution, asked for if it is large. Raises QueryTimeout, BudgetExceeded."""
+        return self.bindings(self.variables, limits)
+
+    def bindings(self, variables: Sequence[Variable], limits: Callable[[], Limits]) -> Columns | None:
+        """Return the columns of some of its patterns' variables. Does as run."""
         if self._version != self.windows.table.version:
             self.is_current()
         if self.steps is None:
-            return self._nothing() if self.is_void else None
+            return (_NO_IDS,) * len(variables) if self.is_void else None
         found = self.steps.run(limits)
-        return None if found is None else self._projected(found)
+        if found is None or variables is self.variables:
+            return None if found is None else self._projected(found)
+        return tuple([found[self.steps.plan.variables.index(variable)] for variable in variables])
 
     def columns(self, out: Int64Array, count: int) -> Columns:
         """Return the query's columns of so many rows that lie at the beginning of some room."""
@@ -262,6 +270,7 @@ class CompiledQuery:
         dataset, numbers = self.windows.dataset(self.clause, self.resolve)
         columns, count = self._start
         route = self.memo.route(self.wanted, self.seeds, max(1, count), dataset)
+        self.estimated_rows = sum(step.estimated_rows for step in route.plan.steps)
         # A plan for other sizes does until the memo is renewed.
         self._version = -1 if self.memo.is_stale else self.windows.table.version
         self.is_void, self.steps = False, None

@@ -25,6 +25,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.compiled import CompiledQuery, CompiledSteps, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.deltas import Deltas
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import PLANS_MAX, PlanMemo, Route
 from wukongs.store.batch_set import EMPTY
@@ -66,6 +67,8 @@ class CompiledPlans:
         self.modifiers, bare = _without_modifiers(query)
         self.whole = CompiledQuery.of(bare, windows, resolve, memo, workspace)
         """The query but for its modifiers, if kernels answer it alone."""
+        self.deltas: Deltas | None = None
+        """What keeps its matches from firing to firing, if that may be worth it."""
         self._version = -1
         self._changes: list[int] = []
         self._routes: dict[object, _Kept[Route]] = {}

@@ -171,3 +171,19 @@ NO_ROOM = 5
 """Beside DONE and its like: a compiled plan has more parts than a workspace holds."""
 NO_VERDICT = 6
 """The same: ids do not tell whether a row fulfils a condition, or there are more rows than fit at once."""
+
+# A member of Deltas: int64[MEMBER_WIDTH]: a pattern in one window, whose tuples a Membership knows.
+MEMBER_PATTERN = 0
+MEMBER_SUBJECT_COLUMN = 1
+"""The column of a match that has the subject; -1: it is MEMBER_SUBJECT. The same for the object."""
+MEMBER_SUBJECT = 2
+MEMBER_OBJECT_COLUMN = 3
+MEMBER_OBJECT = 4
+MEMBER_BATCH_MS = 5
+MEMBER_RANGE_MS = 6
+MEMBER_TABLE = 7
+"""The address of the table of the Membership, and its count of entries."""
+MEMBER_COUNT = 8
+MEMBER_EPOCH = 9
+"""The stream batch with which the firing before this one ended."""
+MEMBER_WIDTH = 10

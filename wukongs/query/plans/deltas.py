@@ -1,0 +1,261 @@
+"""Deltas: the matches of a registered query, kept from firing to firing (docs/decisions/0043-deltas.md).
+
+A window that moves on by a step keeps most of what it holds. So the matches of a query's triple patterns are held, and
+a firing only looks for new ones: for each pattern over a window, a plan explores from the tuples that have come since
+the firing before, with all other patterns as they stand. A match that a plan finds is new unless all its tuples were
+there before, or the plan of an earlier pattern finds it, too. It ends when a window leaves the last tuple behind that
+one of its patterns needs; Membership tells when that is. If the tuple has come again by then, the match is kept.
+
+The query is evaluated anew when that does not suffice: at the first firing, after one that was left out or has failed,
+when the stored graph has changed under a pattern that reads it, when a window has lost slices. Then the matches are
+held from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wukongs.csparql.algebra import DatasetClause, GraphRef, Query, StreamWindow, TriplePattern
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.query.limits import Limits
+from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
+from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.delta_kernels import drop_ended, keep_all, keep_new
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.plans.plan_runner import ADVICE
+from wukongs.store.batch_set import EMPTY
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.membership import Membership
+
+ROWS_MIN = 1000.0
+"""A query is evaluated anew if its plan is estimated to make fewer rows, all steps together."""
+HELD_MIN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pattern in one of the windows in which it is matched. number: of the pattern."""
+
+    number: int
+    pattern: TriplePattern
+    window: StreamWindow
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaClause:
+    """The way in which deltas go over a query's windows. members: by the numbers of their patterns; plans: for each
+    pattern over windows, its number and the patterns with this one over what is new; clause: the query's, and the
+    windows of what is new; stored: the predicates (None: any) and graphs that are read of the stored graph."""
+
+    members: tuple[Member, ...]
+    plans: tuple[tuple[int, FilteredBgp], ...]
+    clause: DatasetClause
+    stored: tuple[tuple[Term | None, str], ...]
+
+    @property
+    def new(self) -> tuple[StreamWindow, ...]:
+        """The windows of what is new."""
+        return tuple(window for window in self.clause.windows if _is_new(window))
+
+    @staticmethod
+    def of(query: Query, wanted: FilteredBgp, step_ms: int, resolve: Resolve) -> DeltaClause | None:
+        """None: the query is evaluated anew at each firing. step_ms: how often it fires."""
+        clause = query.dataset
+        if any(window.is_counted or step_ms % window.step_ms for window in clause.windows):
+            return None
+        if max(window.range_ms for window in clause.windows) < 2 * step_ms:
+            return None
+        sources = _Sources(clause, resolve)
+        members, stored, new = list[Member](), list[tuple[Term | None, str]](), dict[GraphRef, list[StreamWindow]]()
+        for number, pattern in enumerate(wanted.bgp.patterns):
+            graph, predicate = pattern.graph, pattern.predicate if isinstance(pattern.predicate, Term) else None
+            found = None if isinstance(graph, Variable) else sources.of(graph)
+            if found is None or (found.windows and (found.graphs or predicate is None)):
+                return None
+            members += [Member(number, pattern, window) for window in found.windows]
+            stored += [(predicate, name) for name in found.graphs]
+            if found.windows and graph not in new:
+                name = f"{_NEW}{len(new)}"
+                new[graph] = [_new_of(window, step_ms, name) for window in found.windows]
+        if not members:
+            return None
+        plans = []
+        for number in dict.fromkeys(member.number for member in members):
+            patterns = list(wanted.bgp.patterns)
+            name = new[patterns[number].graph][0].name
+            patterns[number] = replace(patterns[number], graph=iri(name))
+            plans.append((number, replace(wanted, bgp=replace(wanted.bgp, patterns=tuple(patterns)))))
+        windows = clause.windows + tuple(window for found in new.values() for window in found)
+        return DeltaClause(tuple(members), tuple(plans), replace(clause, windows=windows), tuple(stored))
+
+
+_NEW = "urn:x-wukongs:new:"
+
+
+def _is_new(window: StreamWindow) -> bool:
+    return window.own_name is not None and window.own_name.startswith(_NEW)
+
+
+def _new_of(window: StreamWindow, step_ms: int, name: str) -> StreamWindow:
+    """Return the window of what has come into a window with a step."""
+    range_ms = min(step_ms, window.range_ms)
+    return replace(window, range_ms=range_ms, step_ms=step_ms, named=True, own_name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The windows, and the stored graphs by their names, in which a graph reference is matched."""
+
+    windows: tuple[StreamWindow, ...]
+    graphs: tuple[str, ...]
+
+
+class _Sources:
+    """Tells where graph references of a clause are matched, as Dataset does."""
+
+    def __init__(self, clause: DatasetClause, resolve: Resolve) -> None:
+        self._windows = {window: replace(EMPTY) for window in clause.windows}
+        self._stored = {resolve(iri(name)): name for name in (*clause.default_graphs, *clause.named_graphs)}
+        self._dataset = Dataset(clause, replace(EMPTY), self._windows, resolve)
+
+    def of(self, graph: GraphRef) -> _Places:
+        parts = self._dataset.source(graph).parts
+        windows = tuple(w for w, batches in self._windows.items() if any(part.batches is batches for part in parts))
+        stored = tuple(self._stored[part.graph] for part in parts if part.batches is self._dataset.stored)
+        return _Places(windows, stored)
+
+
+class Deltas:
+    """Used by the thread that fires. whole: the query, evaluated anew."""
+
+    def __init__(
+        self,
+        found: DeltaClause,
+        whole: CompiledQuery,
+        windows: Windows,
+        tables: Mapping[Member, Membership],
+        batch_ms: Mapping[str, int],
+        step_ms: int,
+        workspace: Workspace,
+    ) -> None:
+        """windows: those of the clause of `found`; tables: what knows the tuples of each member; batch_ms: of each
+        stream; step_ms: how often the query fires."""
+        self._whole, self._step_ms, self._tables = whole, step_ms, [tables[member] for member in found.members]
+        patterns = whole.wanted.bgp.patterns
+        variables = tuple(dict.fromkeys(one for pattern in patterns for one in pattern.variables()))
+        self._variables = variables
+        self._columns = [variables.index(variable) for variable in whole.variables]
+        self._plans = [
+            (number, CompiledQuery(found.clause, variables, wanted, (), windows, whole.resolve, PlanMemo(), workspace))
+            for number, wanted in found.plans
+        ]
+        rows = [_row(member, variables, whole.resolve, batch_ms[member.window.stream]) for member in found.members]
+        self._members: Int64Array = np.array(rows, np.int64).reshape(-1, layout.MEMBER_WIDTH)
+        self._held: Int64Array = np.empty((HELD_MIN, len(variables)), np.int64)
+        self._ends: Int64Array = np.empty(HELD_MIN, np.int64)
+        self.count = 0
+        """Matches that are held."""
+        self.ran = 0
+        """Firings that have only looked for what is new."""
+        self._held_ms: int | None = None
+        """The firing of which the matches are held, None: none are."""
+        self._at_ms = 0
+        self._goes_on = False
+        self._is_known = False
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether evaluating the query anew takes long."""
+        return self._whole.estimated_rows >= ROWS_MIN
+
+    @property
+    def size_bytes(self) -> int:
+        return self._held.nbytes + self._ends.nbytes if self.count else 0
+
+    def stand(self, at_ms: int, *, is_known: bool, is_same: bool) -> None:
+        """Be about to fire. is_known: the tables know all tuples of the windows; is_same: what is read of the stored
+        graph is as it was at the firing before."""
+        self._at_ms, self._is_known = at_ms, is_known
+        self._goes_on = is_same and self._held_ms == at_ms - self._step_ms
+
+    def forget(self) -> None:
+        """Hold nothing."""
+        self._held_ms, self.count = None, 0
+
+    def run(self, limits: Callable[[], Limits]) -> Columns | None:
+        """Return the same as CompiledQuery.run of the whole, in another order; None if that has to be run. Raises as
+        that."""
+        goes_on, self._held_ms = self._goes_on and self._is_known, None
+        if not self._is_known:
+            self.forget()
+            return None
+        members, before_ms = self._members, self._at_ms - self._step_ms
+        for member, table in zip(members, self._tables, strict=True):
+            member[layout.MEMBER_TABLE], member[layout.MEMBER_COUNT] = table.table.ctypes.data, len(table.table)
+            member[layout.MEMBER_EPOCH] = epoch = before_ms // int(member[layout.MEMBER_BATCH_MS])
+            goes_on = goes_on and table.epoch == epoch
+        with np.errstate(over="ignore"):
+            if not (self._go_on(limits, before_ms) if goes_on else self._begin(limits)):
+                self.forget()
+                return None
+        self._whole.is_current()  # so that it is known whether it is worth it
+        if self.count * len(self._variables) > OUT_CELLS:
+            bounds = limits()
+            bounds.check_rows(self.count, ADVICE, "a basic graph pattern")
+            bounds.hold(16 * self.count * len(self._variables))
+        self._held_ms = self._at_ms
+        return tuple([self._held[: self.count, column].copy() for column in self._columns])
+
+    def _begin(self, limits: Callable[[], Limits]) -> bool:
+        """Evaluate the query anew; tell whether kernels could."""
+        found = self._whole.bindings(self._variables, limits)
+        if found is None:
+            return False
+        self.count = 0
+        self._make_room(len(found[0]))
+        self.count = keep_all(self._members, np.stack(found, axis=1), self._held, self._ends)
+        return True
+
+    def _go_on(self, limits: Callable[[], Limits], before_ms: int) -> bool:
+        """Find what is new, and drop what has ended; tell whether kernels could."""
+        self.ran += 1
+        for number, plan in self._plans:
+            found = plan.run(limits)
+            if found is None:
+                return False
+            if len(found[0]):
+                self._make_room(len(found[0]))
+                rows = np.stack(found, axis=1)
+                self.count = keep_new(self._members, rows, number, before_ms, self._held, self._ends, self.count)
+        self.count = drop_ended(self._members, self._held, self._ends, self.count, self._at_ms)
+        return True
+
+    def _make_room(self, count: int) -> None:
+        """Have room for so many more matches, and not for very many more."""
+        wanted = max(HELD_MIN, self.count + count)
+        if wanted > len(self._held) or 8 * wanted < len(self._held):
+            room = 1 << (wanted - 1).bit_length()
+            held, ends = np.empty((room, self._held.shape[1]), np.int64), np.empty(room, np.int64)
+            held[: self.count], ends[: self.count] = self._held[: self.count], self._ends[: self.count]
+            self._held, self._ends = held, ends
+
+
+def _row(member: Member, variables: Sequence[Variable], resolve: Resolve, batch_ms: int) -> Int64Array:
+    row: Int64Array = np.zeros(layout.MEMBER_WIDTH, np.int64)
+    row[layout.MEMBER_PATTERN] = member.number
+    ends = (
+        (member.pattern.subject, layout.MEMBER_SUBJECT_COLUMN, layout.MEMBER_SUBJECT),
+        (member.pattern.object, layout.MEMBER_OBJECT_COLUMN, layout.MEMBER_OBJECT),
+    )
+    for end, column, constant in ends:
+        if isinstance(end, Variable):
+            row[column] = variables.index(end)
+        else:
+            row[column], row[constant] = -1, resolve(end)
+    row[layout.MEMBER_BATCH_MS], row[layout.MEMBER_RANGE_MS] = batch_ms, member.window.range_ms
+    return row
