@@ -2,6 +2,9 @@
 
 Block (level, j) stands for the stream batches j * 2**level ... (j + 1) * 2**level - 1; a slice is a block of level 0.
 
+A slice waits as the columns that came until it is read for the first time, or a merge begins with it, or idle time
+builds it. So no tick pays for the slices of streams that nobody reads then (docs/decisions/0051-slices-wait.md).
+
 Invariants:
 
 * a block is complete once its last stream batch is closed. From then on it is built, or under way, or absent because
@@ -42,13 +45,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from wukongs.store.batch import Batch
+import numpy as np
+
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
 from wukongs.store.fuel import UNLIMITED_FUEL
 from wukongs.store.merge import Merge
 
 WORK_PER_ROW = 4
 """The most values that merging a row writes: a value on each side, and a vertex code for each."""
 Key = tuple[int, int]
+Timed = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+"""Subjects, predicates, objects, times in ms: int64[n] each, in any order, repeats allowed."""
 
 
 def level_count(batch_count: int) -> int:
@@ -91,10 +99,13 @@ class BlockIndex:
     def __init__(self) -> None:
         self.levels = 0
         self.size_bytes = 0
-        """Bytes of all slices and blocks, each once, and the most that merges under way have to write."""
+        """Bytes of all slices and blocks, each once, of the columns of slices that wait, and the most that merges under
+        way have to write."""
         self._closed_to: int | None = None
         self.widest = 1
         """How many stream batches the windows have, at most, for which blocks are kept."""
+        self._waiting: dict[int, Timed] = {}
+        """The slices that are not built, in order."""
         self._blocks: dict[Key, Batch] = {}
         self._owned_bytes: dict[Key, int] = {}
         """The bytes of the blocks that are not their only child."""
@@ -116,17 +127,41 @@ class BlockIndex:
 
     def slice(self, number: int) -> Batch:
         """Return the slice of a stream batch that is held."""
-        return self._blocks[0, number]
+        found = self.slice_if_held(number)
+        assert found is not None, number
+        return found
 
     def slice_if_held(self, number: int) -> Batch | None:
         """Return the slice of a stream batch, None if it has no tuples or was dropped."""
-        return self._blocks.get((0, number))
+        return self._block((0, number))
 
-    def put(self, number: int, batch: Batch) -> None:
-        """Add the slice of a stream batch, later than all before."""
+    def put(self, number: int, tuples: Timed) -> None:
+        """Add the slice of a stream batch, later than all before. The tuples, at least one, are kept as they are."""
         self._in_order[0].append(number)
         self._unpaired[0].append(number)
-        self._build((0, number), batch, is_owned=True)
+        self._waiting[number] = tuples
+        self.size_bytes += _bytes_of(tuples)
+
+    def _block(self, key: Key) -> Batch | None:
+        """Return a block if it is there; a slice that waits is built."""
+        if self._waits(key):
+            tuples = self._take_out(key[1])
+            graphs = np.full(len(tuples[0]), WINDOW_GRAPH, np.int64)
+            self._build(key, build_batch(graphs, *tuples), is_owned=True)
+        return self._blocks.get(key)
+
+    def _take_out(self, number: int) -> Timed:
+        tuples = self._waiting.pop(number)
+        self.size_bytes -= _bytes_of(tuples)
+        return tuples
+
+    def _waits(self, key: Key) -> bool:
+        level, number = key
+        return level == 0 and number in self._waiting
+
+    def _row_count(self, key: Key) -> int:
+        """Return how many tuples a block has, at most."""
+        return len(self._waiting[key[1]][0]) if self._waits(key) else len(self._blocks[key])
 
     def close(self, number: int) -> None:
         """Note that stream batches up to `number` are closed: pay for merges, and begin those of complete blocks."""
@@ -172,10 +207,13 @@ class BlockIndex:
         return is_changed
 
     def work(self, fuel: int) -> bool:
-        """Go on with merges before they are paid for; return whether there is more to do."""
-        if self._closed_to is not None:
+        """Build a slice that waits; with none, go on with merges before they are paid for. Return whether there is more
+        to do."""
+        if self._waiting:
+            self._block((0, next(iter(self._waiting))))
+        elif self._closed_to is not None:
             self._run(fuel, self._closed_to)
-        return bool(self._by_deadline)
+        return bool(self._waiting or self._by_deadline)
 
     def drop(self, to: int) -> int | None:
         """Drop the stream batches up to `to` and every block that begins with one; return the last that was held."""
@@ -201,7 +239,7 @@ class BlockIndex:
                 level += 1
             while (key := (level, start >> level)) in self._under_way or key in self._folded:
                 level -= 1
-            block = self._blocks.get(key)
+            block = self._block(key)
             if block is not None:
                 yield block
             start += 1 << level
@@ -219,12 +257,16 @@ class BlockIndex:
             self._begin((level + 1, parent), keys, due)
 
     def _held_children(self, level: int, j: int) -> list[Key]:
-        return [child for child in _children(level, j) if child in self._blocks or child in self._under_way]
+        return [
+            child
+            for child in _children(level, j)
+            if child in self._blocks or self._waits(child) or child in self._under_way
+        ]
 
     def _begin(self, key: Key, children: list[Key], due: int) -> None:
         level, j = key
-        if len(children) == 1 and children[0] in self._blocks:
-            self._build(key, self._blocks[children[0]], is_owned=False)
+        if len(children) == 1 and (only := self._block(children[0])) is not None:
+            self._build(key, only, is_owned=False)
             return
         deadline, rows = max(due, (j + 2) * (1 << level) - 1), 0
         for child in children:
@@ -232,7 +274,7 @@ class BlockIndex:
                 deadline = max(deadline, self._under_way[child].deadline)
                 rows += self._under_way[child].rows
             else:
-                rows += len(self._blocks[child])
+                rows += self._row_count(child)
         found = BlockUnderWay(deadline, level, j, rows, WORK_PER_ROW * rows if len(children) > 1 else 0)
         self._under_way[key] = found
         heappush(self._by_deadline, found)
@@ -261,7 +303,7 @@ class BlockIndex:
             self._spend(found, found.work_left)
             self._stop(found)  # stays under way, for its children to be read in its place
             return 0
-        older, newer = (self._blocks.get(child) for child in children)
+        older, newer = (self._block(child) for child in children)
         if older is None or newer is None:
             only = older or newer
             assert only is not None, found
@@ -313,6 +355,12 @@ class BlockIndex:
             self._forget(found)
         elif key in self._folded:
             self._folded.remove(key)
+        elif self._waits(key):
+            self._take_out(key[1])
         else:
             del self._blocks[key]
             self.size_bytes -= self._owned_bytes.pop(key, 0)
+
+
+def _bytes_of(tuples: Timed) -> int:
+    return sum(column.nbytes for column in tuples)

@@ -9,6 +9,7 @@ Invariants:
 * stream batches come in order and are whole when they come: adding one closes it and all before;
 * stream batches up to `dropped_to` are gone, whole, and so is every block that holds one of them;
 * blocks are no longer than the widest indexed window needs;
+* a slice is built when it is read first, or in idle time: until then its tuples wait in columns;
 * the terms that came with a stream batch are held as long as its slice, and as the arrivals of it or of an earlier one.
 """
 
@@ -21,10 +22,10 @@ from itertools import islice
 import numpy as np
 
 from wukongs.store.arrival_sequence import ArrivalSequence
-from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.block_index import BlockIndex, copy_count
-from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
+from wukongs.store.dtypes import Int64Array
 
 WINDOWS_REMEMBERED = 64
 
@@ -113,8 +114,7 @@ class SliceRing:
         if len(subjects) and self.dropped_to is not None and number <= self.dropped_to:
             self.lost_to = number  # nobody needed it when it had not come yet
         elif len(subjects):
-            graphs = np.full(len(subjects), WINDOW_GRAPH, np.int64)
-            self._blocks.put(number, build_batch(graphs, subjects, predicates, objects, times))
+            self._blocks.put(number, (_own(subjects), _own(predicates), _own(objects), _own(times)))
         self.close(number)
 
     def close(self, number: int) -> None:
@@ -201,3 +201,8 @@ class SliceRing:
                 self._transient_bytes -= size_bytes
                 gone.append(ids)
         return np.concatenate(gone)
+
+
+def _own(column: Int64Array) -> Int64Array:
+    """Return a column that keeps no larger array alive, such as that of a push of many stream batches."""
+    return column if column.base is None else column.copy()

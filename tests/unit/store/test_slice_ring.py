@@ -7,7 +7,10 @@ import pytest
 
 from tests.property.test_slice_ring import add, held
 from tests.quads import spread
+from wukongs.store import block_index
+from wukongs.store.batch import Batch, build_batch
 from wukongs.store.block_index import WORK_PER_ROW, level_count
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.merge import Merge
 from wukongs.store.slice_ring import WINDOWS_REMEMBERED, SliceRing
 
@@ -135,6 +138,58 @@ def test_a_window_over_very_many_open_stream_batches_is_read_at_once() -> None:
     ring = ring_of(0, 1)
     add(ring, 10**12, [((spread(2), P, spread(0)), 10**14)])
     assert numbers_in(ring, 10**12 - 8, 2 * 10**12) == [10**12]
+
+
+def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows by the count of tuples of each slice that is built."""
+    counts: list[int] = []
+
+    def counted(graphs: Int64Array, *columns: Int64Array) -> Batch:
+        counts.append(len(graphs))
+        return build_batch(graphs, *columns)
+
+    monkeypatch.setattr(block_index, "build_batch", counted)
+    return counts
+
+
+def test_a_slice_that_nobody_reads_is_never_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, ring = built(monkeypatch), ring_of(*range(8), indexed=1, is_built=False)
+    ring.drop(7)
+    assert not counts
+    assert ring.size_bytes == 0
+
+
+def test_a_slice_is_built_once_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, ring = built(monkeypatch), ring_of(1, 2, 3, indexed=1, is_built=False)
+    assert ring.size_bytes == 3 * 32 + 30, "columns, and texts of transient terms"
+    assert numbers_in(ring, 1, 2) == [2]
+    assert numbers_in(ring, 1, 2) == [2]
+    assert counts == [1]
+    assert numbers_in(ring, 0, 3) == [1, 2, 3]
+    assert counts == [1, 1, 1]
+
+
+def test_idle_time_builds_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, ring = built(monkeypatch), ring_of(1, 2, indexed=1, is_built=False)
+    assert ring.work(1)
+    assert counts == [1]
+    assert not ring.work(1)
+    assert counts == [1, 1]
+    assert ring.size_bytes == sum(batch.size_bytes for batch in ring.window(0, 2).batches) + 20
+
+
+def test_a_merge_that_closings_pay_for_builds_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, ring = built(monkeypatch), ring_of(*range(16), is_built=False)
+    assert 8 <= len(counts) < 16
+    assert numbers_in(ring, -1, 15) == list(range(16))
+    assert len(counts) <= 16
+
+
+def test_a_slice_keeps_no_larger_array_alive() -> None:
+    ring, column = SliceRing(), np.arange(1000)
+    ring.add(1, column[:2], column[:2], column[:2], column[:2], np.empty(0, np.int64))
+    column[:] = 7
+    assert held(ring.window(0, 1)) == {(0, 0, 0): 0, (1, 1, 1): 1}
 
 
 class Fuel:
