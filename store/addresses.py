@@ -12,7 +12,7 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import lower_builtin, type_callable
 from numba.np.arrayobj import make_array, populate_array
 
@@ -96,3 +96,24 @@ _define(int32_array, types.int32)
 _define(uint32_array, types.uint32)
 _define(uint16_array, types.uint16)
 _define(uint8_array, types.uint8)
+
+
+def prefetch(array, index):
+    """Let the cache line of array[index] be fetched for writing, without waiting for it. Plain Python does nothing."""
+
+
+@type_callable(prefetch)
+def _type_prefetch(context):
+    return lambda array, index: types.none
+
+
+@lower_builtin(prefetch, types.Array, types.Integer)
+def _lower_prefetch(context, builder, signature, arguments):
+    array = make_array(signature.args[0])(context, builder, arguments[0])
+    place = context.cast(builder, arguments[1], signature.args[1], types.intp)
+    byte, flag, ir = cgutils.voidptr_t, cgutils.int32_t, cgutils.ir
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    line = builder.bitcast(builder.gep(array.data, [place]), byte)
+    builder.call(function, [line, flag(1), flag(3), flag(1)])  # to write; keep it in all caches; data
+    return context.get_dummy_value()

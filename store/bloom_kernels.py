@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.store.addresses import int64_array
+from wukongs.store.addresses import int64_array, prefetch
 from wukongs.store.jit import njit, njit_inline
 from wukongs.store.layout import DIRECTORY_SIZE, GRAPHS, PREDICATES, TRIPLE_COUNT
 from wukongs.store.lookup_kernels import key_range, side_keys, side_values, value_range
 
 LINE_WORDS = 8
 BITS_PER_TUPLE = 5
+LINES_AHEAD = 16
+"""So many lines are on their way from memory at a time; more would push each other out of the buffers for misses."""
 
 # Odd constants without a pattern. Every operand below is a uint64: numba would turn uint64 with int64 into float64.
 _P1 = np.uint64(0x9E3779B185EBCA87)
@@ -41,9 +43,14 @@ def _hash_tuple(graph, predicate, subject, object_):
 
 
 @njit_inline
+def _first_word(n_lines, h):
+    return ((h >> _HALF) * n_lines >> _HALF) * np.uint64(LINE_WORDS)
+
+
+@njit_inline
 def _meet(lines, n_lines, h):
     """Tell whether all bits of a hash are set, and set them."""
-    first = ((h >> _HALF) * n_lines >> _HALF) * np.uint64(LINE_WORDS)
+    first = _first_word(n_lines, h)
     bits = h * _P3
     found = _ONE
     for _ in range(BITS_PER_TUPLE):
@@ -69,11 +76,19 @@ def meet_tuples(lines, graphs, predicates, subjects, objects):
     -------
     met : bool[n]      False: certainly not added before. A repeat within the call may be True.
 
-    Cost: one cache line a tuple. Un-jitted, numpy warns of the (wanted) overflow: callers hold np.errstate."""
+    Cost: one cache line a tuple, fetched while those before it are worked on. Un-jitted, numpy warns of the (wanted)
+    overflow: callers hold np.errstate."""
     met = np.empty(subjects.size, np.bool_)
     n_lines = np.uint64(lines.size // LINE_WORDS)
+    hashes = np.empty(subjects.size, np.uint64)
     for i in range(subjects.size):
-        met[i] = _meet(lines, n_lines, np.uint64(_hash_tuple(graphs[i], predicates[i], subjects[i], objects[i])))
+        hashes[i] = _hash_tuple(graphs[i], predicates[i], subjects[i], objects[i])
+    for i in range(min(LINES_AHEAD, hashes.size)):
+        prefetch(lines, np.int64(_first_word(n_lines, hashes[i])))
+    for i in range(hashes.size):
+        if i + LINES_AHEAD < hashes.size:
+            prefetch(lines, np.int64(_first_word(n_lines, hashes[i + LINES_AHEAD])))
+        met[i] = _meet(lines, n_lines, hashes[i])
     return met
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wukongs.store import addresses
-from wukongs.store.addresses import int32_array, int64_array, int64_table, int64_tables, uint16_array
+from wukongs.store.addresses import int32_array, int64_array, int64_table, int64_tables, prefetch, uint16_array
 from wukongs.store.jit import JIT_DISABLED, njit
 
 
@@ -95,3 +95,20 @@ def test_compiled_code_does_not_call_back_into_python() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(addresses, "_view", None)
         assert int64_at(array.ctypes.data, 3, 2) == 2
+
+
+@njit
+def sum_with_prefetch(numbers):  # type: ignore[no-untyped-def]
+    total = 0
+    for i in range(numbers.size):
+        prefetch(numbers, i + 8)  # also behind the end: it never fails
+        total += numbers[i]
+    return total
+
+
+@pytest.mark.nojit
+def test_a_prefetch_changes_nothing() -> None:
+    for dtype in (np.int64, np.uint64, np.int32):
+        numbers = np.arange(100, dtype=dtype)
+        assert sum_with_prefetch(numbers) == 4950
+        assert numbers.tolist() == list(range(100))
