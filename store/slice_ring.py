@@ -204,5 +204,7 @@ class SliceRing:
 
 
 def _own(column: Int64Array) -> Int64Array:
-    """Return a column that keeps no larger array alive, such as that of a push of many stream batches."""
-    return column if column.base is None else column.copy()
+    """Return a column that keeps no much larger array alive, such as that of a push of many stream batches."""
+    base = column.base
+    is_most = isinstance(base, np.ndarray) and base.nbytes <= 2 * column.nbytes
+    return column if base is None or is_most else column.copy()

@@ -15,7 +15,7 @@ from wukongs.store.jit import njit, njit_uncounted
 INSERTION_MAX = 24
 COARSE_BITS = 8
 """Buckets of the first pass: as many streams as the cache and the page tables can follow."""
-ONE_PASS_MAX = 1 << 13
+ONE_PASS_MAX = 1 << 14
 """Ranges up to here fit into the cache, and need no first pass."""
 FINE_BITS_MAX = 14
 ONE_KEY_MIN = 512
