@@ -54,6 +54,9 @@ from wukongs.store.merge import Merge
 
 WORK_PER_ROW = 4
 """The most values that merging a row writes: a value on each side, and a vertex code for each."""
+SLICE_BYTES_MAX = 48
+SLICE_BYTES_PER_TUPLE_MAX = 161
+"""A slice of n tuples takes at most the first and n times the second, if each has a directory row of its own."""
 Key = tuple[int, int]
 Timed = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
 """Subjects, predicates, objects, times in ms: int64[n] each, in any order, repeats allowed."""
@@ -99,8 +102,8 @@ class BlockIndex:
     def __init__(self) -> None:
         self.levels = 0
         self.size_bytes = 0
-        """Bytes of all slices and blocks, each once, of the columns of slices that wait, and the most that merges under
-        way have to write."""
+        """Bytes of all slices and blocks, each once, the most that slices that wait will take, and the most that merges
+        under way have to write."""
         self._closed_to: int | None = None
         self.widest = 1
         """How many stream batches the windows have, at most, for which blocks are kept."""
@@ -140,7 +143,7 @@ class BlockIndex:
         self._in_order[0].append(number)
         self._unpaired[0].append(number)
         self._waiting[number] = tuples
-        self.size_bytes += _bytes_of(tuples)
+        self.size_bytes += _bytes_at_most(tuples)
 
     def _block(self, key: Key) -> Batch | None:
         """Return a block if it is there; a slice that waits is built."""
@@ -150,9 +153,14 @@ class BlockIndex:
             self._build(key, build_batch(graphs, *tuples), is_owned=True)
         return self._blocks.get(key)
 
+    def build_slices(self) -> None:
+        """Build all slices that wait: size_bytes says what they take then."""
+        for number in list(self._waiting):
+            self._block((0, number))
+
     def _take_out(self, number: int) -> Timed:
         tuples = self._waiting.pop(number)
-        self.size_bytes -= _bytes_of(tuples)
+        self.size_bytes -= _bytes_at_most(tuples)
         return tuples
 
     def _waits(self, key: Key) -> bool:
@@ -362,5 +370,5 @@ class BlockIndex:
             self.size_bytes -= self._owned_bytes.pop(key, 0)
 
 
-def _bytes_of(tuples: Timed) -> int:
-    return sum(column.nbytes for column in tuples)
+def _bytes_at_most(tuples: Timed) -> int:
+    return SLICE_BYTES_MAX + SLICE_BYTES_PER_TUPLE_MAX * len(tuples[0])

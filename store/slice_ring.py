@@ -64,8 +64,8 @@ class SliceRing:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of slices, blocks and arrivals, of merges under way at most, and of the texts of transient terms as
-        given."""
+        """Bytes of slices, blocks and arrivals, of slices that wait and merges under way at most, and of the texts of
+        transient terms as given."""
         return self._blocks.size_bytes + self.arrivals.size_bytes + self._transient_bytes
 
     @property
@@ -133,8 +133,13 @@ class SliceRing:
         if self._blocks.index_windows(batch_count):
             self._windows.clear()
 
+    def build_slices(self) -> None:
+        """Build the slices that wait, so that size_bytes does not overestimate them."""
+        self._blocks.build_slices()
+
     def work(self, fuel: int) -> bool:
-        """Merge about `fuel` values of blocks before later stream batches pay for it; return whether more is left."""
+        """Build a slice that waits, or merge about `fuel` values of blocks before later stream batches pay for it.
+        Return whether more is left."""
         return self._blocks.work(fuel)
 
     def window(self, after: int, to: int) -> BatchSet:

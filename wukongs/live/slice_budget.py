@@ -25,6 +25,7 @@ def collect(core: Core, state: StreamState, needed_after: int | None) -> None:
     needed_after: registered windows need the slices after this stream batch; None: there is no such window.
     """
     ring = state.ring
+    ring.build_slices()  # what goes does not hang on what idle time has built
     while ring.size_bytes > state.slice_bytes_max and (oldest := ring.oldest_held) is not None:
         if ring.oldest is not None and (needed_after is None or ring.oldest <= needed_after):
             core.drop_slices(state, ring.oldest * state.batch_ms)
@@ -53,5 +54,6 @@ def expected_bytes(state: StreamState, window: StreamWindow) -> int:
     batch_count, ring = window.range_ms // state.batch_ms, state.ring
     if ring.oldest is None or ring.closed_to is None:
         return 0
+    ring.build_slices()
     per_batch = ring.size_bytes / ring.copy_count / (ring.closed_to - ring.oldest + 1)
     return int(per_batch * batch_count * copy_count(batch_count))

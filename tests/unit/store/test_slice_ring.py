@@ -9,7 +9,7 @@ from tests.property.test_slice_ring import add, held
 from tests.quads import spread
 from wukongs.store import block_index
 from wukongs.store.batch import Batch, build_batch
-from wukongs.store.block_index import WORK_PER_ROW, level_count
+from wukongs.store.block_index import SLICE_BYTES_MAX, SLICE_BYTES_PER_TUPLE_MAX, WORK_PER_ROW, level_count
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.merge import Merge
 from wukongs.store.slice_ring import WINDOWS_REMEMBERED, SliceRing
@@ -161,7 +161,7 @@ def test_a_slice_that_nobody_reads_is_never_built(monkeypatch: pytest.MonkeyPatc
 
 def test_a_slice_is_built_once_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, ring = built(monkeypatch), ring_of(1, 2, 3, indexed=1, is_built=False)
-    assert ring.size_bytes == 3 * 32 + 30, "columns, and texts of transient terms"
+    assert ring.size_bytes == 3 * (SLICE_BYTES_MAX + SLICE_BYTES_PER_TUPLE_MAX) + 30
     assert numbers_in(ring, 1, 2) == [2]
     assert numbers_in(ring, 1, 2) == [2]
     assert counts == [1]
@@ -183,6 +183,18 @@ def test_a_merge_that_closings_pay_for_builds_its_slices(monkeypatch: pytest.Mon
     assert 8 <= len(counts) < 16
     assert numbers_in(ring, -1, 15) == list(range(16))
     assert len(counts) <= 16
+
+
+@pytest.mark.parametrize("predicates", [1, 40, 40_000])
+@pytest.mark.parametrize("count", [1, 31, 33, 1000, 40_000])
+def test_a_slice_that_waits_counts_with_the_most_that_it_may_take(count: int, predicates: int) -> None:
+    rng = np.random.default_rng(count)
+    subjects, objects = rng.integers(0, 1 << 62, (2, count)) * 2
+    ring = SliceRing()
+    ring.add(1, subjects, np.arange(count) % predicates * 2, objects, subjects, np.empty(0, np.int64))
+    before = ring.size_bytes
+    ring.build_slices()
+    assert ring.size_bytes == ring.window(0, 1).batches[0].size_bytes <= before
 
 
 def test_a_slice_keeps_no_larger_array_alive() -> None:
