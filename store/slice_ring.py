@@ -88,6 +88,12 @@ class SliceRing:
         """Return the slice of a stream batch with tuples that is held."""
         return self._blocks.slice(number)
 
+    def next_after(self, number: int) -> int | None:
+        """Return the first stream batch after `number` with tuples that is held; None if there is none."""
+        numbers = self._blocks.slice_numbers
+        place = bisect_right(numbers, number)
+        return numbers[place] if place < len(numbers) else None
+
     def __len__(self) -> int:
         return sum(len(self._blocks.slice(number)) for number in self._blocks.slice_numbers)
 

@@ -212,13 +212,14 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
 @st.composite
 def _move(draw: st.DrawFn, shadow: StreamOracle, name: str, kind: str, after_advance: bool) -> Push | Advance:
-    """The next push or advance of one stream: at, just behind, or well behind its last time, often on a boundary."""
+    """The next push or advance of one stream: at, just behind, or well behind its last time, often on a boundary. An
+    advance may also jump over many windows."""
     stream = shadow.streams[name]
     t = stream.last_ms if stream.first_ms is not None else max(0, shadow.stable_ms() + 1)
     t += int(after_advance)
     gap = st.sampled_from([0, 0, 0, 1, 30, 99, 100, 101, 250, 700])
     if kind == "advance":
-        t += draw(gap)
+        t += draw(st.sampled_from([3000, 5000])) if draw(st.integers(0, 3)) == 3 else draw(gap)
         t = -(-t // 100) * 100 if draw(st.booleans()) else t
         shadow.advance(name, t)
         shadow.stable_ms()

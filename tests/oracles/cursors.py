@@ -62,22 +62,40 @@ class Log:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.held: dict[int, int] = {}
-        """End -> bytes, of the windows that some reader waits for or has taken, unless they were dropped."""
+        """End -> bytes, of the windows that some reader waits for or has taken, unless they were dropped. Of windows
+        that are alike the last one has the bytes, or the one that is left of them."""
+        self.alike: dict[int, list[int]] = {}
+        """End -> the ends of all that are alike with a window."""
         self.readers: dict[str, Reader] = {}
 
     def begin(self, name: str) -> None:
         through_ms = min(self.held, default=0) - 1
         self.readers[name] = Reader(list(self.held), [], through_ms)
 
-    def put(self, end_ms: int, size_bytes: int, had: dict[str, int]) -> None:
-        """had: the time up to which a reader had all before the last restart."""
-        wanting = [one for name, one in self.readers.items() if end_ms > had.get(name, -1)]
-        for reader in wanting:
-            reader.waiting.append(end_ms)
-        if wanting:
-            self.held[end_ms] = size_bytes
-        while sum(self.held.values()) > self.bytes_max and len(self.held) > 1:
-            self._drop(min(self.held))
+    def put(self, ends: list[int], size_bytes: int, had: dict[str, int]) -> None:
+        """Windows that are alike. had: the time up to which a reader had all before the last restart."""
+        for end_ms in ends:
+            wanting = [one for name, one in self.readers.items() if end_ms > had.get(name, -1)]
+            for reader in wanting:
+                reader.waiting.append(end_ms)
+            self.alike[end_ms] = ends
+            if wanting:
+                self.held[end_ms] = 0
+        self._weigh(ends, size_bytes)
+        while sum(self.held.values()) > self.bytes_max and self.count > 1:
+            for end_ms in self.alike[min(self.held)]:
+                if end_ms in self.held:
+                    self._drop(end_ms)
+
+    @property
+    def count(self) -> int:
+        """How many entries there are: windows that are alike are one."""
+        return len({self.alike[end_ms][-1] for end_ms in self.held})
+
+    def _weigh(self, ends: list[int], size_bytes: int) -> None:
+        left = [end_ms for end_ms in ends if end_ms in self.held]
+        if left:
+            self.held[left[-1]] = size_bytes
 
     def _drop(self, end_ms: int) -> None:
         del self.held[end_ms]
@@ -121,4 +139,7 @@ class Log:
 
     def _forget(self) -> None:
         wanted = {entry for reader in self.readers.values() for entry in reader.waiting + reader.taken}
-        self.held = {end_ms: size for end_ms, size in self.held.items() if end_ms in wanted}
+        before, self.held = self.held, {end_ms: size for end_ms, size in self.held.items() if end_ms in wanted}
+        for end_ms, size_bytes in before.items():
+            if size_bytes and end_ms not in self.held:
+                self._weigh(self.alike[end_ms], size_bytes)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.oracles.cursors import Entry, Log
 from wukongs.errors import GapError
+from wukongs.live.stretch import Stretch
 from wukongs.live.window_log import Come, Cursor, Gap, LoggedWindow, UnreadBudget, WindowLog
 
 BYTES_MAX = 100
@@ -23,7 +24,10 @@ class Cursors(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.put_sizes: dict[int, int | None] = {}
-        """The windows so far; None: it is lost."""
+        """The windows so far, of those that are alike the last; None: it is lost."""
+        self.firsts: dict[int, int] = {}
+        """The last of windows that are alike -> the first."""
+        self.end_ms = 0
         self.come: dict[str, Come] = {}
         self.had: dict[str, int] = {}
         self.number = 0
@@ -46,16 +50,18 @@ class Cursors(RuleBasedStateMachine):
             if come.gap is not None:
                 reader.waiting.append(tuple(come.gap))  # type: ignore[arg-type]
 
-    @rule(size_bytes=st.integers(1, 60))
-    def put(self, size_bytes: int) -> None:
-        end_ms = 100 * (len(self.put_sizes) + 1)
-        self.put_sizes[end_ms] = size_bytes
-        self._put(end_ms)
+    @rule(size_bytes=st.integers(1, 60), count=st.sampled_from([1, 1, 2, 4]))
+    def put(self, size_bytes: int, count: int) -> None:
+        first_ms = self.end_ms + 100
+        self.end_ms += 100 * count
+        self.put_sizes[self.end_ms], self.firsts[self.end_ms] = size_bytes, first_ms
+        self._put(self.end_ms)
 
     @rule(count=st.integers(1, 3))
     def lose(self, count: int) -> None:
-        first_ms = 100 * (len(self.put_sizes) + 1)
-        ends = range(first_ms, first_ms + 100 * count, 100)
+        first_ms = self.end_ms + 100
+        self.end_ms += 100 * count
+        ends = range(first_ms, self.end_ms + 1, 100)
         self.put_sizes.update(dict.fromkeys(ends))
         self._lose(ends[0], ends[-1])
 
@@ -65,8 +71,9 @@ class Cursors(RuleBasedStateMachine):
         if size_bytes is None:
             self._lose(end_ms, end_ms)
         else:
-            self.log.put(end_ms, window, size_bytes)
-            self.model.put(end_ms, size_bytes, self.had)
+            first_ms = self.firsts[end_ms]
+            self.log.put(end_ms, window, size_bytes, Stretch(first_ms, end_ms, 100) if first_ms < end_ms else None)
+            self.model.put(list(range(first_ms, end_ms + 1, 100)), size_bytes, self.had)
 
     def _lose(self, first_ms: int, last_ms: int) -> None:
         self.log.lose(first_ms, last_ms, 100)
@@ -123,7 +130,7 @@ class Cursors(RuleBasedStateMachine):
     def all_is_bounded_and_counted(self) -> None:
         held = self.model.held
         assert self.log.size_bytes == self.log.budget.size_bytes == sum(held.values())
-        assert self.log.size_bytes <= BYTES_MAX or len(held) == 1
+        assert self.log.size_bytes <= BYTES_MAX or self.model.count == 1
 
     @invariant()
     def each_reader_stands_where_the_model_says(self) -> None:

@@ -25,9 +25,10 @@ from wukongs.store.trace import Handle
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """A firing: the window's end, the SN that it stands at, and the record of the log that came next; needs_ms: per
-    stream, the time after which all that it read had come."""
+    """A firing, and those behind it, up to end_ms, that have read the same: the window's end, the SN that it stands at,
+    and the record of the log that came next; needs_ms: per stream, the time after which all that it read had come."""
 
+    begin_ms: int
     end_ms: int
     sn: int
     lsn: int
@@ -52,12 +53,12 @@ class Delivery:
         self._news_lock = threading.Lock()
 
     def fired(
-        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+        self, query_lsn: int, at_ms: int, last_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
     ) -> None:
         """Do as Deliveries.fired."""
         if is_compared:
             self._compared.add(query_lsn)
-        fired = Fired(at_ms, self._core.upper - 1, self._needs(is_stored), needs_ms)
+        fired = Fired(at_ms, last_ms, self._core.upper - 1, self._needs(is_stored), needs_ms)
         self._fired.setdefault(query_lsn, deque()).append(fired)
         if self._held is None:
             self._hold(fired.sn)

@@ -391,7 +391,7 @@ class DurableJournal:
             "log_syncs": self.wal.sync_count,
             "checkpoints": self._checkpoint_count,
             "checkpoint_sn": self.checkpoint_sn,
-            "oldest_unacknowledged_ms": None if oldest is None else oldest.end_ms,
+            "oldest_unacknowledged_ms": None if oldest is None else oldest.begin_ms,
             "failure": None if failure is None else str(failure),
         }
 

@@ -24,6 +24,7 @@ from wukongs.live.readers import Readers
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Reporter
 from wukongs.live.stream_state import FOREVER_MS, StreamState
+from wukongs.live.stretch import Stretch
 from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
     covered_ms,
@@ -92,6 +93,9 @@ class Rows(Protocol):
     def rows(self) -> ArgumentRows: ...
     def had(self, at_ms: int) -> bool:
         """Tell whether no row has a window at a time. Called with the lock held."""
+
+    def alike_to_ms(self, at_ms: int) -> int:
+        """Return up to when firings are for the same rows as the one at a time. Called with the lock held."""
 
     def told(self) -> str:
         """Return what EXPLAIN and why() say of it."""
@@ -224,6 +228,10 @@ class ContinuousQuery:
         self.reporter = Reporter(query.registration)
         self._last_ms: int | None = None
         """The last firing of this text."""
+        self._steady_to_ms: int | None = None
+        """The windows hold the same from the last firing up to there, if that firing may be repeated."""
+        self._is_of_moment = depends_on_moment(query.pattern)
+        """Whether its firings have other answers at other times, whatever they read."""
 
     def __repr__(self) -> str:
         return f"<ContinuousQuery {self.name}: {self._counts.windows} windows reported>"
@@ -621,17 +629,28 @@ class ContinuousQuery:
     def is_skipped(self, at_ms: int) -> bool:
         """Tell whether the firing at a time is left out: the query is paused, or its slices are gone; or the window was
         taken before, no other is compared with it, and the stream that the query makes has what it brings."""
-        is_had = self._readers.had(at_ms) or (self.group is not None and self.group.had(at_ms))
-        is_had = is_had and (self.made is None or self.made.is_decided(at_ms))
+        is_had = self._had_to_ms(at_ms) >= at_ms
         if self.is_paused or (is_had and not self.reporter.is_compared):
             return True
         return self.windows.gone_to_ms(at_ms) is not None
 
+    def _had_to_ms(self, at_ms: int) -> int:
+        """Return up to when windows from a time on were taken before, and readers of the stream that the query makes
+        have what they bring; a time before that if that one was not."""
+        had_ms: int = self._readers.had_ms
+        if self.group is not None and self.group.had(at_ms):
+            had_ms = max(had_ms, self.group.alike_to_ms(at_ms))
+        return had_ms if self.made is None else min(had_ms, self.made.decided_to_ms)
+
     def leave_out(self, at_ms: int) -> None:
-        """Go on after a firing that is skipped, and after those behind it whose slices are gone, too."""
+        """Go on after a firing that is skipped, and after those behind it that are, too, or whose slices are gone."""
         gone_ms = None if self.is_paused else self.windows.gone_to_ms(at_ms)
-        last_ms = at_ms if gone_ms is None else self._lose(at_ms, gone_ms)
+        if gone_ms is not None:
+            last_ms = self._lose(at_ms, gone_ms)
+        else:
+            last_ms = self._last_of(at_ms, FOREVER_MS if self.is_paused else self._had_to_ms(at_ms))
         self.skip_to(last_ms)
+        self._steady_to_ms = None
         if self.is_paused or gone_ms is not None:
             self.reporter.forget(last_ms)
         if gone_ms is not None:
@@ -640,12 +659,51 @@ class ContinuousQuery:
     def _lose(self, first_ms: int, to_ms: int) -> int:
         """Tell the firings from the first one up to a time as a gap. Return the last of them."""
         step_ms = self.step_ms or 1
-        if self.planned and (from_ms := self.planned[0][1]["from_ms"]) is not None:
-            to_ms = min(to_ms, max(first_ms, from_ms))  # then it has another text
+        to_ms = self._before_planned(first_ms, to_ms)
         last_ms = to_ms // step_ms * step_ms if self.step_ms is not None else first_ms
         self._counts.over_budget += (last_ms - first_ms) // step_ms + 1
         self.log.lose(first_ms, last_ms, step_ms)
         return last_ms
+
+    def _before_planned(self, first_ms: int, to_ms: int) -> int:
+        """Return up to when, at most to_ms, firings from the first one on go by this text."""
+        if self.planned and (from_ms := self.planned[0][1]["from_ms"]) is not None:
+            return min(to_ms, max(first_ms, int(from_ms)))
+        return to_ms
+
+    def _last_of(self, first_ms: int, to_ms: int) -> int:
+        """Return the last firing that is due up to a time. first_ms: the first, which is due."""
+        covered_ms = self._covered_ms()
+        if self.step_ms is None or covered_ms is None:
+            return first_ms
+        to_ms = self._before_planned(first_ms, min(to_ms, covered_ms))
+        return max(first_ms, first_ms + (to_ms - first_ms) // self.step_ms * self.step_ms)
+
+    def _stretch_to_ms(self, at_ms: int, picked: Picked) -> int:
+        """Return the last of the firings that are done with the one at a time: they are due, and have its answer."""
+        to_ms = picked.alike_to_ms.get(self.beat)
+        if to_ms is None:
+            to_ms = self._covered_ms() if self.step_ms is not None else None
+            if to_ms is None or to_ms < at_ms + (self.step_ms or 1):
+                to_ms = at_ms
+            else:
+                to_ms = self.windows.alike_to_ms(at_ms, to_ms, picked.upper)
+            if not self.windows.is_filtered:
+                picked.alike_to_ms[self.beat] = to_ms
+        steady_ms, self._steady_to_ms = self._steady_to_ms, to_ms
+        if to_ms == at_ms or self._is_of_moment:
+            return at_ms
+        # What is compared with the firing before has its answer only if that one has read the same. Triples have blank
+        # nodes, and a stream that they make, of their own: they are repeated when there are none.
+        is_first = steady_ms is None or steady_ms < at_ms
+        if recorded := self.reporter.recorded:  # firings behind one of these are compared with it
+            is_first |= recorded[0].at_ms < at_ms
+            to_ms = min([to_ms, *(one.at_ms for one in recorded if one.at_ms >= at_ms)])
+        if is_first and (self.reporter.is_compared or self.query.form == "construct"):
+            return at_ms
+        if self.group is not None:
+            to_ms = min(to_ms, self.group.alike_to_ms(at_ms))
+        return self._last_of(at_ms, to_ms)
 
     def company(self) -> Hashable:
         """Return what is equal for all queries that are run together when they are due at one time, None if this one
@@ -667,19 +725,24 @@ class ContinuousQuery:
             reading = self.windows.read(at_ms, is_compiled=is_compiled, with_extents=looks)
             if is_compiled and not looks and self.windows.is_of_beat(reading):
                 picked.readings[self.beat] = reading
-        self.skip_to(at_ms)
-        self._last_ms = at_ms
+        last_ms = at_ms if reading.error is not None else self._stretch_to_ms(at_ms, picked)
+        self.skip_to(last_ms)
+        self._last_ms = last_ms
+        is_alone = last_ms == at_ms
         if not self.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
-            self._counts.not_reported += 1
-            self.log.skip(at_ms)
-            self._decide(at_ms, None)
+            self._counts.not_reported += 1 if is_alone else (last_ms - at_ms) // (self.step_ms or 1) + 1
+            self.log.skip(last_ms)
+            self._decide(last_ms, None)
             return None
         is_compared, is_stored = self.reporter.is_compared, self.windows.reads_stored
-        self._core.journal.delivery.fired(self.lsn, at_ms, reading.needs_ms, is_compared, is_stored)
+        self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing = True
         plans = self.compiled if reading.dataset is None and reading.error is None else None
         deltas = None if plans is None else self.windows.stand(at_ms, is_partial=reading.partial)
-        return Firing(self, at_ms, reading, picked.reader, plans, deltas)
+        stretch = None
+        if not is_alone:
+            stretch = Stretch(at_ms, last_ms, self.step_ms or 1, self.windows.places(at_ms))
+        return Firing(self, at_ms, reading, picked.reader, plans, deltas, stretch)
 
     def stand_behind(self, at_ms: int) -> None:
         """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
@@ -718,7 +781,7 @@ class ContinuousQuery:
             if firing.reading.error is None and self._ran_in_parts(firing, due_at_s):
                 return
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
-            self._put_error(firing.at_ms, error)
+            self._put_error(firing, error)
             return
         except Exception as error:
             # A mistake of ours in this query: the others, and the streams, go on without it.
@@ -728,37 +791,44 @@ class ContinuousQuery:
                 f"{type(error).__name__}: {error}. Its later windows are still reported; see the log"
             )
             told.__cause__ = error.with_traceback(None)  # its frames hold tables
-            self._put_error(firing.at_ms, told)
+            self._put_error(firing, told)
             return
-        self._decide(firing.at_ms, window)
-        if self._readers.had(firing.at_ms):
+        last_ms = firing.last_ms
+        self._decide(last_ms, window)
+        had_ms = self._readers.had_ms
+        if last_ms <= had_ms:
             return
+        count = firing.count_after(had_ms)
         if window is None:
-            self._counts.not_reported += 1
-            self.log.skip(firing.at_ms)
+            self._counts.not_reported += count
+            self.log.skip(last_ms)
             return
-        self._counts.report(window, (time.perf_counter() - started_s) * 1e6)
-        self.log.put(firing.at_ms, window, WINDOW_BYTES + window.size_bytes)
+        self._counts.report(window, (time.perf_counter() - started_s) * 1e6, last_ms, count)
+        self.log.put(last_ms, window, WINDOW_BYTES + window.size_bytes, firing.stretch)
 
     def _ran_in_parts(self, firing: Firing, due_at_s: float) -> bool:
         """Run a firing that was too much in parts, over the same reading; tell whether there are any."""
-        parts = [] if self.group is None else self.group.divide(firing.at_ms)
+        parts = [] if self.group is None else self.group.divide(firing.last_ms)
         for part in parts:
             part.run(replace(firing, query=part), due_at_s)
         return bool(parts)
 
     def _decide(self, at_ms: int, window: WindowResult | None) -> None:
         """Hand what a firing has brought, None: nothing, to the readers of the stream that it makes."""
+        if window is not None and window.is_graph and len(window):
+            self._steady_to_ms = None
         if self.made is not None:
             self.made.decide(at_ms, window)
 
-    def _put_error(self, at_ms: int, error: WukongsError) -> None:
-        self._decide(at_ms, None)
-        self.reporter.forget(at_ms)
-        if self._readers.had(at_ms):
+    def _put_error(self, firing: Firing, error: WukongsError) -> None:
+        last_ms, had_ms = firing.last_ms, self._readers.had_ms
+        self._decide(last_ms, None)
+        self.reporter.forget(last_ms)
+        self._steady_to_ms = None
+        if last_ms <= had_ms:
             return
-        self._counts.errors += 1
-        self.log.put(at_ms, error)
+        self._counts.errors += firing.count_after(had_ms)
+        self.log.put(last_ms, error, stretch=firing.stretch)
 
     def _explored(self, firing: Firing) -> Explored | None:
         if firing.explored is None or self.template is None:
@@ -774,7 +844,7 @@ class ContinuousQuery:
             reader = terms = terms_of(self._core, firing.reader, firing.moment())
             found = found or self._evaluated(firing, terms)
             with limits_of(self._core.settings, None):
-                found = self.reporter.compare(firing.at_ms, firing.reading.extents, found, terms)
+                found = self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
         if not self.reporter.is_reported(found):
             return None
         reading = firing.reading
@@ -845,18 +915,22 @@ class ContinuousQuery:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The things that firings share which are picked at one moment. readings: by the beat of compiled queries."""
+    """The things that firings share which are picked at one moment. upper: they read below this snapshot number;
+    readings: by the beat of compiled queries; alike_to_ms: up to when others of the beat read the same."""
 
     reader: TermReader
+    upper: int
     readings: dict[object, Reading] = field(default_factory=dict)
+    alike_to_ms: dict[object, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Firing:
-    """The batches and terms that one firing reads, picked at one moment. explored: the matches of the core of the
-    query's template, if they were found together with other queries; columns: the answer of a compiled query, if it was
-    found so; plans: its plans over the engine's table of windows, None if the firing has a dataset of its own; deltas:
-    what finds the matches of the query by those of the firing before, None: it is evaluated anew."""
+    """The batches and terms that one firing reads, picked at one moment. stretch: the firings that have its answer,
+    None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
+    other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
+    of windows, None if the firing has a dataset of its own; deltas: what finds the matches of the query by those of the
+    firing before, None: it is evaluated anew."""
 
     query: ContinuousQuery
     at_ms: int
@@ -864,8 +938,18 @@ class Firing:
     reader: TermReader
     plans: CompiledPlans | None
     deltas: Deltas | None = None
+    stretch: Stretch | None = None
     explored: BindingTable | None = None
     columns: Columns | None = None
+
+    @property
+    def last_ms(self) -> int:
+        """The last firing that has its answer."""
+        return self.at_ms if self.stretch is None else self.stretch.last_ms
+
+    def count_after(self, time_ms: int) -> int:
+        """Return how many firings it stands for that come after a time, of which there is at least one."""
+        return 1 if self.stretch is None else self.stretch.after(time_ms).count
 
     @property
     def whole(self) -> CompiledQuery | None:

@@ -309,7 +309,7 @@ class Injector:
             if clock_ms is not None and self._ready_ms <= clock_ms and tick_sn(self._ready_ms) < upper:
                 core.move_to(self._ready_ms)
             core.progress.before_firings(core, self._ready_ms)
-            return self._picked(query), False
+            return self._picked(query, upper), False
         if clock_ms is not None:
             time_ms = min(clock_ms, core.progress.exposed_ms())
             if tick_sn(time_ms) < upper:
@@ -328,9 +328,10 @@ class Injector:
                     found[state.iri] = max(covered, found.get(state.iri, covered))
         return found
 
-    def _picked(self, query: ContinuousQuery) -> Sequence[Firing]:
+    def _picked(self, query: ContinuousQuery, upper: int) -> Sequence[Firing]:
         """Pick what a query reads that is due at _ready_ms, and others that are run together with it, if they are not
-        skipped. All of them read the same snapshot."""
+        skipped. All of them read the same snapshot. With each, the firings behind it that have its answer are picked
+        (wukongs.live.stretch), as far as they read below `upper`."""
         at_ms, company = self._ready_ms, [query]
         if (key := query.company()) is not None:
             waiting, beats, sn = self._company[key], {query.beat}, query.windows.sn_at(at_ms)
@@ -346,7 +347,7 @@ class Injector:
                     beats.add(other.beat)
                     sn = other_sn if sn is None else sn
                 company.append(other)
-        firings, picked = [], Picked(self._core.registry.snapshot_reader())
+        firings, picked = [], Picked(self._core.registry.snapshot_reader(), upper)
         for each in company:
             if each.is_skipped(at_ms):
                 each.leave_out(at_ms)

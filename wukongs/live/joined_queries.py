@@ -39,6 +39,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.query_shapes import Shape, hole, shape_of
 from wukongs.live.readers import Readers
 from wukongs.live.stream_state import StreamState
+from wukongs.live.stretch import Stretch
 from wukongs.live.window_log import (
     LAST_MS,
     OWN,
@@ -73,13 +74,15 @@ _ADVICE = "Let its patterns share variables, or start from a constant"
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A window of all queries of a group, or the error or gap in its place. numbers : int64[rows], rising, of the
+    """A window of all queries of a group, or the error or gap in its place. stretch: the firings, up to its end, for
+    which it stands, None: one; numbers : int64[rows], rising, of the
     queries that its rows are for; left: queries that have not taken their part; taken: those that have, of a silent
     window."""
 
     end_ms: int
     item: WindowResult | WukongsError
     gap: Gap | None
+    stretch: Stretch | None
     numbers: Int64Array
     left: int = 0
     taken: list[int] = field(default_factory=list)
@@ -87,7 +90,14 @@ class Block:
     @property
     def begin_ms(self) -> int:
         """The first firing that it stands for."""
+        if self.stretch is not None:
+            return self.stretch.first_ms
         return self.end_ms if self.gap is None else self.gap.from_ms
+
+    @property
+    def count(self) -> int:
+        """How many windows of a query it stands for."""
+        return 1 if self.stretch is None else self.stretch.count
 
     @property
     def size_bytes(self) -> int:
@@ -118,6 +128,8 @@ class Blocks:
         self.dropped: dict[int, Gap] = {}
         """Query -> the silent windows that it has lost."""
         self._held: dict[int, Block] = {}
+        self._stretches = 0
+        """Blocks that are held and stand for more than one window."""
         self._is_over = False
         self._budget = budget
         if budget is not None:
@@ -129,14 +141,16 @@ class Blocks:
 
     def untaken_ms(self) -> int | None:
         """Return the end of the oldest window, or error, that is held; None if there is none."""
-        return next((block.end_ms for block in self._held.values() if block.gap is None), None)
+        return next((block.begin_ms for block in self._held.values() if block.gap is None), None)
 
     def add(self, block: Block) -> None:
         if block.end_ms < LAST_MS:
-            self.first_ms = block.end_ms if self.first_ms is None else self.first_ms
+            if self.first_ms is None:
+                self.first_ms = block.begin_ms if block.gap is None else block.end_ms
             self.last_ms = block.end_ms
         if block.left:
             self._held[self.end] = block
+            self._stretches += block.stretch is not None
             self._grow(block.size_bytes)
             if self._budget is not None:
                 self._budget.make_room(self)
@@ -159,11 +173,11 @@ class Blocks:
 
     def count_for(self, number: int, place: int, since_ms: int) -> int:
         """Return how many windows a query has to take from a place on. since_ms: its first firing."""
-        if not self.is_silent:  # all take all, in order
+        if not self.is_silent and self._stretches == 0:  # all take all, in order
             places = range(max(place, next(iter(self._held), self.end)), self.end)
             return len(places) - bisect_left(places, since_ms, key=lambda at: self._held[at].end_ms)
         held = (block for _, block in self.held_from(place) if block.end_ms >= since_ms)
-        return sum(self.concerns(block, number) for block in held)
+        return sum(block.count for block in held if self.concerns(block, number))
 
     def done(self, place: int, block: Block, number: int) -> None:
         """Note that a query has taken its part, which had begun by then."""
@@ -176,6 +190,7 @@ class Blocks:
     def _let_go(self, place: int) -> None:
         block = self._held.pop(place, None)
         if block is not None:
+            self._stretches -= block.stretch is not None
             self._grow(-block.size_bytes)
             if self._is_over:
                 self.end_here()
@@ -196,7 +211,7 @@ class Blocks:
         place, block = next(iter(self._held.items()))
         self._let_go(place)
         if self.is_silent:
-            gap = Gap(block.end_ms, block.end_ms, 1)
+            gap = Gap(block.begin_ms, block.end_ms, block.count)
             for number in np.setdiff1d(block.numbers, block.taken).tolist():
                 known = self.dropped.get(number)
                 self.dropped[number] = gap if known is None else Gap.joined((known, gap))
@@ -215,6 +230,7 @@ class Blocks:
         for at, block in list(self.held_from(place)):
             if block.end_ms >= since_ms and self.concerns(block, number):
                 own._held[at] = replace(block, left=1, taken=[])
+                own._stretches += block.stretch is not None
                 self.done(at, block, number)
         return own
 
@@ -358,6 +374,11 @@ class JoinedGroup:
             found += [ms - 1 for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
             return min(found)
 
+    def alike_to_ms(self, at_ms: int) -> int:
+        """Do as continuous.Rows.alike_to_ms: until another query has its first firing."""
+        later = self._since_ms[: len(self.members)]
+        return int(np.min(later[later > at_ms], initial=_GONE_MS)) - 1
+
     def told(self) -> str:
         """Do as continuous.Rows.told."""
         return f"each firing answers {self.count} queries of one shape together"
@@ -388,7 +409,7 @@ class JoinedGroup:
 
     def _take(self) -> None:
         """Take what the lead has reported."""
-        while (taken := self._cursor.fetch(0)) is not None:
+        while (taken := self._cursor.fetch(0, is_whole=True)) is not None:
             self._add(taken)
             self._cursor.confirm(taken)
         if self.lead.log.is_closed:
@@ -397,19 +418,19 @@ class JoinedGroup:
 
     def _add(self, taken: LoggedWindow) -> None:
         has_begun = self._has_begun(taken.end_ms)
-        block = Block(taken.end_ms, taken.item, taken.gap, _NO_IDS, int(has_begun.sum()))
+        block = Block(taken.end_ms, taken.item, taken.gap, taken.stretch, _NO_IDS, int(has_begun.sum()))
         told: Iterable[int] = list(self.watched)
         if isinstance(taken.item, WindowResult):
             (numbers, *_) = taken.item.ids(0, len(taken.item)) if len(taken.item) else (_NO_IDS,)
             block.numbers = numbers
             counts = np.bincount(numbers, minlength=len(self.members))
-            self._count(has_begun, counts)
+            self._count(has_begun, counts, taken.count)
             if self.blocks.is_silent:
                 found = np.flatnonzero((counts > 0) & has_begun).tolist()
                 block.left, block.taken = len(found), np.flatnonzero((counts > 0) & ~has_begun).tolist()
                 told = [number for number in found if number in self.watched]
         elif taken.gap is None and taken.end_ms < LAST_MS:
-            self._counts[: len(self.members), COUNTS.index("errors")] += has_begun
+            self._counts[: len(self.members), COUNTS.index("errors")] += has_begun * taken.count
         self.blocks.add(block)
         for number in told:
             if (member := self.watched.get(number)) is not None:
@@ -420,15 +441,16 @@ class JoinedGroup:
         has_begun: BoolArray = self._since_ms[: len(self.members)] <= end_ms
         return has_begun
 
-    def _count(self, has_begun: BoolArray, rows: Int64Array) -> None:
-        """Count a window. has_begun : bool[members]; rows : int64[members], how many rows of it each query has."""
+    def _count(self, has_begun: BoolArray, rows: Int64Array, count: int) -> None:
+        """Count windows that are alike. has_begun : bool[members]; rows : int64[members], how many rows of each of them
+        a query has; count: how many they are."""
         is_error = has_begun & (rows > self._core.settings.rows_max)
         is_told = has_begun & ~is_error & ((rows > 0) | (not self.blocks.is_silent))
         windows, all_rows, errors, not_reported, last_rows = self._counts[: len(rows)].T
-        windows += is_told
-        all_rows += rows * is_told
-        errors += is_error
-        not_reported += has_begun & ~is_error & ~is_told
+        windows += is_told * count
+        all_rows += rows * is_told * count
+        errors += is_error * count
+        not_reported += (has_begun & ~is_error & ~is_told) * count
         last_rows[is_told] = rows[is_told]
 
     def counts_of(self, number: int) -> dict[str, int]:
@@ -751,7 +773,7 @@ class JoinedQuery:
             for _, block in blocks.held_from(place):
                 if block.end_ms < LAST_MS and (self.since_ms is None or block.end_ms >= self.since_ms):
                     if block.gap is None:
-                        through_ms = max(block.end_ms - 1, self.before_ms if through_ms is None else through_ms)
+                        through_ms = max(block.begin_ms - 1, self.before_ms if through_ms is None else through_ms)
                         return Come(through_ms, Gap.joined(gaps) if gaps else None), told
                     gaps.append(self._gone_in(block))
                     told += 1
@@ -843,14 +865,14 @@ class JoinedQuery:
             readers.log.lose(gap.from_ms, gap.to_ms, self._step_ms)
             return
         if isinstance(whole, WukongsError):
-            readers.log.put(block.end_ms, whole)
+            readers.log.put(block.end_ms, whole, stretch=block.stretch)
             return
         lo, hi = block.rows_of(number)
         if hi - lo > (settings := self._joined.core.settings).rows_max:
             try:
                 limits_of(settings, None).check_rows(hi - lo, _ADVICE, f"query {self.name}")
             except BudgetExceeded as error:
-                readers.log.put(block.end_ms, error)
+                readers.log.put(block.end_ms, error, stretch=block.stretch)
                 return
         window = WindowResult(
             "select",
@@ -866,8 +888,8 @@ class JoinedQuery:
             partial=whole.partial,
             latency_us=whole.latency_us,
         )
-        readers.counts.report(window, whole.latency_us)
-        readers.log.put(block.end_ms, window, WINDOW_BYTES + window.size_bytes)
+        readers.counts.report(window, whole.latency_us, block.end_ms, block.count)
+        readers.log.put(block.end_ms, window, WINDOW_BYTES + window.size_bytes, block.stretch)
 
     def close_log(self) -> None:
         """Let readers end once they have read what is there."""

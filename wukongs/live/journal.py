@@ -38,9 +38,10 @@ class Deliveries(Protocol):
     except for acknowledge."""
 
     def fired(
-        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+        self, query_lsn: int, at_ms: int, last_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
     ) -> None:
-        """Note that a query has picked the batches of a firing. needs_ms: it reads, of each stream, what came after
+        """Note that a query has picked the batches of a firing, and of those behind it, up to last_ms, that read the
+        same. needs_ms: it reads, of each stream, what came after
         this. is_compared: its next firing is compared with this one, so this one is evaluated again if that one is;
         is_stored: it reads stored graphs, and so waits for their clock."""
 
@@ -108,7 +109,7 @@ class NoDeliveries:
     """Nothing is noted: what nobody has taken does not come again, or comes from a log that stays as it is."""
 
     def fired(
-        self, query_lsn: int, at_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
+        self, query_lsn: int, at_ms: int, last_ms: int, needs_ms: Mapping[str, int], is_compared: bool, is_stored: bool
     ) -> None:
         pass
 

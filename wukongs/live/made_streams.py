@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wukongs.errors import StorageError, StreamError
-from wukongs.live.core import Core, take_piece
+from wukongs.live.core import NOT_YET_MS, Core, take_piece
 from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.query.output.results import WindowResult
@@ -110,9 +110,14 @@ class MadeStream:
     def _is_open(self) -> bool:
         return not (self.state.is_ended or self.state.is_dropped)
 
-    def _is_decided(self, at_ms: int) -> bool:
+    @property
+    def decided_to_ms(self) -> int:
+        """The time up to which readers have what firings have brought, or never get it."""
         known = (self.state.last_ms, self.state.stands_ms(PRODUCER), self._join_ms)
-        return any(ms is not None and at_ms <= ms for ms in known)
+        return max((ms for ms in known if ms is not None), default=NOT_YET_MS) if self._is_open else FOREVER_MS
+
+    def _is_decided(self, at_ms: int) -> bool:
+        return at_ms <= self.decided_to_ms
 
     def _is_late(self, at_ms: int) -> bool:
         """Tell whether the stored graph has moved on beyond the first window that readers may report if the stream is
@@ -229,10 +234,6 @@ class MadeStream:
         if not self._cannot_log:
             log.warning("stream %s, which a query makes, does not go on yet: %s", self.state.iri, error)
         self._cannot_log = True
-
-    def is_decided(self, at_ms: int) -> bool:
-        """Tell whether readers have what a firing has brought, or never get it."""
-        return not self._is_open or self._is_decided(at_ms)
 
     def log_undecided(self) -> bool:
         """Log the firings whose decisions are not in the log yet; return whether there was one. Raises StorageError."""

@@ -37,19 +37,19 @@ class QueryCounts:
     execution_us: array[float] = field(default_factory=_times)
     latency_us: array[float] = field(default_factory=_times)
 
-    def report(self, window: WindowResult, execution_us: float) -> None:
-        """Count a window that is reported."""
+    def report(self, window: WindowResult, execution_us: float, last_ms: int, count: int) -> None:
+        """Count windows alike that are reported: how many, and the end of the last."""
         self.execution_us.append(execution_us)
         self.latency_us.append(window.latency_us)
         if len(self.latency_us) > 2 * TIMES_REMEMBERED:
             del self.execution_us[:TIMES_REMEMBERED], self.latency_us[:TIMES_REMEMBERED]
-        self.windows += 1
+        self.windows += count
         self.last_rows = rows = len(window)
-        self.last_ms = window.end_ms
-        self.rows += rows
+        self.last_ms = last_ms
+        self.rows += rows * count
         if window.partial:
-            self.partial += 1
-            self.partial_ms = window.end_ms
+            self.partial += count
+            self.partial_ms = last_ms
 
     def take_over(self, windows: int, rows: int, errors: int, not_reported: int, last_rows: int) -> None:
         """Go on from what was counted elsewhere, but for errors that were counted here."""

@@ -22,6 +22,7 @@ from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import DataError, SettingsError, UnsupportedFeatureError
+from wukongs.live.stream_state import FOREVER_MS
 from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.terms.names import canonical
@@ -172,6 +173,11 @@ class QueryGroup:
     def had(at_ms: int) -> bool:
         """The queries of a table are read as one."""
         return False
+
+    @staticmethod
+    def alike_to_ms(at_ms: int) -> int:
+        """They are always the same."""
+        return FOREVER_MS
 
     @staticmethod
     def divide(at_ms: int) -> list[Any]:

@@ -18,6 +18,7 @@ from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
+from wukongs.live.stretch import Places, earliest, enters_ms, leaves_ms
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, reads_stored
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS
 from wukongs.query.plans.compiled_plans import CompiledPlans
@@ -29,6 +30,7 @@ from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.lookup_kernels import count_edges
 from wukongs.store.membership import Membership
+from wukongs.store.snapshot import tick_of
 
 
 @dataclass(slots=True)
@@ -93,7 +95,8 @@ class QueryWindows:
         """What goes on beside the windows where only what is new is looked for."""
         self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
         """The windows with their streams, those of time as all queries share them; from the first firing on."""
-        self._is_filtered = any(state.slice_filter is not None for state in self.states.values())
+        self.is_filtered = any(state.slice_filter is not None for state in self.states.values())
+        """Whether what is missing in its windows hangs on what it matches."""
 
     def keep_after_ms(self, next_ms: int) -> dict[str, int]:
         """Return, per stream, the time up to which no firing from next_ms on needs slices."""
@@ -163,7 +166,7 @@ class QueryWindows:
 
     def _compile_deltas(self, query: Query, plans: CompiledPlans, shared: Mapping[StreamWindow, EngineWindow]) -> None:
         step_ms, whole, core = firing_step(query), plans.whole, self._core
-        if whole is None or step_ms is None or self._is_filtered:
+        if whole is None or step_ms is None or self.is_filtered:
             return
         found = DeltaClause.of(query, whole.wanted, step_ms, self._constants)
         if found is None:
@@ -242,6 +245,59 @@ class QueryWindows:
                 found = at_ms if found is None else found
         return found
 
+    def alike_to_ms(self, at_ms: int, to_ms: int, upper: int) -> int:
+        """Return up to when, at most to_ms, firings read the same as the one at a time, below a snapshot number.
+        to_ms: the query is covered up to there. Called when everything up to at_ms is sealed."""
+        edges: list[int] = []
+        for window in self._timed:
+            state = self.states[window.stream]
+            ring, batch_ms = state.ring, state.batch_ms
+            span = interval(window, batch_ms, at_ms)
+            if any(last > span.after for _, last in state.refused):
+                return at_ms
+            held = ring.extent(span.after, span.to)
+            lacks_to = None if state.slice_filter is None else state.slice_filter.lacks_to(self.matched[window.stream])
+            behind = (None if held is None else held[0], ring.lost_to, lacks_to)
+            edges += [
+                leaves_ms(window, batch_ms, number) for number in behind if number is not None and number > span.after
+            ]
+            ahead = (ring.next_after(span.to), state.next_waiting)
+            edges += [enters_ms(window, batch_ms, number) for number in ahead if number is not None]
+        for window in self._counted:
+            state = self.states[window.stream]
+            ahead = (state.ring.arrivals.next_edge(at_ms // state.batch_ms, 1), state.next_waiting)
+            edges += [number * state.batch_ms for number in ahead if number is not None]
+        to_ms = earliest(edges, to_ms)
+        if self.reads_stored and to_ms > at_ms:
+            to_ms = self._stored_alike_to_ms(at_ms, to_ms, upper)
+        return max(at_ms, to_ms)
+
+    def _stored_alike_to_ms(self, at_ms: int, to_ms: int, upper: int) -> int:
+        """Return up to when, at most to_ms, firings read the stored graph as the one at a time does."""
+        core = self._core
+        if core.reach is not None or any(state.joined_at(at_ms) >= 0 for state in self.states.values()):
+            return at_ms
+        sn, states = self.sn_at(at_ms), core.streams.values()
+        assert sn is not None, self._name
+        changes = [entry.lower for entry in core.arrangement.trace.entries() if entry.lower > sn]
+        changed_ms = tick_of(min([*changes, upper]) - 1)
+        if changed_ms is None:
+            return at_ms
+        joins = [number * state.batch_ms for state in states if (number := state.next_joining) is not None]
+        return earliest(joins, min(to_ms, core.progress.exposed_ms(), changed_ms))
+
+    def places(self, at_ms: int) -> Places:
+        """Return where the windows lie from a time on, as long as they hold the same."""
+        windows = self._clause.windows
+        found = [(one, self.states[one.stream].batch_ms, self._counted_place(one, at_ms)) for one in windows]
+        return Places(tuple(found))
+
+    def _counted_place(self, window: StreamWindow, at_ms: int) -> Interval | None:
+        if not window.is_counted:
+            return None
+        found = self._counted_window(window, at_ms)[1]
+        return None if found.after == found.to else found
+
     def read(self, at_ms: int, *, is_compiled: bool = False, with_extents: bool = True) -> Reading:
         """Pick what the firing at a time reads, when everything up to then is sealed. is_compiled: it is written into
         the engine's table, where it stays until something else is picked. with_extents: extents are asked for."""
@@ -293,7 +349,7 @@ class QueryWindows:
     def is_of_beat(self, reading: Reading) -> bool:
         """Tell whether what was picked for a compiled query holds for all of its beat."""
         # An error names the query, and a filter goes by its predicates.
-        return reading.error is None and not self._is_filtered
+        return reading.error is None and not self.is_filtered
 
     def dataset(self, at_ms: int) -> tuple[Dataset, dict[StreamWindow, Interval]]:
         """Return the dataset as of a time, of what is held now, and the interval of each window."""

@@ -79,9 +79,12 @@ class Readers:
             else:
                 self._groups[name] = self._durable_cursor(name, come)
 
-    def had(self, at_ms: int) -> bool:
-        """Tell whether all have read a window before a restart."""
-        return self.own.had(at_ms) and all(cursor.had(at_ms) for cursor in self._groups.values())
+    @property
+    def had_ms(self) -> int:
+        """The time up to which all have read the windows before a restart."""
+        if not self._groups:
+            return self.own.had_ms
+        return min(self.own.had_ms, *(cursor.had_ms for cursor in self._groups.values()))
 
     def close(self) -> None:
         """End the log: nobody is called any more, and what waits can still be read."""

@@ -395,6 +395,16 @@ class StreamState:
         while len(self.joins) > 1 and (self.joins[0][0] + 1) * self.batch_ms <= before_ms:
             self.joins.pop(0)
 
+    @property
+    def next_waiting(self) -> int | None:
+        """The earliest stream batch with tuples that is no slice yet, closed or not."""
+        return self._slice_numbers[0] if self._slice_numbers else None
+
+    @property
+    def next_joining(self) -> int | None:
+        """The earliest stream batch whose timeless tuples wait for the stored graph, closed or not."""
+        return self._join_numbers[0] if self._join_numbers else None
+
     def next_slice(self) -> int | None:
         """Return the number of the earliest stream batch that is closed and no slice yet, None if there is none."""
         return self._next(self._slice_numbers)

@@ -10,6 +10,9 @@
 * Each cursor hands on how far it has come (`Come`), so that it can go on there after a restart.
 
 Several readers may share a cursor: each window then goes to one of them.
+
+Windows that are alike (wukongs.live.stretch) are one entry of the log. Each cursor has the rest of them that it has not
+read as one entry, too, takes a window off it whenever one is asked for, and only then it is made.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from wukongs.errors import GapError, WukongsError
+from wukongs.live.stretch import Stretch
 from wukongs.query.output.results import WindowResult
 
 OWN = ""
@@ -65,7 +69,9 @@ class Come(NamedTuple):
 @dataclass(slots=True, eq=False)
 class LoggedWindow:
     """A window, or the error in its place. number: its place in the log; through_ms: the last firing after it for which
-    nothing is reported; holders: cursors that have not done with it."""
+    nothing is reported; holders: cursors that have not done with it, each as often as it has parts of it. stretch: the
+    firings for which it stands, the last at end_ms, None: it is one; whole: the entry of the log of which it is a
+    part."""
 
     number: int
     end_ms: int
@@ -74,11 +80,48 @@ class LoggedWindow:
     size_bytes: int
     holders: int = 0
     gap: Gap | None = None
+    stretch: Stretch | None = None
+    whole: LoggedWindow | None = None
 
     @property
     def window(self) -> WindowResult:
         assert not isinstance(self.item, WukongsError)
         return self.item
+
+    @property
+    def begin_ms(self) -> int:
+        """The end of the first window for which it stands."""
+        return self.end_ms if self.stretch is None else self.stretch.first_ms
+
+    @property
+    def count(self) -> int:
+        """The windows for which it stands."""
+        return 1 if self.stretch is None else self.stretch.count
+
+    @property
+    def entry(self) -> LoggedWindow:
+        """The entry of the log."""
+        return self if self.whole is None else self.whole
+
+    def part(self, stretch: Stretch) -> LoggedWindow:
+        """Return a part of it: the windows of some of its firings."""
+        through_ms = self.through_ms if stretch.last_ms == self.end_ms else stretch.last_ms
+        return LoggedWindow(self.number, stretch.last_ms, self.item, through_ms, 0, stretch=stretch, whole=self.entry)
+
+    def first(self) -> LoggedWindow:
+        """Take the first window off it, and return it."""
+        assert self.stretch is not None, self.number
+        found = self.part(replace(self.stretch, last_ms=self.stretch.first_ms))
+        found.made()
+        self.stretch = self.stretch.after(self.stretch.first_ms)
+        return found
+
+    def made(self) -> None:
+        """Have the window, if it is one."""
+        if self.stretch is not None and self.stretch.first_ms == self.end_ms:
+            if not isinstance(self.item, WukongsError):
+                self.item = self.stretch.window(self.item, self.end_ms)
+            self.stretch = None
 
 
 class Holder(Protocol):
@@ -215,22 +258,36 @@ class WindowLog:
         with self.changed:
             self.draw()
             cursor = Cursor(self, come, acknowledge)
-            self._cursors.append(cursor)
             for window in self._held.values():
-                cursor.add(window)
+                cursor.add(window, self._begin_ms(window))
+            self._cursors.append(cursor)
             return cursor
 
     @property
     def come_of_new(self) -> Come:
         """How far a cursor has come that is new. Called with the lock held."""
         oldest = next(iter(self._held.values()), None)
-        through_ms = self._last_ms if oldest is None else min(oldest.end_ms, LAST_MS) - 1
+        through_ms = self._last_ms if oldest is None else min(self._begin_ms(oldest), LAST_MS) - 1
         return Come(-LAST_MS if through_ms is None else through_ms)
 
-    def put(self, end_ms: int, item: WindowResult | WukongsError, size_bytes: int = WINDOW_BYTES) -> None:
-        """Add the window with this end, or the error that stands in its place."""
+    def _begin_ms(self, entry: LoggedWindow) -> int:
+        """Return the end of the first window of an entry with which some cursor has not done."""
+        begins = (
+            [] if entry.stretch is None else [ms for one in self._cursors if (ms := one.begin_ms(entry)) is not None]
+        )
+        return min(begins, default=entry.begin_ms)
+
+    def put(
+        self,
+        end_ms: int,
+        item: WindowResult | WukongsError,
+        size_bytes: int = WINDOW_BYTES,
+        stretch: Stretch | None = None,
+    ) -> None:
+        """Add the window with this end, or the error that stands in its place. stretch: the firings, up to this one, in
+        whose places it stands as well."""
         with self.budget.lock:
-            window = LoggedWindow(self._next, end_ms, item, end_ms, size_bytes)
+            window = LoggedWindow(self._next, end_ms, item, end_ms, size_bytes, stretch=stretch)
             self._next += 1
             self._last_ms = self._last_ms if end_ms >= LAST_MS else end_ms
             for cursor in self._cursors:
@@ -260,10 +317,8 @@ class WindowLog:
         """Let the oldest window go; the cursors that had not read it are told of a gap. Called with the lock held."""
         oldest = next(iter(self._held.values()))
         self.let_go(oldest)
-        self.dropped_count += 1
+        self.dropped_count += max([1, *(cursor.lose(oldest) for cursor in self._cursors)])
         self.dropped_to_ms = oldest.end_ms
-        for cursor in self._cursors:
-            cursor.lose(oldest)
 
     def let_go(self, window: LoggedWindow) -> None:
         """Hold a window no more. Called with the lock held."""
@@ -364,7 +419,7 @@ class Cursor:
         """The newest window, until it is confirmed."""
         self._through_ms = None if come is None else come.through_ms
         """Up to where windows were confirmed; acknowledged is what comes before all of those in _fetched."""
-        self._had_ms = self._through_ms
+        self.had_ms = -LAST_MS if self._through_ms is None else self._through_ms
         """Windows up to there were read before a restart, and are not read again."""
         if come is not None and come.gap is not None:
             self._waiting.append(self._told_of(-1, come.gap))
@@ -372,7 +427,7 @@ class Cursor:
     def __len__(self) -> int:
         with self._changed:
             self.log.draw()
-            return len(self._waiting)
+            return sum([one.count for one in self._waiting])
 
     @property
     def has_more(self) -> bool:
@@ -381,15 +436,23 @@ class Cursor:
 
     def had(self, end_ms: int) -> bool:
         """Tell whether a window was read before a restart."""
-        return self._had_ms is not None and end_ms <= self._had_ms
+        return end_ms <= self.had_ms
 
     # --- called by the log, with the lock held ------------------------------------------------------------------------
 
-    def add(self, window: LoggedWindow) -> None:
+    def add(self, window: LoggedWindow, begin_ms: int = -LAST_MS) -> None:
+        """Have an entry of the log wait, from a window on."""
         if not self.had(window.end_ms):
             window.holders += 1
+            if window.stretch is not None:
+                window = window.part(window.stretch.after(max(self.had_ms, begin_ms - 1)))
+                window.made()
             self._last = window
             self._waiting.append(window)
+
+    def begin_ms(self, entry: LoggedWindow) -> int | None:
+        """Return the end of the first window of an entry with which it has not done."""
+        return min((one.begin_ms for one in (*self._waiting, *self._fetched) if one.entry is entry), default=None)
 
     def skip(self, end_ms: int) -> None:
         if self._last is not None:
@@ -399,12 +462,20 @@ class Cursor:
         elif not self.had(end_ms):
             self._come_to(end_ms)
 
-    def lose(self, window: LoggedWindow) -> None:
-        """Have a gap in the place of a window that goes, unless it was fetched."""
-        place = next((n for n, one in enumerate(self._waiting) if one.number >= window.number), None)
-        if place is None or self._waiting[place] is not window:
-            return
-        gap = Gap(window.end_ms, window.end_ms, 1)
+    def lose(self, entry: LoggedWindow) -> int:
+        """Have a gap in the place of windows that go, unless they were fetched; return how many it loses."""
+        place = next((n for n, one in enumerate(self._waiting) if one.number >= entry.number), None)
+        lost = 0
+        while place is not None and place < len(self._waiting) and self._waiting[place].entry is entry:
+            count, length = self._waiting[place].count, len(self._waiting)
+            self._lose(place)
+            lost += count
+            place += 1 + len(self._waiting) - length  # gaps may have become one
+        return lost
+
+    def _lose(self, place: int) -> None:
+        window = self._waiting[place]
+        gap = Gap(window.begin_ms, window.end_ms, window.count)
         self._waiting[place] = told = self._told_of(window.number, gap, window.through_ms)
         if self._last is window:
             self._last = told
@@ -416,8 +487,8 @@ class Cursor:
 
     def miss(self, number: int, first_ms: int, last_ms: int, step_ms: int) -> None:
         """Have a gap, with a number of its own, in the place of windows that are not made, if they were not had."""
-        if self._had_ms is not None:
-            first_ms = max(first_ms, (self._had_ms // step_ms + 1) * step_ms)
+        if first_ms <= self.had_ms:
+            first_ms = max(first_ms, (self.had_ms // step_ms + 1) * step_ms)
         if first_ms <= last_ms:
             count = (last_ms - first_ms) // step_ms + 1
             self.lack(number, Gap(first_ms, last_ms, count, count))
@@ -459,7 +530,7 @@ class Cursor:
             self._through_ms = through_ms if self._through_ms is None else max(self._through_ms, through_ms)
         if self._through_ms is None:
             return
-        earliest_ms = min((one.end_ms for one in self._fetched if one.gap is None), default=None)
+        earliest_ms = min((one.begin_ms for one in self._fetched if one.gap is None), default=None)
         come_ms = self._through_ms if earliest_ms is None else min(self._through_ms, earliest_ms - 1)
         told += [one.gap for one in self._fetched if one.gap is not None]
         before = [gap for gap in told if gap.to_ms <= come_ms]
@@ -467,8 +538,9 @@ class Cursor:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def fetch(self, timeout_s: float | None) -> LoggedWindow | None:
-        """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take."""
+    def fetch(self, timeout_s: float | None, *, is_whole: bool = False) -> LoggedWindow | None:
+        """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take. is_whole: with
+        all behind it that are alike, as they stand in the log."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             self.log.draw()
@@ -478,7 +550,13 @@ class Cursor:
                     return None
                 self.log.wait(left)
                 self.log.draw()
-            fetched = self._waiting.popleft()
+            fetched = self._waiting[0]
+            if fetched.stretch is None or is_whole:
+                self._waiting.popleft()
+            else:
+                rest, fetched = fetched, fetched.first()
+                rest.made()
+                rest.entry.holders += 1
             if fetched not in self._fetched:
                 self._fetched.append(fetched)
             return fetched
@@ -487,7 +565,8 @@ class Cursor:
         """Let a window that was fetched wait again, for whoever asks next."""
         with self._changed:
             if window in self._fetched:
-                later = (place for place, waiting in enumerate(self._waiting) if waiting.number > window.number)
+                at = window.number, window.end_ms
+                later = (place for place, one in enumerate(self._waiting) if (one.number, one.end_ms) > at)
                 place = next(later, len(self._waiting))
                 self._waiting.insert(place, window)
                 if window.gap is not None:
@@ -513,9 +592,10 @@ class Cursor:
 
     def _release(self, window: LoggedWindow) -> None:
         if window.gap is None:
-            window.holders -= 1
-            if not window.holders:
-                self.log.let_go(window)
+            entry = window.entry
+            entry.holders -= 1
+            if not entry.holders:
+                self.log.let_go(entry)
 
     def close(self) -> None:
         """Leave the log: what this cursor has not read is held for others only."""
@@ -544,6 +624,8 @@ class Cursor:
         taken = self.fetch(timeout_s)
         if taken is not None and isinstance(taken.item, WukongsError):
             self.confirm(taken)
+            if taken.whole is not None:
+                raise taken.item.with_traceback(None)  # it stands for many, and is raised for each
             raise taken.item
         return taken
 
