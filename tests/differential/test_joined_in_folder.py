@@ -41,6 +41,7 @@ def story(seed: int) -> Events:
         elif what in ("push", "advance"):
             stream = rng.choice([S, S, T])
             times[stream] += rng.choice([0, 40, 100, 150, 300])
+            times[stream] += 2000 * (what == "advance" and rng.random() < 0.2)  # a jump
             pairs = [(rng.choice(NODES), rng.choice(NODES)) for _ in range(rng.randint(1, 6))]
             done.append((what, stream, times[stream], pairs))
             times[stream] += what == "advance"
@@ -48,7 +49,8 @@ def story(seed: int) -> Events:
             done.append((what, number))
         elif names:
             done.append((what, rng.choice(names), rng.choice(shapes), nodes_of(rng), rng.randint(1, 6)))
-    return [*done, (rng.choice(ENDS), 0), ("advance", S, 6000, []), ("advance", T, 6000, []), (rng.choice(ENDS), 1)]
+    end_ms = max(6000, *(t + 1000 for t in times.values()))
+    return [*done, (rng.choice(ENDS), 0), ("advance", S, end_ms, []), ("advance", T, end_ms, []), (rng.choice(ENDS), 1)]
 
 
 class Life:

@@ -68,6 +68,7 @@ def story(seed: int) -> list[tuple[Any, ...]]:
         elif what in times or what in ("push", "advance"):
             stream = rng.choice([S, S, T])
             times[stream] += rng.choice([0, 40, 100, 150, 300])
+            times[stream] += 2000 * (what == "advance" and rng.random() < 0.2)  # a jump
             pairs = [(rng.choice(NODES), rng.choice(NODES)) for _ in range(rng.randint(1, 6))]
             done.append((what, stream, times[stream], pairs))
             times[stream] += what == "advance"
@@ -75,7 +76,8 @@ def story(seed: int) -> list[tuple[Any, ...]]:
             done.append((what, number))
         elif names:
             done.append((what, rng.choice(names), rng.choice(shapes), nodes_of(rng)))
-    return [*done, ("advance", S, 6000, []), ("advance", T, 6000, [])]
+    end_ms = max(6000, *(t + 1000 for t in times.values()))
+    return [*done, ("advance", S, end_ms, []), ("advance", T, end_ms, [])]
 
 
 def text_of(name: str, options: str, shape: int, nodes: list[str]) -> str:

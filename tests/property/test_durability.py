@@ -69,7 +69,7 @@ operations = st.one_of(
     pushes,
     pushes,
     pushes,
-    st.tuples(st.just("advance"), st.sampled_from(STREAMS), gaps),
+    st.tuples(st.just("advance"), st.sampled_from(STREAMS), gaps | st.just(3000)),
     # A load of nothing is not in the log, and blank nodes of later updates are named by how many loads there were.
     st.tuples(st.just("load"), st.lists(triples, min_size=1, max_size=5)),
     st.tuples(st.just("update"), st.sampled_from(UPDATES), triples, triples),
