@@ -3,7 +3,7 @@
 Block (level, j) stands for the stream batches j * 2**level ... (j + 1) * 2**level - 1; a slice is a block of level 0.
 
 A slice waits as the columns that came until it is read for the first time, or a merge begins with it, or idle time
-builds it. So no tick pays for the slices of streams that nobody reads then (docs/decisions/0051-slices-wait.md).
+builds it. So no tick pays for the slices of streams that nobody reads then (docs/decisions/0045-slices-wait.md).
 
 Invariants:
 

@@ -19,6 +19,8 @@ from wukongs.store.membership_kernels import copy_entries, count_tuples, note_sl
 from wukongs.store.slice_ring import SliceRing
 
 ENTRIES_MIN = 1 << 10
+ENTRIES_MAX = 1 << 23
+"""A table with more entries (256 MiB) is not kept: whoever needs it does without."""
 
 
 class Membership:
@@ -33,6 +35,7 @@ class Membership:
         """The stream batch at which it stood before this time. None: nobody has moved it on yet."""
         self.to: int | None = None
         self._count = 0
+        self._is_too_large = False
         self._reach = 0
         """The widest window that was asked for, in stream batches."""
 
@@ -44,7 +47,7 @@ class Membership:
         """Know the stream batches after < k <= to of a stream; return whether it does. It goes on from where it stood,
         or begins anew; it never goes back, since others are ahead."""
         self._reach = max(self._reach, to - after)
-        if self.to is not None and to < self.to:
+        if self._is_too_large or (self.to is not None and to < self.to):
             return False
         if self.to is not None and self.since <= after:
             if to > self.to:
@@ -54,26 +57,33 @@ class Membership:
             self.table, self._count = _free(ENTRIES_MIN), 0
             self.since, self.epoch = after, None
             self._note(ring, after, to)
-        return True
+        return not self._is_too_large
 
     def _note(self, ring: SliceRing, after: int, to: int) -> None:
         epoch = to if self.epoch is None else self.epoch
         for number in ring.numbers(after, to):
             batch = ring.slice(number)
-            self._make_room(count_tuples(batch.descriptor, self.predicate), to - self._reach)
+            if not self._make_room(count_tuples(batch.descriptor, self.predicate), to - self._reach):
+                self._is_too_large, self.table = True, _free(ENTRIES_MIN)
+                return
             with np.errstate(over="ignore"):
                 self._count += note_slice(self.table, batch.descriptor, self.predicate, number, epoch)
         self.to = to
 
-    def _make_room(self, count: int, after: int) -> None:
-        """Have room for so many more, at most half of the entries taken; forget those that no window reaches."""
+    def _make_room(self, count: int, after: int) -> bool:
+        """Have room for so many more, at most half of the entries taken; forget those that no window reaches. Return
+        whether there is room."""
         if 2 * (self._count + count) <= len(self.table):
-            return
+            return True
         kept = int((self.table[:, ENTRY_NEWEST] > after).sum())
-        target = _free(max(ENTRIES_MIN, 1 << (4 * (kept + count) - 1).bit_length()))
+        room = max(ENTRIES_MIN, 1 << (4 * (kept + count) - 1).bit_length())
+        if room > ENTRIES_MAX:
+            return False
+        target = _free(room)
         with np.errstate(over="ignore"):
             self._count = copy_entries(self.table, target, after)
         self.table, self.since = target, max(self.since, after)
+        return True
 
 
 def _free(count: int) -> Int64Array:

@@ -1,4 +1,4 @@
-"""Stretch: firings of one query, one after the other, whose windows hold the same (docs/decisions/0050-stretches.md).
+"""Stretch: firings of one query, one after the other, whose windows hold the same (docs/decisions/0044-stretches.md).
 
 Such firings have one answer. It is evaluated once and logged once, and a window is made of it for each firing when
 somebody reads it. A firing by itself is a stretch of one.

@@ -173,9 +173,10 @@ class Deltas:
         """Whether evaluating the query anew takes long."""
         return self._whole.estimated_rows >= ROWS_MIN
 
-    @property
-    def size_bytes(self) -> int:
-        return self._held.nbytes + self._ends.nbytes if self.count else 0
+    def stats(self) -> dict[str, int]:
+        """Return counts and sizes (bytes)."""
+        size_bytes = self._held.nbytes + self._ends.nbytes
+        return {"firings_by_deltas": self.ran, "matches_kept": self.count, "matches_bytes": size_bytes}
 
     def stand(self, at_ms: int, *, is_known: bool, is_same: bool) -> None:
         """Be about to fire. is_known: the tables know all tuples of the windows; is_same: what is read of the stored

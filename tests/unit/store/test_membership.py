@@ -1,0 +1,93 @@
+"""Which stream batches have brought tuples last: against dictionaries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.fuzz import SEED
+from wukongs.store import membership
+from wukongs.store.layout import ENTRY_BEFORE, ENTRY_NEWEST, NEVER
+from wukongs.store.membership import Membership
+from wukongs.store.membership_kernels import entry_of
+from wukongs.store.slice_ring import SliceRing
+
+pytestmark = pytest.mark.nojit
+
+P, Q = 5, 6
+NONE = np.empty(0, np.int64)
+
+
+def add(ring: SliceRing, number: int, tuples: list[tuple[int, int, int]]) -> None:
+    columns = np.array(tuples, np.int64).reshape(-1, 3).T
+    subjects, predicates, objects = (np.ascontiguousarray(column) for column in columns)
+    ring.add(number, subjects, predicates, objects, np.full(len(subjects), number, np.int64), NONE)
+
+
+def times_of(table: Membership, subject: int, object_: int) -> tuple[int | None, int | None]:
+    with np.errstate(over="ignore"):
+        at = entry_of(table.table, np.int64(subject), np.int64(object_))
+    newest, before = (int(table.table[at, column]) for column in (ENTRY_NEWEST, ENTRY_BEFORE))
+    if newest == NEVER:
+        return None, None
+    return newest, None if table.epoch is None or newest <= table.epoch or before == NEVER else before
+
+
+def test_random_streams() -> None:
+    """Windows move by one to four stream batches at a time; most are looked at, few tuples make repeats likely."""
+    rng = np.random.default_rng(SEED)
+    for _ in range(20):
+        ring, table = SliceRing(), Membership(P)
+        came: dict[tuple[int, int], list[int]] = {}
+        reach, number = int(rng.integers(1, 12)), 0
+        before: int | None = None
+        for _ in range(60):
+            for _ in range(int(rng.integers(1, 5))):
+                number += 1
+                tuples = rng.integers(1, 6, (int(rng.integers(0, 12)), 3))
+                tuples[:, 1] = rng.choice([P, P, Q], len(tuples))
+                add(ring, number, [tuple(row) for row in tuples.tolist()])
+                for subject, predicate, object_ in tuples.tolist():
+                    if predicate == P:
+                        came.setdefault((subject, object_), []).append(number)
+            if rng.random() < 0.1:
+                continue
+            after = number - reach
+            assert table.stand(ring, after, number)
+            assert not table.stand(ring, after - 1, number - 1), "it does not go back"
+            for subject in range(1, 6):
+                for object_ in range(1, 6):
+                    numbers = [one for one in came.get((subject, object_), []) if one > after]
+                    newest, earlier = times_of(table, subject, object_)
+                    assert (newest if newest is not None and newest > after else None) == max(numbers, default=None)
+                    if before is not None and numbers and max(numbers) > before:
+                        held = [one for one in came[subject, object_] if table.since < one <= before]
+                        assert earlier is None or earlier in came[subject, object_]
+                        if held and held[-1] > before - reach:
+                            assert earlier == held[-1]
+            assert table.epoch == before
+            before = number
+
+
+def test_a_window_that_reaches_back_further_begins_anew() -> None:
+    ring, table = SliceRing(), Membership(P)
+    for number in range(1, 9):
+        add(ring, number, [(number, P, 1)])
+    assert table.stand(ring, 6, 8)
+    assert (table.since, table.epoch) == (6, None)
+    assert table.stand(ring, 2, 8)
+    assert (table.since, table.epoch) == (2, None)
+    assert [times_of(table, number, 1)[0] for number in range(1, 9)] == [None, None, 3, 4, 5, 6, 7, 8]
+
+
+def test_tables_are_bounded_by_what_windows_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring, table = SliceRing(), Membership(P)
+    for number in range(1, 200):
+        add(ring, number, [(1000 * number + one, P, 1) for one in range(100)])
+        assert table.stand(ring, number - 3, number)
+        assert len(table.table) <= 2048
+    monkeypatch.setattr(membership, "ENTRIES_MAX", 1024)
+    other = Membership(P)
+    assert not other.stand(ring, 0, 199)
+    assert not other.stand(ring, 198, 199), "it is given up for good"
+    assert len(other.table) == 1024
