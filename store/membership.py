@@ -24,7 +24,8 @@ ENTRIES_MAX = 1 << 23
 
 
 class Membership:
-    """Of the tuples of a predicate. table : int64[2 ** n, ENTRY_WIDTH], for kernels; it is made anew as it grows."""
+    """The tuples of one predicate of a stream. table : int64[2 ** n, ENTRY_WIDTH], for kernels; it is made anew as it
+    grows."""
 
     def __init__(self, predicate: int) -> None:
         self.predicate = predicate

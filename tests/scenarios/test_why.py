@@ -96,7 +96,7 @@ def test_windows_that_were_dropped_unread_are_told() -> None:
     with wukongs.Engine() as engine:
         stream = engine.stream(A, batch_ms=100, timing=True)
         query = engine.register(register_text("RANGE 100ms STEP 100ms"), unread_bytes_max=2000)
-        stream.push([at("a", 50)])
+        stream.push([at("a", t) for t in range(50, 1000, 100)])
         stream.advance(1000)
         engine.settle(timeout_s=60)
         dropped = query.stats()["results_dropped"]

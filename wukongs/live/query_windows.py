@@ -52,8 +52,8 @@ class Reading:
 
 @dataclass(slots=True)
 class Changes:
-    """What a query reads that only looks for what is new. new: the windows of that; tables: of its members; stored: the
-    predicates (None: any) and graphs of the stored graph that it reads; sn: at which it has read that last."""
+    """All that a query reads which only looks for what is new. new: the windows of that; tables: of its members;
+    stored: predicates (None: any) and graphs of the stored graph that it reads; sn: at which it has read that last."""
 
     deltas: Deltas
     new: list[EngineWindow]
@@ -92,7 +92,7 @@ class QueryWindows:
             windows = tuple(replace(window, line=0, column=0) for window in self._timed)
             self.beat = self.reads_stored, windows, tuple(self.states.values())
         self._changes: Changes | None = None
-        """What goes on beside the windows where only what is new is looked for."""
+        """It is there if only what is new may be looked for."""
         self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
         """The windows with their streams, those of time as all queries share them; from the first firing on."""
         self.is_filtered = any(state.slice_filter is not None for state in self.states.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import EX, A, at, node, register_text, windows
-from tests.lives import close_and_open, crash_and_open
+from tests.lives import crash_and_open
 from wukongs.live.made_streams import MadeStream
 
 MADE = f"{EX}made"
@@ -49,9 +50,8 @@ def test_what_was_made_and_taken_is_read_after_two_restarts(
         assert [window.end_ms for window in taken] == [100, 200, 300, 400, 500, 600]
         engine.stream(A, batch_ms=100, timing=True).push([at("s7", 650)])  # what was taken is logged with it
         if is_killed:
-            engine = crash_and_open(second, third)(engine)
-        else:
-            engine = close_and_open(second)(engine)
-    with engine:
+            shutil.copytree(second, third)
+        engine.close()
+    with wukongs.Engine(third if is_killed else second) as engine:
         engine.settle(60)
         assert windows(query_of(engine, "q")) == {number * 100: [f"s{number}"] for number in range(1, 7)}

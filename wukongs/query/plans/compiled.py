@@ -178,7 +178,7 @@ class CompiledQuery:
     steps: CompiledSteps | None = field(init=False, default=None)
     """The plan for the sizes of now, None if the kernel cannot run it."""
     estimated_rows: float = field(init=False, default=0.0)
-    """Of all steps of its plan together."""
+    """Those of all steps of its plan together."""
     is_void: bool = field(init=False, default=False)
     """Whether there is no match, whatever the data: no term of the data can be one of its constants."""
     _conditions: tuple[Condition, ...] = field(init=False)

@@ -68,7 +68,7 @@ class CompiledPlans:
         self.whole = CompiledQuery.of(bare, windows, resolve, memo, workspace)
         """The query but for its modifiers, if kernels answer it alone."""
         self.deltas: Deltas | None = None
-        """What keeps its matches from firing to firing, if that may be worth it."""
+        """It keeps the matches from firing to firing, if that may be worth it."""
         self._version = -1
         self._changes: list[int] = []
         self._routes: dict[object, _Kept[Route]] = {}

@@ -170,7 +170,7 @@ class Deltas:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether evaluating the query anew takes long."""
+        """Tells whether evaluating the query anew takes long."""
         return self._whole.estimated_rows >= ROWS_MIN
 
     def stats(self) -> dict[str, int]:
