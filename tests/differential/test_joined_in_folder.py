@@ -101,7 +101,11 @@ class Life:
         elif what == "crash":
             self.lives += 1
             copy = self.folder / str(self.lives)
-            with core_of(self.engine).journal._turn:
+            core = core_of(self.engine)
+            with core.lock:  # else it hangs on where segments end which windows come again, and these differ
+                core.journal._log_acknowledgements()
+            core.journal.wait()
+            with core.journal._turn:
                 shutil.copytree(self.folder / str(self.lives - 1), copy)
             self.engine.close()
             self.open(copy)

@@ -19,15 +19,15 @@ def joined(gaps: list[Gap]) -> Gap | None:
     return min(firsts), max(lasts), sum(counts), sum(gone)
 
 
-def join(entries: list[Entry]) -> list[Entry]:
-    """The same entries, with one gap for neighbours."""
-    found: list[Entry] = []
-    for entry in entries:
-        if found and not isinstance(entry, int) and not isinstance(found[-1], int):
-            found[-1] = joined([found[-1], entry]) or entry
-        else:
-            found.append(entry)
-    return found
+def join(entries: list[Entry], place: int, taken: list[Entry]) -> None:
+    """Make one gap of that in a place and its neighbours, but over no window that was taken."""
+    for at in (place + 1, place):
+        if 0 < at < len(entries):
+            before, after = entries[at - 1], entries[at]
+            if isinstance(before, int) or isinstance(after, int):
+                continue
+            if not any(isinstance(one, int) and before[1] < one < after[0] for one in taken):
+                entries[at - 1 : at + 1] = [joined([before, after]) or after]
 
 
 def end_of(entry: Entry) -> int:
@@ -52,8 +52,10 @@ class Reader:
 
     def go_on(self) -> None:
         """Note that what comes next is lost."""
-        if self.waiting and not isinstance(self.waiting[0], int):
-            self.through_ms = max(self.through_ms, self.waiting[0][1])
+        for entry in self.waiting:
+            if isinstance(entry, int):
+                return
+            self.through_ms = max(self.through_ms, entry[1])
 
 
 class Log:
@@ -101,8 +103,9 @@ class Log:
         del self.held[end_ms]
         for reader in self.readers.values():
             if end_ms in reader.waiting:
-                reader.waiting[reader.waiting.index(end_ms)] = (end_ms, end_ms, 1, 0)
-                reader.waiting = join(reader.waiting)
+                place = reader.waiting.index(end_ms)
+                reader.waiting[place] = (end_ms, end_ms, 1, 0)
+                join(reader.waiting, place, reader.taken)
                 reader.through_ms = max(reader.through_ms, end_ms)
                 reader.go_on()
 
@@ -111,7 +114,8 @@ class Log:
         for name, reader in self.readers.items():
             ends = [end_ms for end_ms in range(first_ms, last_ms + 1, step_ms) if end_ms > had.get(name, -1)]
             if ends:
-                reader.waiting = join([*reader.waiting, (ends[0], ends[-1], len(ends), len(ends))])
+                reader.waiting.append((ends[0], ends[-1], len(ends), len(ends)))
+                join(reader.waiting, len(reader.waiting) - 1, reader.taken)
                 reader.go_on()
 
     def take(self, name: str) -> Entry | None:
@@ -131,7 +135,8 @@ class Log:
     def give_back(self, name: str, entry: Entry) -> None:
         reader = self.readers[name]
         reader.taken.remove(entry)
-        reader.waiting = join(sorted([*reader.waiting, entry], key=end_of))
+        reader.waiting = sorted([*reader.waiting, entry], key=end_of)
+        join(reader.waiting, reader.waiting.index(entry), reader.taken)
 
     def leave(self, name: str) -> None:
         del self.readers[name]

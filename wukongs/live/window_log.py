@@ -501,12 +501,14 @@ class Cursor:
         self._come_to(None)
 
     def _join(self, place: int) -> None:
-        """Make one gap of what waits in a place and before it, if both are gaps."""
+        """Make one gap of what waits in a place and before it, if both are gaps and nothing between was fetched."""
         if not 0 < place < len(self._waiting):
             return
         before, after = self._waiting[place - 1], self._waiting[place]
         if before.gap is None or after.gap is None:
             return
+        if any(before.gap.to_ms < one.end_ms < after.gap.from_ms for one in self._fetched if one.gap is None):
+            return  # until that is confirmed, the cursor has come to the first of them
         del self._waiting[place - 1]
         told = self._told_of(after.number, Gap.joined((before.gap, after.gap)), after.through_ms)
         self._waiting[place - 1] = told
