@@ -64,7 +64,8 @@ class Membership:
         epoch = to if self.epoch is None else self.epoch
         for number in ring.numbers(after, to):
             batch = ring.slice(number)
-            if not self._make_room(count_tuples(batch.descriptor, self.predicate), to - self._reach):
+            count = int(count_tuples(batch.descriptor, self.predicate))
+            if not self._make_room(count, to - self._reach):
                 self._is_too_large, self.table = True, _free(ENTRIES_MIN)
                 return
             with np.errstate(over="ignore"):
