@@ -40,10 +40,6 @@ class Membership:
         self._reach = 0
         """The widest window that was asked for, in stream batches."""
 
-    @property
-    def size_bytes(self) -> int:
-        return int(self.table.nbytes)
-
     def stand(self, ring: SliceRing, after: int, to: int) -> bool:
         """Know the stream batches after < k <= to of a stream; return whether it does. It goes on from where it stood,
         or begins anew; it never goes back, since others are ahead."""
@@ -68,8 +64,7 @@ class Membership:
             if not self._make_room(count, to - self._reach):
                 self._is_too_large, self.table = True, _free(ENTRIES_MIN)
                 return
-            with np.errstate(over="ignore"):
-                self._count += note_slice(self.table, batch.descriptor, self.predicate, number, epoch)
+            self._count += note_slice(self.table, batch.descriptor, self.predicate, number, epoch)
         self.to = to
 
     def _make_room(self, count: int, after: int) -> bool:
@@ -82,8 +77,7 @@ class Membership:
         if room > ENTRIES_MAX:
             return False
         target = _free(room)
-        with np.errstate(over="ignore"):
-            self._count = copy_entries(self.table, target, after)
+        self._count = copy_entries(self.table, target, after)
         self.table, self.since = target, max(self.since, after)
         return True
 

@@ -3,28 +3,21 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from wukongs.store.addresses import int64_array
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.jit import njit, njit_uncounted
 from wukongs.store.layout import ENTRY_BEFORE, ENTRY_NEWEST, ENTRY_OBJECT, ENTRY_SUBJECT, NEVER
 from wukongs.store.lookup_kernels import directory_row, key_range, keys_at, value_range, values_at
-
-_P1 = np.uint64(0x9E3779B185EBCA87)
-_P2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_HALF = np.uint64(32)
+from wukongs.store.slot_kernels import mix_id
 
 
 @njit_uncounted
 def entry_of(table, subject, object_):
     """Return the row of a tuple's entry, or of the free one in which it would be.
 
-    table : int64[2 ** n, ENTRY_WIDTH], with a free row. Un-jitted, numpy warns of the (wanted) overflow: callers hold
-    np.errstate."""
-    h = (np.uint64(subject) * _P1) ^ ((np.uint64(object_) + _P2) * _P2)
+    table : int64[2 ** n, ENTRY_WIDTH], n < 32, with a free row."""
     last = table.shape[0] - 1
-    at = np.int64((h ^ (h >> _HALF)) & np.uint64(last))
+    at = (mix_id(subject ^ (mix_id(object_) << 15)) * table.shape[0]) >> 32
     while table[at, ENTRY_NEWEST] != NEVER and (
         table[at, ENTRY_SUBJECT] != subject or table[at, ENTRY_OBJECT] != object_
     ):

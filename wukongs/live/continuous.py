@@ -739,7 +739,7 @@ class ContinuousQuery:
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing = True
         plans = self.compiled if reading.dataset is None and reading.error is None else None
-        deltas = None if plans is None else self.windows.stand(at_ms, is_partial=reading.partial)
+        deltas = None if plans is None else self.windows.stand(at_ms, plans, is_partial=reading.partial)
         stretch = None
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self.step_ms or 1, self.windows.places(at_ms))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import cast
 
 from wukongs.csparql.algebra import Query, StreamWindow
-from wukongs.csparql.terms import Term, iri
+from wukongs.csparql.terms import Term
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
 from wukongs.live.core import NOT_YET_MS, Core
@@ -20,10 +19,10 @@ from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Places, earliest, enters_ms, leaves_ms
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, reads_stored
-from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS
+from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
-from wukongs.query.plans.deltas import DeltaClause, Deltas, Member
+from wukongs.query.plans.deltas import DeltaClause, Deltas, Member, is_worth_it
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -53,12 +52,12 @@ class Reading:
 @dataclass(slots=True)
 class Changes:
     """All that a query reads which only looks for what is new. new: the windows of that; tables: of its members;
-    stored: predicates (None: any) and graphs of the stored graph that it reads; sn: at which it has read that last."""
+    stored: as DeltaClause.stored; sn: at which the stored graph was read last."""
 
     deltas: Deltas
     new: list[EngineWindow]
     tables: dict[Member, Membership]
-    stored: list[tuple[int | None, int]]
+    stored: tuple[tuple[int | None, int], ...]
     sn: int | None = None
 
 
@@ -92,11 +91,14 @@ class QueryWindows:
             windows = tuple(replace(window, line=0, column=0) for window in self._timed)
             self.beat = self.reads_stored, windows, tuple(self.states.values())
         self._changes: Changes | None = None
-        """It is there if only what is new may be looked for."""
+        """It is there from when on only what is new is looked for."""
+        self._step_ms = firing_step(query)
         self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
         """The windows with their streams, those of time as all queries share them; from the first firing on."""
         self.is_filtered = any(state.slice_filter is not None for state in self.states.values())
         """Whether what is missing in its windows hangs on what it matches."""
+        self._may_change = not self.is_filtered
+        """Whether it may be enough to look for what is new."""
 
     def keep_after_ms(self, next_ms: int) -> dict[str, int]:
         """Return, per stream, the time up to which no firing from next_ms on needs slices."""
@@ -160,36 +162,18 @@ class QueryWindows:
             return None
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
         windows = core.windows.numbered(shared, reads_stored=self.reads_stored)
-        plans = CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
-        self._compile_deltas(query, plans, shared)
-        return plans
+        return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
 
-    def _compile_deltas(self, query: Query, plans: CompiledPlans, shared: Mapping[StreamWindow, EngineWindow]) -> None:
-        step_ms, whole, core = firing_step(query), plans.whole, self._core
-        if whole is None or step_ms is None or self.is_filtered:
-            return
-        found = DeltaClause.of(query, whole.wanted, step_ms, self._constants)
-        if found is None:
-            return
-        new = {window: core.windows.shared(window, self.states[window.stream]) for window in found.new}
-        tables: dict[Member, Membership] = {}
-        for member in found.members:
-            predicate = self._constants(cast("Term", member.pattern.predicate))
-            tables[member] = core.windows.membership(self.states[member.window.stream], step_ms, predicate)
-        windows = core.windows.numbered({**shared, **new}, reads_stored=self.reads_stored)
-        batch_ms = {stream: state.batch_ms for stream, state in self.states.items()}
-        plans.deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace)
-        stored = [
-            (None if term is None else self._constants(term), self._constants(iri(name))) for term, name in found.stored
-        ]
-        self._changes = Changes(plans.deltas, list(new.values()), tables, stored)
-
-    def stand(self, at_ms: int, *, is_partial: bool) -> Deltas | None:
+    def stand(self, at_ms: int, plans: CompiledPlans, *, is_partial: bool) -> Deltas | None:
         """Be about to fire at a time by what has changed since the firing before; None: it is evaluated anew, being
-        small. is_partial: a window lacks some of its tuples."""
-        changes = self._changes
-        if changes is None or not changes.deltas.is_worth_it:
+        small, or for good. plans: what compile has returned; is_partial: a window lacks some of its tuples."""
+        if plans.whole is None or not is_worth_it(plans.whole) or not self._may_change:
             return None
+        changes = self._changes or self._compile_deltas(plans.whole)
+        if changes is None:
+            self._may_change = False
+            return None
+        self._changes, plans.deltas = changes, changes.deltas
         for window in changes.new:
             window.move(at_ms)
         self._core.windows.write(changes.new, None)
@@ -205,6 +189,22 @@ class QueryWindows:
         changes.sn = sn
         changes.deltas.stand(at_ms, is_known=is_known, is_same=is_same)
         return changes.deltas
+
+    def _compile_deltas(self, whole: CompiledQuery) -> Changes | None:
+        core, states, step_ms = self._core, self.states, self._step_ms
+        found = None if step_ms is None else DeltaClause.of(whole.clause, whole.wanted, step_ms, self._constants)
+        if found is None or step_ms is None:
+            return None
+        shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
+        new = {window: core.windows.shared(window, states[window.stream]) for window in found.new}
+        tables = {
+            member: core.windows.membership(states[member.window.stream], step_ms, member.predicate)
+            for member in found.members
+        }
+        windows = core.windows.numbered({**shared, **new}, reads_stored=self.reads_stored)
+        batch_ms = {stream: state.batch_ms for stream, state in states.items()}
+        deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace)
+        return Changes(deltas, list(new.values()), tables, found.stored)
 
     def _shared_windows(self) -> list[tuple[StreamWindow, StreamState, EngineWindow | None]]:
         if not self._shared:

@@ -25,8 +25,7 @@ def add(ring: SliceRing, number: int, tuples: list[tuple[int, int, int]]) -> Non
 
 
 def times_of(table: Membership, subject: int, object_: int) -> tuple[int | None, int | None]:
-    with np.errstate(over="ignore"):
-        at = entry_of(table.table, np.int64(subject), np.int64(object_))
+    at = entry_of(table.table, np.int64(subject), np.int64(object_))
     newest, before = (int(table.table[at, column]) for column in (ENTRY_NEWEST, ENTRY_BEFORE))
     if newest == NEVER:
         return None, None

@@ -36,10 +36,16 @@ def ends_ms(members, rows, r):
             member = members[m]
             newest, _ = _times_of(member, rows, r)
             if newest != NEVER:
-                latest = max(latest, newest * member[MEMBER_BATCH_MS] + member[MEMBER_RANGE_MS])
+                latest = max(latest, _left_ms(member, newest))
             m += 1
         least = min(least, latest)
     return least
+
+
+@njit_uncounted
+def _left_ms(member, number):
+    """Return the first closing at which a window has left a stream batch behind."""
+    return number * member[MEMBER_BATCH_MS] + member[MEMBER_RANGE_MS]
 
 
 @njit_uncounted
@@ -72,7 +78,7 @@ def is_known(members, rows, r, plan, before_ms):
                     return True
             else:
                 before = newest
-            if before != NEVER and before * member[MEMBER_BATCH_MS] + member[MEMBER_RANGE_MS] > before_ms:
+            if before != NEVER and _left_ms(member, before) > before_ms:
                 was_held = True
             m += 1
         was_there = was_there and was_held

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wukongs.csparql.algebra import DatasetClause, GraphRef, Query, StreamWindow, TriplePattern
+from wukongs.csparql.algebra import DatasetClause, GraphRef, StreamWindow, TriplePattern
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.query.limits import Limits
@@ -39,66 +39,65 @@ HELD_MIN = 64
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pattern in one of the windows in which it is matched. number: of the pattern."""
+    """A pattern in one of the windows in which it is matched. number: of the pattern; predicate: the id of its
+    predicate."""
 
     number: int
     pattern: TriplePattern
+    predicate: int
     window: StreamWindow
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaClause:
     """The way in which deltas go over a query's windows. members: by the numbers of their patterns; plans: for each
-    pattern over windows, its number and the patterns with this one over what is new; clause: the query's, and the
-    windows of what is new; stored: the predicates (None: any) and graphs that are read of the stored graph."""
+    pattern over windows, its number and the patterns with this one over what is new; clause: the query's, and `new`,
+    the windows of what is new; stored: the ids of the predicates (None: any) and graphs that are read of the stored
+    graph."""
 
     members: tuple[Member, ...]
     plans: tuple[tuple[int, FilteredBgp], ...]
     clause: DatasetClause
-    stored: tuple[tuple[Term | None, str], ...]
-
-    @property
-    def new(self) -> tuple[StreamWindow, ...]:
-        """The windows of what is new."""
-        return tuple(window for window in self.clause.windows if _is_new(window))
+    new: tuple[StreamWindow, ...]
+    stored: tuple[tuple[int | None, int], ...]
 
     @staticmethod
-    def of(query: Query, wanted: FilteredBgp, step_ms: int, resolve: Resolve) -> DeltaClause | None:
+    def of(clause: DatasetClause, wanted: FilteredBgp, step_ms: int, resolve: Resolve) -> DeltaClause | None:
         """None: the query is evaluated anew at each firing. step_ms: how often it fires."""
-        clause = query.dataset
         if any(window.is_counted or step_ms % window.step_ms for window in clause.windows):
             return None
         if max(window.range_ms for window in clause.windows) < 2 * step_ms:
             return None
-        sources = _Sources(clause, resolve)
-        members, stored, new = list[Member](), list[tuple[Term | None, str]](), dict[GraphRef, list[StreamWindow]]()
-        for number, pattern in enumerate(wanted.bgp.patterns):
-            graph, predicate = pattern.graph, pattern.predicate if isinstance(pattern.predicate, Term) else None
-            found = None if isinstance(graph, Variable) else sources.of(graph)
-            if found is None or (found.windows and (found.graphs or predicate is None)):
+        sets = {window: replace(EMPTY) for window in clause.windows}  # so that parts tell of which window they are
+        dataset = Dataset(clause, replace(EMPTY), sets, resolve)
+        members, plans, stored = list[Member](), list[tuple[int, FilteredBgp]](), list[tuple[int | None, int]]()
+        new: dict[GraphRef, tuple[StreamWindow, ...]] = {}
+        patterns = wanted.bgp.patterns
+        for number, pattern in enumerate(patterns):
+            graph, predicate = pattern.graph, None
+            if isinstance(graph, Variable):
                 return None
-            members += [Member(number, pattern, window) for window in found.windows]
-            stored += [(predicate, name) for name in found.graphs]
-            if found.windows and graph not in new:
-                name = f"{_NEW}{len(new)}"
-                new[graph] = [_new_of(window, step_ms, name) for window in found.windows]
+            if isinstance(pattern.predicate, Term):
+                predicate = resolve(pattern.predicate)
+            parts = dataset.source(graph).parts
+            windows = [window for window, batches in sets.items() if any(part.batches is batches for part in parts)]
+            stored += [(predicate, part.graph) for part in parts if part.batches is dataset.stored]
+            if not windows:
+                continue
+            if len(windows) < len(parts) or predicate is None:
+                return None
+            members += [Member(number, pattern, predicate, window) for window in windows]
+            if graph not in new:
+                name = f"new {len(new)}"  # no IRI has a space
+                new[graph] = tuple(_new_of(window, step_ms, name) for window in windows)
+            changed = replace(pattern, graph=iri(new[graph][0].name))
+            over_new = (*patterns[:number], changed, *patterns[number + 1 :])
+            plans.append((number, replace(wanted, bgp=replace(wanted.bgp, patterns=over_new))))
         if not members:
             return None
-        plans = []
-        for number in dict.fromkeys(member.number for member in members):
-            patterns = list(wanted.bgp.patterns)
-            name = new[patterns[number].graph][0].name
-            patterns[number] = replace(patterns[number], graph=iri(name))
-            plans.append((number, replace(wanted, bgp=replace(wanted.bgp, patterns=tuple(patterns)))))
-        windows = clause.windows + tuple(window for found in new.values() for window in found)
-        return DeltaClause(tuple(members), tuple(plans), replace(clause, windows=windows), tuple(stored))
-
-
-_NEW = "urn:x-wukongs:new:"
-
-
-def _is_new(window: StreamWindow) -> bool:
-    return window.own_name is not None and window.own_name.startswith(_NEW)
+        all_new = tuple(window for found in new.values() for window in found)
+        clause = replace(clause, windows=clause.windows + all_new)
+        return DeltaClause(tuple(members), tuple(plans), clause, all_new, tuple(stored))
 
 
 def _new_of(window: StreamWindow, step_ms: int, name: str) -> StreamWindow:
@@ -107,27 +106,9 @@ def _new_of(window: StreamWindow, step_ms: int, name: str) -> StreamWindow:
     return replace(window, range_ms=range_ms, step_ms=step_ms, named=True, own_name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """The windows, and the stored graphs by their names, in which a graph reference is matched."""
-
-    windows: tuple[StreamWindow, ...]
-    graphs: tuple[str, ...]
-
-
-class _Sources:
-    """Tells where graph references of a clause are matched, as Dataset does."""
-
-    def __init__(self, clause: DatasetClause, resolve: Resolve) -> None:
-        self._windows = {window: replace(EMPTY) for window in clause.windows}
-        self._stored = {resolve(iri(name)): name for name in (*clause.default_graphs, *clause.named_graphs)}
-        self._dataset = Dataset(clause, replace(EMPTY), self._windows, resolve)
-
-    def of(self, graph: GraphRef) -> _Places:
-        parts = self._dataset.source(graph).parts
-        windows = tuple(w for w, batches in self._windows.items() if any(part.batches is batches for part in parts))
-        stored = tuple(self._stored[part.graph] for part in parts if part.batches is self._dataset.stored)
-        return _Places(windows, stored)
+def is_worth_it(whole: CompiledQuery) -> bool:
+    """Tell whether evaluating a query anew takes long."""
+    return whole.estimated_rows >= ROWS_MIN
 
 
 class Deltas:
@@ -168,11 +149,6 @@ class Deltas:
         self._goes_on = False
         self._is_known = False
 
-    @property
-    def is_worth_it(self) -> bool:
-        """Tells whether evaluating the query anew takes long."""
-        return self._whole.estimated_rows >= ROWS_MIN
-
     def stats(self) -> dict[str, int]:
         """Return counts and sizes (bytes)."""
         size_bytes = self._held.nbytes + self._ends.nbytes
@@ -200,10 +176,9 @@ class Deltas:
             member[layout.MEMBER_TABLE], member[layout.MEMBER_COUNT] = table.table.ctypes.data, len(table.table)
             member[layout.MEMBER_EPOCH] = epoch = before_ms // int(member[layout.MEMBER_BATCH_MS])
             goes_on = goes_on and table.epoch == epoch
-        with np.errstate(over="ignore"):
-            if not (self._go_on(limits, before_ms) if goes_on else self._begin(limits)):
-                self.forget()
-                return None
+        if not (self._go_on(limits, before_ms) if goes_on else self._begin(limits)):
+            self.forget()
+            return None
         self._whole.is_current()  # so that it is known whether it is worth it
         if self.count * len(self._variables) > OUT_CELLS:
             bounds = limits()
